@@ -9,8 +9,9 @@ l for layout l).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
 
 import numpy as np
@@ -49,24 +50,10 @@ class Conversions:
 
     figures: Figures
 
-    @cached_property
-    def listed(self) -> tuple[tuple[Wanted, Floats], ...]:
-        """Every tensor that may have to be converted for some readers, and the seconds that each conversion takes.
-
-        Pairs, in the order of :attr:`dfopt.terms.layer.Layer.wanted`. The first of a pair is an entry of it: a tensor,
-        and the layouts that some of its readers want. The second has seconds of one evaluation, as a float array, shape
-        (layouts, sets of layouts), which is (3, 8). Its first axis is the layout that the source leaves. Its second
-        axis is the set that readers want: bit l of the position stands for layout l of
-        :data:`dfopt.terms.conversions.LAYOUTS`. Seconds are 0 where no collective is needed. Conversions are listed
-        whether the source or the blocks of readers pay for them.
-        """
-        layer = self.figures.layer
-        return tuple((one, layer.conversion_s(one)) for one in layer.wanted)
-
-    @cached_property
-    def _sent_by_readers(self) -> tuple[Floats, ...]:
-        """Bytes that a chip sends in those that blocks of readers do, of the same shape as seconds."""
-        return tuple(self.figures.layer.conversion_sent(one) for one, _ in self.listed if one.tolls)
+    @property
+    def _by_source(self) -> Iterator[Wanted]:
+        """Tensors that may have to be converted for some readers at the cost of their source."""
+        return (one for one in self.figures.layer.wanted if not one.tolls)
 
     def _asked(self, one: Wanted, allowed_o: Bools) -> dict[int, list[int]]:
         """Sets of layouts that each reader may want under the options that are left."""
@@ -98,9 +85,8 @@ class Conversions:
             Seconds of one evaluation (one microbatch). Exact with one option of each kernel, else a lower bound.
         """
         seconds_o = self.figures.network_o.copy()
-        for one, seconds_ls in self.listed:
-            if one.tolls:
-                continue
+        for one in self._by_source:
+            seconds_ls = self.figures.layer.conversion_s(one)
             asked = self._asked(one, allowed_o).values()
             sure = reduce(or_, (asks[0] for asks in asked if len(asks) == 1), 0)
             more = [seconds_ls[:, [sure | each for each in asks]].min(axis=1) for asks in asked if len(asks) > 1]
@@ -133,10 +119,9 @@ class Conversions:
         for k, number in enumerate((option_k - self.figures.first_k).tolist()):
             if (kind := inherent(layer, k)[number]) is not None:
                 sent_k[k] += bytes_sent(kind, layer.graph.output_bytes(k), layer.degree)
-        for one, _ in self.listed:
-            if not one.tolls:
-                wanted = reduce(or_, (asks[0] for asks in self._asked(one, allowed_o).values()))
-                sent_k[one.fan.source] += layer.conversion_sent(one)[made_k[one.fan.source], wanted]
+        for one in self._by_source:
+            wanted = reduce(or_, (asks[0] for asks in self._asked(one, allowed_o).values()))
+            sent_k[one.fan.source] += layer.conversion_sent(one)[made_k[one.fan.source], wanted]
         return sent_k
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
@@ -163,10 +148,10 @@ class Conversions:
             (tolls, kernels): true if a block with this kernel pays the toll, which it does once for all its kernels.
             Without tolls all have a first axis of length 0.
         """
-        count = len(self.figures.layer.kernels)
+        layer, count = self.figures.layer, len(self.figures.layer.kernels)
         found: list[tuple[float, float, Bools]] = []
-        by_readers = ((one, seconds_ls) for one, seconds_ls in self.listed if one.tolls)
-        for (one, seconds_ls), sent_ls in zip(by_readers, self._sent_by_readers, strict=True):
+        for one in (one for one in layer.wanted if one.tolls):
+            seconds_ls, sent_ls = layer.conversion_s(one), layer.conversion_sent(one)
             makes = np.unique(self.figures.produced_o[(self.figures.kernel_o == one.fan.source) & allowed_o])
             least_k, sent_k = np.zeros((2, count))
             for kernel, asks in self._asked(one, allowed_o).items():
@@ -176,7 +161,7 @@ class Conversions:
             for low, high in itertools.pairwise(levels):
                 sent = sent_k[least_k == high].min() - (sent_k[least_k == low].max() if low else 0.0)
                 found.append((high - low, float(sent), least_k >= high))
-        chosen = self.figures.layer.assumptions
+        chosen = layer.assumptions
         if (start_s := chosen.kernel_overhead) and not overhead_of_kernels(chosen):
             found.append((start_s, 0.0, np.ones(count, dtype=bool)))
         payers_xk = np.array([payers for *_, payers in found], dtype=bool).reshape(len(found), count)

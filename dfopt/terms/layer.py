@@ -10,7 +10,6 @@ Suffixes: k kernel, o option of a kernel (a sharding scheme), l layout (in ``lat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +25,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import bytes_sent
 from dfopt.setting.instance import Instance
-from dfopt.setting.reads import by_reads
+from dfopt.setting.reads import by_reads, memoized
 from dfopt.terms.by_kernel import depths, fanout_groups
 from dfopt.terms.communication import between_shards_s
 from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
@@ -183,16 +182,13 @@ class Layer:
         """Sharding schemes that each kernel may take, its options, in the order of kernels: at least one each."""
         return tuple(ops.legal_schemes(kernel, self.degree, self.assumptions) for kernel in self.kernels)
 
-    def by_option(self, kernel: int, figure: Callable[[Kernel, Sharding], float]) -> Floats:
-        """Array, shape (options,): ``figure(kernel, scheme)`` for each scheme of the kernel with index ``kernel``."""
-        return np.array([figure(self.kernels[kernel], scheme) for scheme in self.schemes_k[kernel]], dtype=np.float64)
-
     @by_reads
     def output_share_ko(self) -> tuple[Floats, ...]:
         """Share of every kernel's output that one chip holds, by kernel: float arrays, shape (options,), at most 1."""
+        pairs = zip(self.kernels, self.schemes_k, strict=True)
         return tuple(
-            self.by_option(k, lambda kernel, scheme: ops.output_share(kernel, scheme, self.degree, self.rules))
-            for k in range(len(self.kernels))
+            np.array([ops.output_share(kernel, scheme, self.degree, self.rules) for scheme in schemes], dtype=float)
+            for kernel, schemes in pairs
         )
 
     @by_reads
@@ -362,6 +358,7 @@ class Layer:
         bytes_ls: Floats = np.where(gathers, sent[_GATHER], _COUNTS @ sent)
         return bytes_ls
 
+    @memoized
     def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
         """Seconds of one evaluation to convert a tensor in two ways: a collective per wanted layout, or one all-gather.
 
