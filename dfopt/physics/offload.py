@@ -35,7 +35,7 @@ The optimizer's step reads and writes its state where that lies, gradients and w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.physics.efficiency import memory_rows, one_bandwidth_share
 
-__all__ = ["LAYERS", "Layer", "buffered", "moved_passes", "moved_s", "passes_s", "shows_s"]
+__all__ = ["LAYERS", "buffered", "moved_passes", "moved_s", "passes_s", "shows_s"]
 
 Bytes = NDArray[np.float64]
 
@@ -132,36 +132,6 @@ def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:
     (2.0, 0.0)
     """
     return max(0.0, moving_s + memory_s - work_s) if moving_s > 0 else 0.0
-
-
-class Layer(NamedTuple):
-    """What both passes of a layer take of a chip for one microbatch, in seconds: work, memory, and what is moved."""
-
-    forward_s: float
-    backward_s: float
-    forward_memory_s: float = 0.0
-    backward_memory_s: float = 0.0
-    forward_moving_s: float = 0.0
-    backward_moving_s: float = 0.0
-
-    def with_moving(self, whole_s: float, hop_s: float = 0.0) -> float:
-        """Seconds of both passes, each as long as what is moved beside it; of lower figures a lower bound.
-
-        ``whole_s``: of the work of both, which may be known to be more than their sum; ``hop_s``: of a message that
-        each sends beside its work.
-
-        Examples
-        --------
-        >>> Layer(1.0, 2.0, 0.5, 0.5, 1.5, 1.0).with_moving(3.0)
-        4.0
-        """
-        ahead_s = self.forward_moving_s + self.forward_memory_s - hop_s if self.forward_moving_s > 0 else 0.0
-        back_s = self.backward_moving_s + self.backward_memory_s - hop_s if self.backward_moving_s > 0 else 0.0
-        return max(whole_s, ahead_s + self.backward_s, self.forward_s + back_s, ahead_s + back_s)
-
-    def backward_shown_s(self, hop_s: float = 0.0) -> float:
-        """Seconds of moving that show beside the backward pass."""
-        return shows_s(self.backward_moving_s, self.backward_memory_s, self.backward_s + hop_s)
 
 
 def buffered(total: float, of_a_layer: float, item: Item, assumptions: Assumptions) -> float:

@@ -260,7 +260,7 @@ class Figures:
         kernel_by_kernel``. The sum of these is :attr:`sent_o`. Under ``gradients: dfmodel`` the all-reduce of the
         kernel's weight gradient is added: its seconds per step, divided by the microbatches of a step. Under
         ``gradients: exact`` no gradient is included. There the step pays for the reduction, and no kernel does
-        (:func:`dfopt.terms.step.hops.gradient_seconds`). Conversions of layouts (resharding) are never included.
+        (:func:`dfopt.terms.step.hops.added_by_kind`). Conversions of layouts (resharding) are never included.
         """
         return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
 

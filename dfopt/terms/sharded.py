@@ -104,11 +104,8 @@ class LayerOptions:
             If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under
             ``efficiency``. Questions to the optimiser refuse that before.
         """
-        return self.cut(self._untiled(allowed_o), allowed_o, tiles)
-
-    def _untiled(self, allowed_o: Bools) -> ShardedGraph:
-        """What does not depend on tiles; the rest as in one tile that takes no room."""
         figures, layer = self.figures, self.figures.layer
+        tiled = layer.at(tiles)
 
         def lowest(figure_o: Floats) -> Floats:
             return figures.least(figure_o, allowed_o)
@@ -128,9 +125,13 @@ class LayerOptions:
             weight_k=lowest(figures.weight_o),
             mem_k=lowest(figures.by_option("dram_bytes")) + moved_k,
             accessed_k=lowest(figures.accessed_o) + moved_k,
+            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + self._carried("buffer_bytes", allowed_o, tiles),
             net_k=self.conversions.network(allowed_o),
             b_t=b_t,
             moved_t=b_t * (layer.moves_tensors),
+            tile_t=b_t * tiled.output_tile_k[self.plain.src_t],
+            menus=self._menus(allowed_o, tiles) if layer.by_cycles else (),
+            tile_count=tiles,
             output_k=output_k,
             held_k=np.stack([lowest(figures.by_option(resource)) for resource in HELD], axis=1),
             gradient_k=lowest(figures.gradient_o),
@@ -138,36 +139,6 @@ class LayerOptions:
             toll_x=toll_x,
             sent_x=sent_x,
             payers_xk=payers_xk,
-        )
-
-    def cut(self, sharded: ShardedGraph, allowed_o: Bools, tiles: int) -> ShardedGraph:
-        """Copy of a result of :meth:`least` with the streamed axis (mostly tokens) cut into another number of tiles.
-
-        The copy equals the result of :meth:`least` for the same options and this number of tiles, and takes less time.
-
-        Parameters
-        ----------
-        sharded
-            What :meth:`least` returned for the same options, in any number of tiles.
-        allowed_o : bool array, shape (options,)
-            Options that are left: those that ``sharded`` was made for.
-        tiles : int
-            Tiles that the streamed axis is cut into now.
-
-        Returns
-        -------
-        ShardedGraph
-            A copy of ``sharded``. Only ``fixed_buffer_k``, ``tile_t``, ``menus``, ``tile_count`` and ``token_charges``
-            differ.
-        """
-        layer, least = self.figures.layer.at(tiles), self.figures.least
-        buffers_k = self._carried("buffer_bytes", allowed_o, tiles)
-        return replace(
-            sharded,
-            fixed_buffer_k=least(self.figures.buffer_o(tiles), allowed_o) + buffers_k,
-            tile_t=sharded.b_t * layer.output_tile_k[sharded.src_t],
-            menus=self._menus(allowed_o, tiles) if layer.by_cycles else (),
-            tile_count=tiles,
             token_charges=self._token_charges(allowed_o, tiles),
         )
 

@@ -141,7 +141,7 @@ class CutStages:
         Returns
         -------
         float array, s, shape (cuts, cuts)
-            As :func:`dfopt.terms.step.hops.gradient_seconds` has them.
+            As :func:`dfopt.terms.step.hops.added_by_kind` has them.
         """
         instance = Instance(self.steps.table.setting, self.steps.table.plans[plan])
         if not counts_training(instance.graph, instance.assumptions):

@@ -54,9 +54,16 @@ def with_moving(
     moving: tuple[Floats, Floats],
     hop: Floats | float = 0.0,
 ) -> Floats:
-    """:meth:`dfopt.physics.offload.Layer.with_moving` of many layers: arrays that fit together.
+    """Seconds of both passes of layers, each as long as what is moved beside it; of lower figures a lower bound.
 
-    ``work``, ``memory``, ``moving``: of the forward and of the backward pass.
+    Parameters
+    ----------
+    whole : s
+        Of the work of both, which may be known to be more than their sum.
+    work, memory, moving : s
+        Of the forward and of the backward pass: work, the part of it in which it uses the fastest memory, and moving.
+    hop : s
+        Of a message that each pass sends beside its work.
     """
     first, second = (np.where(moved > 0, moved + busy - hop, 0.0) for moved, busy in zip(moving, memory, strict=True))
     ahead, back = work

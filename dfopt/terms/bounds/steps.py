@@ -121,7 +121,11 @@ class Steps:
         return total
 
     def _with_moving(self, layer_krv: Floats, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
-        """The same where layers wait for what slower memories move (:func:`dfopt.terms.step.offload.stage_s`)."""
+        """The same where layers wait for what slower memories move.
+
+        Each pass of a layer takes the larger of two times: its work; and its moving plus its own use of the fastest
+        memory. The second is less by :meth:`_hop_beside` for the last layer of each chunk.
+        """
         runs_rk, total_rv = self.table.average_rk, np.zeros(())
         passes, hop_rv = self._passes(beside), self._hop_beside(beside)
         last_rk: Floats = np.minimum(self.table.interleave_i[self.table.plan_r, None], runs_rk)
@@ -137,7 +141,12 @@ class Steps:
         return total_rv
 
     def _hop_beside(self, beside: Beside) -> Floats:
-        """Seconds of messages that hide moving, see :func:`dfopt.terms.step.offload.hop_beside_s`."""
+        """Seconds of the message that hides moving beside the last layer of a chunk, in each pass of one microbatch.
+
+        A chunk of layers sends a message to another pipeline stage when its last layer is done (Calculon, Isaev et al.,
+        SC'23). The time of the message itself counts elsewhere. 0 unless Calculon's rules count, there are several
+        pipeline stages, and these wait for messages.
+        """
         if self.table.assumptions.offload != "calculon":
             return np.zeros((1, 1))
         plan_r = self.table.plan_r

@@ -20,7 +20,6 @@ import numpy as np
 
 from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
-from dfopt.physics.network import adds_up_at_once
 from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
 from dfopt.terms.sharded_graph import Floats, Ints, ShardedGraph
@@ -271,35 +270,6 @@ def per_step_hops(instance: Instance) -> float:
         return 0.0
     volume = graph.repeat * sum(graph.bytes_of(t) for t in graph.handed_on[0])
     return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
-
-
-def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
-    """Seconds per step in which the slowest pipeline stage exchanges gradients and weights and runs the optimizer.
-
-    It is the largest sum over a stage's layers of seconds of exchanges and of the optimizer's step, none of them
-    hidden behind compute. Data-parallel copies exchange gradients and, by their ZeRO level, weights
-    (:func:`dfopt.physics.copies.exchanges`).
-
-    Parameters
-    ----------
-    instance : Instance
-        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
-    sharded : ShardedGraph
-        Says the bytes of gradients and weights on one chip: ``gradient_k`` and ``weight_k``.
-    stage_k : int array, shape (kernels,)
-        Of a *folded* graph, whose drawn layers stand for all layers of the model, the number of each kernel's kind of
-        layer. Else its pipeline stage.
-
-    Returns
-    -------
-    float
-        Seconds. 0 where gradients are added up in every evaluation instead (``gradients: dfmodel``), and for a graph
-        that does not train.
-    """
-    if adds_up_at_once(instance.assumptions):
-        return 0.0
-    once: list[float] = added_by_kind(instance, sharded.gradient_k, sharded.weight_k, stage_k).tolist()
-    return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in instance.pipeline)
 
 
 def added_by_kind(instance: Instance, gradient_k: Floats, weight_k: Floats, kind_k: Ints, share: float = 1.0) -> Floats:
