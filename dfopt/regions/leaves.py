@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ class Fusion(LeafSolver[Part, JudgedMapping]):
         return LeafAnswer([judged(of, one, self._options) for one in kept], others, low if kept else None)
 
 
-class Limited(LeafSolver[Part, Any]):
+class Limited(LeafSolver[Part, JudgedMapping]):
     """One plan and one sharding under limits of another kind, from the mapping that is best without these.
 
     Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from dfopt.bnb import (
@@ -39,7 +38,7 @@ from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 from dfopt.terms.step.ledger import usable_bytes
 
-__all__ = ["ClassesFirst", "best_mapping", "one_by_one", "parameters_of", "problem_in", "relaxations_of", "searched"]
+__all__ = ["ClassesFirst", "one_by_one", "parameters_of", "problem_in", "relaxations_of", "searched"]
 
 ROUNDED = 5e-13
 """Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
@@ -98,11 +97,6 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         All mappings of a question: one space for each graph that it may be drawn as.
     options : Options
         The request under way.
-
-    Raises
-    ------
-    PlanError
-        If no plan has what is asked for.
     """
     memory = Memory()
     relaxations = relaxations_of(memory)
@@ -130,7 +124,7 @@ def one_by_one(
     options: Options,
     kept: Sequence[Candidate] = (),
     further: Callable[[Memory], Relaxation[Part, float]] | None = None,
-) -> Outcome[Part, Any]:
+) -> Outcome[Part, JudgedMapping]:
     """The best mapping under some plans that keeps limits of another kind, with what none is below.
 
     Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
@@ -150,8 +144,8 @@ def one_by_one(
         A further bound, from the facts of regions.
     """
     memory = Memory()
-    problem = Problem[Part, Any](
-        roots=[Unlisted(Space(setting, options.request, partial(list, mine))) for setting, mine in plans.items()],
+    problem = Problem[Part, JudgedMapping](
+        roots=[Unlisted(Space.of_plans(setting, options.request, mine)) for setting, mine in plans.items()],
         relaxations=[*relaxations_of(memory), *([] if further is None else [further(memory)])],
         branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
         reductions=[AboveCutoff(memory)],
@@ -176,39 +170,3 @@ def searched(
 def _best_of_space(space: Space, options: Options) -> JudgedMapping | None:
     """The best mapping of a space, as far as the clock allows."""
     return searched(problem_in([space], options), Parameters(gap=options.request.gap), options.clock).solution
-
-
-def best_mapping(
-    setting: Setting, request: Request, progress: Callable[[Progress[JudgedMapping]], None] | None = None
-) -> Outcome[Part, JudgedMapping]:
-    """The fastest mapping of a setting, with a bound.
-
-    Parameters
-    ----------
-    setting : Setting
-        Graph, system and resolved assumptions.
-    request : Request
-        What is asked for. Its gap and its time limit count.
-    progress : callable, optional
-        Called after each step.
-
-    Returns
-    -------
-    Outcome
-        Its solution is :class:`JudgedMapping`, whose value is the judge's; ``empty``: no mapping fits the memories.
-
-    Raises
-    ------
-    PlanError
-        See :func:`problem_in`.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> graph, system = df.load_graph("gpt2-small"), df.load_system("sn10-8-ring")
-    >>> found = best_mapping(Setting.resolved(graph, system, df.Assumptions()), Request())
-    >>> found.ending, round(found.best, 6)
-    ('optimal', 0.066438)
-    """
-    clock, space = Clock.of_limit(request.time_limit), Space(setting, request)
-    return searched(problem_in([space], Options(request, clock)), parameters_of(request), clock, progress=progress)

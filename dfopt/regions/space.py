@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.errors import PlanError
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts, TooMany, cuts_of
@@ -20,9 +18,7 @@ from dfopt.regions.numbering import Numbering
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Region, Unclassed, Undivided, Unsharded, rounded
 from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import is_cut
 from dfopt.sharding.tables import build
 from dfopt.solving.menu import Menu
@@ -44,57 +40,40 @@ class Space:
         Graph, system and resolved assumptions.
     request : Request
         What is asked for.
-    given : callable, optional
-        Lists the plans to search; left out, all that are legal.
-    shared : PlanBounds, optional
-        Bounds of plans that others have worked out.
-    may_list : callable, optional
-        Whether there is room for the plans; left out, there is.
+    bounds : PlanBounds
+        Lower bounds of plans by the least work of kernels.
+    listing : callable
+        Lists the plans that may fit the memories, with seconds of a step at least under each, whatever the mapping is.
+    may_list : callable
+        Whether there is room for the plans.
     known_arcs : dict
         Arcs of layers, which spaces of one question share.
-
-    Raises
-    ------
-    PlanError
-        If no plan has what is asked for.
     """
 
     setting: Setting
     request: Request
-    given: Callable[[], Sequence[Plan]] | None = None
-    shared: PlanBounds | None = None
-    may_list: Callable[[], bool] | None = None
+    bounds: PlanBounds
+    listing: Callable[[], Mapping[Plan, float]]
+    may_list: Callable[[], bool] = lambda: True
     known_arcs: KnownArcs = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def plans(self) -> Sequence[Plan]:
-        """All plans that are searched."""
-        if self.given is not None:
-            return self.given()
-        legal, rejected = asked_plans(self.setting.graph, self.setting.system, self.request, self.setting.assumptions)
-        if not legal:
-            raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
-        return list(chain.from_iterable(map(Variants(self.setting, self.request).of, legal)))
+    @classmethod
+    def of_plans(
+        cls, setting: Setting, request: Request, plans: Sequence[Plan], known_arcs: KnownArcs | None = None
+    ) -> Space:
+        """The mappings under some plans."""
+        bounds, arcs = PlanBounds(setting), {} if known_arcs is None else known_arcs
+        return cls(setting, request, bounds, partial(_fitting, bounds, plans), known_arcs=arcs)
 
     @property
     def listable(self) -> bool:
         """Whether its plans may be listed."""
-        return self.may_list is None or self.may_list()
+        return self.may_list()
 
     @cached_property
-    def bounds(self) -> PlanBounds:
-        """Lower bounds of plans by the least work of kernels."""
-        return PlanBounds(self.setting) if self.shared is None else self.shared
-
-    @cached_property
-    def least(self) -> dict[Plan, float]:
+    def least(self) -> Mapping[Plan, float]:
         """Seconds of a step at least under every plan that may fit the memories, whatever the mapping is."""
-        least = dict[Plan, float]()
-        for table in self.bounds.tables(self.plans):
-            fits_i = table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
-            pairs = zip(table.plans, table.seconds().tolist(), fits_i.tolist(), strict=True)
-            least.update((plan, seconds) for plan, seconds, fits in pairs if fits)
-        return least
+        return self.listing()
 
     @cached_property
     def _known(self) -> dict[Setting, list[tuple[Arcs | None, Numbering]]]:
@@ -227,6 +206,16 @@ class Space:
             key = menu.instance.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
             alike.setdefault(key, (menu, []))[1].append(plan)
         return list(alike.values())
+
+
+def _fitting(bounds: PlanBounds, plans: Sequence[Plan]) -> dict[Plan, float]:
+    """Plans that may fit the memories, with seconds of a step at least under each."""
+    found = dict[Plan, float]()
+    for table in bounds.tables(plans):
+        fits_i = table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
+        pairs = zip(table.plans, table.seconds().tolist(), fits_i.tolist(), strict=True)
+        found.update((plan, seconds) for plan, seconds, fits in pairs if fits)
+    return found
 
 
 def _simplest(group: Mapping[Plan, float]) -> tuple[float, int, int]:

@@ -75,7 +75,7 @@ class OneLayer(Heuristic[Part, JudgedMapping]):
         legal, _ = asked_plans(found.layer, one.system, asked, one.assumptions)
         alike = [other for other in legal if all(getattr(other, name) == getattr(plan, name) for name in _SAME)][:1]
         clock: Clock = self._options.clock.share(_SHARE)
-        best = self._solve(Space(one, asked, lambda: alike), replace(self._options, clock=clock)) if alike else None
+        best = self._solve(Space.of_plans(one, asked, alike), replace(self._options, clock=clock)) if alike else None
         if best is None or best.solved is None:
             return None
         scheme = {kernel.name: kernel.sharding for kernel in best.solved.mapping.kernels}

@@ -17,6 +17,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import objective
 from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.regions.facts import Memory
+from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import one_by_one
 from dfopt.regions.region import Part, Region, listed
 from dfopt.search.budgets import Budget, Fitted, fit
@@ -97,15 +98,19 @@ class Fitter:
             A mapping within them that is known.
         """
 
+        def candidate(mapping: Solved) -> Candidate:
+            return Candidate(mapping.value, JudgedMapping.of(mapping, self.options.request))
+
         def within(free: Solved, cutoff: float) -> LeafAnswer:
             found = self.within(free.mapping, cutoff)
             if isinstance(found, Pruned):
                 return LeafAnswer([], found.bound)
-            return LeafAnswer([Candidate(found.value, found)], found.bound, interrupted=found.interrupted)
+            return LeafAnswer([candidate(found)], found.bound, interrupted=found.interrupted)
 
-        kept = [] if own is None else [Candidate(own.value, own)]
+        kept = [] if own is None else [candidate(own)]
         found = one_by_one({self.setting: [plan]}, within, self.options, kept, lambda memory: Rows(memory, self))
-        return found.solution, [] if np.isinf(found.bound) else [found.bound]
+        best = None if found.solution is None else found.solution.solved
+        return best, [] if np.isinf(found.bound) else [found.bound]
 
     def least(self, stage: PricedStage, low: float, most: float) -> float:
         """Seconds that the stage takes at least, by rows that hold for many shardings at once.

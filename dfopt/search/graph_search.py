@@ -125,27 +125,21 @@ class GraphSearch:
         ]
         return found
 
-    @property
-    def listable(self) -> bool:
-        """Whether the plans of one graph more would not be too many."""
-        listed = self.state.listed
-        return sum(listed) + max(listed, default=0) <= _MOST_PLANS
-
     @cached_property
     def space(self) -> Space:
         """Its mappings under plans that may fit the memories."""
         state = self.state
-        given = self._fitting, self.plan_bounds, lambda: self.listable, state.known_arcs
-        return Space(self.setting, state.request, *given)
+        listed = self._fitting, lambda: sum(state.listed) + max(state.listed, default=0) <= _MOST_PLANS
+        return Space(self.setting, state.request, self.plan_bounds, *listed, state.known_arcs)
 
-    def _fitting(self) -> list[Plan]:
+    def _fitting(self) -> dict[Plan, float]:
         """Plans that may fit the memories, bounded; of others there are records."""
         with uncollected():
             self._bound(self.legal)
             self.state.listed.append(len(self.legal))
             every = list(chain.from_iterable(map(self._choices, self.legal)))
             self._bound(every)
-            return [plan for plan in every if self._fits(plan) and not self._is_known(plan)]
+            return {plan: self.bounds[plan] for plan in every if self._fits(plan) and not self._is_known(plan)}
 
     def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
@@ -250,7 +244,7 @@ class GraphSearch:
             was found of any.
         """
         opened, kept = {plan for plan, _ in self.units}, self.state.kept
-        for plan in (each for each in self.space.plans if each not in opened):  # its options cannot be together
+        for plan in (each for each in self.space.least if each not in opened):  # its options cannot be together
             self.units[plan, None] = UnitState()
         with uncollected():
             for unit, known in [*(self.units.items() if apart else self._together())]:

@@ -22,6 +22,7 @@ from dfopt.heat.settle import physical
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
+from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import one_by_one
 from dfopt.setting.instance import Setting
 from dfopt.setting.stages import is_cut
@@ -149,6 +150,10 @@ class _Aware:
     throttled_s: float
 
 
+def _candidate(found: _Aware) -> Candidate:
+    return Candidate(found.step_s, JudgedMapping(None, found.solved))
+
+
 class _Made:
     """What came of some plans: answers by plan and sharding, those that could not be faster, and why others have none.
 
@@ -180,12 +185,12 @@ class _Made:
                 found = self.answer(free, self.options.clock)
             except PlanError as error:  # its blocks cannot be listed: nothing is shown
                 raise NoSolution(0.0, 0.0, str(error)) from error
-            return LeafAnswer([Candidate(found.step_s, found)], found.bound_s)
+            return LeafAnswer([_candidate(found)], found.bound_s)
 
         open_ = dict[Setting, dict[Plan, None]]()
         for one in plans:
             open_.setdefault(self.settings[one.graph], {})[one.plan] = None
-        kept = [Candidate(self.fastest.step_s, None)] if self.answers else []
+        kept = [_candidate(self.fastest)] if self.answers else []
         self.bound_s = one_by_one({of: [*some] for of, some in open_.items()}, within, self.options, kept).bound
 
     def note(self, system: System, plans: int, shardings: int, why_kept: str) -> str:

@@ -274,7 +274,7 @@ class RegionProof(WorkloadSearch):
             If a search was interrupted: nobody waits for what is not shown yet.
         """
         try:
-            every = self.plans.space.plans
+            every = self.plans.space.least
         except OutOfTime:
             low, late = self.plans.least, "no time left"
             records = (
@@ -318,7 +318,8 @@ class RegionProof(WorkloadSearch):
         def wanted(plan: Plan, tiles: int) -> bool:
             return bool(which(self._claims.of(plan, tiles))) and self.plans.is_open(plan, tiles)
 
-        space = Space(self.plans.setting, self.state.request, lambda: plans, self.plans.plan_bounds)
+        lows = {plan: self.plans.bounds[plan] for plan in plans}
+        space = Space(self.plans.setting, self.state.request, self.plans.plan_bounds, lambda: lows)
         problem = problem_in([space], self.state.options)
         return replace(problem, branching=[Wanted(rule, wanted) for rule in problem.branching])
 

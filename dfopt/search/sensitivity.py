@@ -42,7 +42,7 @@ def sensitivities(
         changed = more_of(system, resource, 1.1)
         clock = options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S)
         budget = replace(asked, clock=clock, progress=None)
-        space = Space(Setting(graph, changed, assumptions), budget.request, lambda: [best.plan], known_arcs=known_arcs)
+        space = Space.of_plans(Setting(graph, changed, assumptions), budget.request, [best.plan], known_arcs)
         # the winning mapping runs on the better machine too: a search cut short is never below it
         same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
         own = Candidate(judged(same, options.request.objective.metric), JudgedMapping(None, None))

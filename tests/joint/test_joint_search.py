@@ -30,6 +30,7 @@ from dfopt.regions.problem import problem_in
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
 from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
 from dfopt.solving.options import Options
 
 
@@ -177,7 +178,8 @@ def test_drawn_layers_too_large_to_list_start_from_one() -> None:
     chosen, request = Assumptions(sharding_objective="joint", sequence_parallelism="none"), Request(tp=8)
     once, twice = (df.load_graph("gpt3-175b", mode="training", drawn=drawn) for drawn in (1, 2))
     apart = df.optimize(once, "sn10-8-ring", tp=8, assumptions=chosen, sensitivity=False)
-    space = Space(Setting.resolved(twice, df.load_system("sn10-8-ring"), chosen), request)
+    setting = Setting.resolved(twice, df.load_system("sn10-8-ring"), chosen)
+    space = Space.of_plans(setting, request, asked_plans(twice, setting.system, request, setting.assumptions)[0])
     [root] = space.roots
     assert not root.complete
     problem = problem_in([space], Options(request, Clock(planned=10 * UNITS_PER_S)))

@@ -148,7 +148,7 @@ def check_rows(result: Result, budget: Budget, least: float) -> None:
     rows = Rows(Memory(), Fitter(setting, Options(request), [budget], 0))
     if is_cut(result.graph, result.plan):  # its stages are open
         return
-    roots = Space(setting, request, lambda: [result.plan]).roots
+    roots = Space.of_plans(setting, request, [result.plan]).roots
     for cutoff in (math.inf, least * 1.001):
         assert min(rows.answers(roots, cutoff, Clock())) <= least * (1 + 1e-9)
 

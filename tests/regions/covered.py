@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from block_cases import IN_TOKEN_BLOCKS, needing_blocks
 from hypothesis import strategies as st
 from strategies import ROWS, World, footprint, with_dram, worlds
 
+from dfopt.bnb import Clock, Outcome
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.physics import ops
+from dfopt.regions.problem import parameters_of, problem_in, searched
+from dfopt.regions.region import Part
+from dfopt.regions.space import Space
+from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options
 
 MANY = 32
 """Ways to share out kernels that are drawn once among pipeline stages that brute force looks at in one example."""
@@ -52,6 +59,26 @@ def jointly(world: World) -> Assumptions:
 def setting_of(world: World) -> Setting:
     """Graph, system and resolved assumptions."""
     return Setting.resolved(world.graph, world.system, jointly(world))
+
+
+def space_of(setting: Setting, request: Request) -> Space:
+    """All mappings that a request leaves free.
+
+    Raises
+    ------
+    PlanError
+        If no plan has what is asked for.
+    """
+    legal, rejected = asked_plans(setting.graph, setting.system, request, setting.assumptions)
+    if not legal:
+        raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
+    return Space.of_plans(setting, request, [*chain.from_iterable(map(Variants(setting, request).of, legal))])
+
+
+def best_mapping(setting: Setting, request: Request) -> Outcome[Part, Any]:
+    """The fastest mapping of a setting, with a bound; ``empty``: no mapping fits the memories."""
+    options = Options(request, Clock.of_limit(request.time_limit))
+    return searched(problem_in([space_of(setting, request)], options), parameters_of(request), options.clock)
 
 
 def asked_of(world: World, draw: st.DrawFn, ways: int = MANY) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from brute import Choice, tile_counts
 from brute_problem import Memo, Problem
-from covered import request_of, setting_of
+from covered import request_of, setting_of, space_of
 from hypothesis import assume
 from hypothesis import strategies as st
 from oracles import kinds, stages_legal
@@ -39,7 +39,7 @@ class Members:
 
     @cached_property
     def space(self) -> Space:
-        return Space(setting_of(self.world), self.request)
+        return space_of(setting_of(self.world), self.request)
 
     def value(self, plan: Plan, tiles: int, schemes: tuple[Sharding, ...]) -> float:
         """Seconds of a step with the partitions that are best and fit; infinite if none do."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from brute import joint_optimum
-from covered import asked_of, covered, in_token_blocks, jointly, setting_of
+from covered import asked_of, best_mapping, covered, in_token_blocks, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import World, share
@@ -19,7 +19,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
-from dfopt.regions.problem import best_mapping
 from dfopt.search.verify import verify
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from covered import covered, request_of, setting_of
+from covered import covered, request_of, setting_of, space_of
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, share
@@ -37,7 +37,6 @@ from dfopt.regions.pricing import best_of
 from dfopt.regions.problem import problem_in
 from dfopt.regions.region import Part, Region, listed
 from dfopt.regions.relaxations import OfClass
-from dfopt.regions.space import Space
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.terms.incidence import counts
@@ -125,8 +124,8 @@ def with_further(usual: Problem[Part, JudgedMapping], options: Options) -> Probl
 @given(covered(most=4), st.data())
 def test_entries_of_ones_own_leave_the_answer_as_it_is(world: World, data: st.DataObject) -> None:
     options = Options(request_of(world, data.draw))
-    usual = problem_in([Space(setting_of(world), options.request)], options)
     try:
+        usual = problem_in([space_of(setting_of(world), options.request)], options)
         expected = branch_and_bound(usual)
     except PlanError:
         return
@@ -140,7 +139,7 @@ def test_each_of_them_has_its_say() -> None:
     """Without most of the others, which leave little to decide."""
     setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("h100-8"), df.Assumptions())
     options = Options(Request(tp=4))
-    problem = with_further(problem_in([Space(setting, options.request)], options), options)
+    problem = with_further(problem_in([space_of(setting, options.request)], options), options)
     problem = replace(problem, heuristics=problem.heuristics[:1], relaxations=problem.relaxations[:2])
     found = branch_and_bound(problem)
     first, vector = problem.heuristics[0], problem.leaves[0]

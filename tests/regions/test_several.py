@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from brute import sharding_optima
-from covered import asked_of, covered, jointly, setting_of
+from covered import asked_of, best_mapping, covered, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from members import Members, drawn_root
@@ -21,7 +21,6 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
-from dfopt.regions.problem import best_mapping
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Region
 from dfopt.search.verify import verify

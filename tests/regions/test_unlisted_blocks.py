@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from brute import joint_optimum
-from covered import asked_of, covered, jointly, setting_of
+from covered import asked_of, best_mapping, covered, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import World, share
@@ -22,7 +22,6 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.facts import Facts
 from dfopt.regions.passes import fields_of, least_passes
-from dfopt.regions.problem import best_mapping
 from dfopt.regions.region import Region
 from dfopt.search import solve
 from dfopt.search.verify import verify
