@@ -28,7 +28,7 @@ from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_parts import HtcPackage, Leakage
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError, SystemSpecError
-from dfopt.fusion.blocks import StageTables, ways_of
+from dfopt.fusion.blocks import StageTables, holding
 from dfopt.fusion.partitioning import IntraChipLimits, legal
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.limits import Operating
@@ -328,7 +328,7 @@ def in_any_way(tables: StageTables, partition_k: np.ndarray) -> list[np.ndarray]
     """Numbers of blocks of tokens of the partition of each kernel, 0 if it holds its weights, in all ways that fit."""
     member, ways = partition_k == np.unique(partition_k)[:, None], list[list[int]]()
     charges = tables.sharded.token_charges
-    held = ways_of(tables, member).holding.legal
+    held = holding(tables, member).legal
     for b, kernels in enumerate(member):
         ways.append([0] if held[b] else [])
         if charges is not None:
