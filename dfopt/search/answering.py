@@ -131,8 +131,8 @@ def answer(
     if resolved.largest is None:
         return _named(search(resolved, began, progress, variants, only), resolved)
     sizes = microbatches_of(question)
-    held = {"assumptions": resolved.assumptions, "began": began, "microbatches": sizes, **resolved.request.holding()}
-    largest = largest_batch(resolved.largest, resolved.system, **held)
+    of = resolved.largest, resolved.system, resolved.request, resolved.assumptions
+    largest = largest_batch(*of, sizes, began)
     drawn = replace(resolved, graphs=resolver.at_batch(resolved, largest.batch))
     try:
         return _named(search(drawn, began, progress), drawn, str(largest))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.question import Question
@@ -37,56 +38,65 @@ __all__ = ["LargestBatch", "largest_batch"]
 
 
 @dataclass(frozen=True)
-class LargestBatch:
-    """The largest batch for which a mapping was found, and what no batch above ``most`` fits.
+class Room:
+    """How many sequences the copies of a plan have room for at most.
 
     Attributes
     ----------
-    batch, most : int
-        Equal where it is proven.
     plan : Plan
-        Of the plans that hold most, the one that stops at ``most``.
+        The plan.
+    sequences, unit : int
+        On each copy: so many, which are shared out in such units.
     states : dict
-        Bytes that a chip of its fullest stage holds at least at ``most``, by state, as people call it.
+        Bytes that a chip of the fullest stage holds at least then, by state, as people call it.
     capacity : float
         Bytes that it has.
+    """
+
+    plan: Plan
+    sequences: int
+    unit: int
+    states: dict[str, float]
+    capacity: float
+
+    @property
+    def batch(self) -> int:
+        """On all copies."""
+        return self.plan.copies * self.sequences
+
+
+@dataclass(frozen=True)
+class LargestBatch:
+    """The largest batch for which a mapping was found, and what no larger one fits.
+
+    Attributes
+    ----------
+    batch : int
+        The batch.
+    room : Room
+        Of the plan that has most: no larger batch than this fits. Proven where the two are equal.
     result : Result
         A mapping that holds the batch, any under the plans that were tried.
     """
 
     batch: int
-    most: int
-    plan: Plan
-    states: dict[str, float]
-    capacity: float
+    room: Room
     result: Result
 
     def __str__(self) -> str:
-        room = usable_words(self.capacity, self.result.assumptions)
-        proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
-        return f"batch {self.batch}: {proven} ({self.plan.label}: {named(self.states)} of {room})"
-
-
-@dataclass(frozen=True)
-class _Room:
-    """Up to how many sequences a plan's copies may hold, in units that it shares out, and what decides it."""
-
-    copies: int
-    sequences: int
-    unit: int
-    plan: Plan
-    states: dict[str, float]
-    capacity: float
+        room, most = self.room, self.room.batch
+        of = usable_words(room.capacity, self.result.assumptions)
+        proven = "the largest that fits" if self.batch == most else f"the largest found, at most {most} fit"
+        return f"batch {self.batch}: {proven} ({room.plan.label}: {listed(room.states)} of {of})"
 
 
 def largest_batch(
     draw: Draw,
     system: System,
-    *,
-    assumptions: Assumptions | str = "default",
+    request: Request,
+    assumptions: Assumptions,
     microbatches: Sequence[int] | None = None,
     began: float | None = None,
-    **asked: Any,
 ) -> LargestBatch:
     """Find the largest batch that fits.
 
@@ -96,14 +106,14 @@ def largest_batch(
         Gives the graph of a batch and a microbatch.
     system : System
         The machine.
-    assumptions : Assumptions or str
-        A document, or the name of a profile.
+    request : Request
+        What of it decides what lies where on the chips is kept; the time limit is that of all tries together.
+    assumptions : Assumptions
+        What is assumed.
     microbatches : sequence of int, optional
         Those that are asked for; all if left out.
     began : float, optional
         From when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out.
-    **asked
-        Fields of :class:`dfopt.Request`, as of :func:`dfopt.optimize`; the time limit is that of all tries together.
 
     Raises
     ------
@@ -114,61 +124,53 @@ def largest_batch(
 
     Examples
     --------
+    >>> from dfopt.documents.assumptions import profile
     >>> from dfopt.machines.compose import load_system
     >>> from dfopt.workloads import load_graph
     >>> def draw(batch, microbatch):
     ...     return load_graph("llama-3.1-8b", phase="decode", context=32768, batch=batch, microbatch=microbatch)
-    >>> found = largest_batch(draw, load_system("h100-8"), tp=8)  # 14.5 % of a memory is reserved
-    >>> found.batch == found.most, found.batch
+    >>> found = largest_batch(draw, load_system("h100-8"), Request(tp=8), profile("default"))  # 14.5 % is reserved
+    >>> found.batch == found.room.batch, found.batch
     (True, 132)
     """
-    since = now() if began is None else began
-    request = Request.of(**asked)
-    chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
+    since, asked, results = now() if began is None else began, request.holding(), dict[int, Result]()
+    chosen = Request.of(**asked).assuming(assumptions)
 
-    def solve(graphs: Sequence[Graph], **changes: Any) -> Result:
-        given = Request.of(**{**asked, **changes})
-        return search(Resolved(Question(), graphs, system, system, chosen, given), since)
+    def solve(batch: int, graphs: Sequence[Graph], **changes: Any) -> None:
+        resolved = Resolved(Question(), graphs, system, system, chosen, Request.of(**{**asked, **changes}))
+        results[batch] = search(resolved, since)
 
-    rooms = sorted(_rooms(draw, system, chosen, request), key=lambda room: -room.copies * room.sequences)
-    if not rooms:
-        solve([draw(1, 1)])  # says what a single one lacks
-        raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
-    best, most = 0, rooms[0].copies * rooms[0].sequences
-    results = dict[int, Result]()
-
-    def fits(room: _Room, units: int) -> bool:
-        copies, sequences = room.copies, units * room.unit
+    def fits(room: Room, units: int) -> bool:
+        sequences, copies = units * room.unit, room.plan.copies
         sizes = [size for size in divisors(sequences) if microbatches is None or size in microbatches]
         drawn = [draw(copies * sequences, size) for size in sorted(sizes, reverse=True)]
         one = {"dp": copies, "sensitivity": False, "gap": 1.0}  # any mapping will do
         own = {"modules": {}, **room.plan.request_fields}
         # the plan that may hold most is likely to, if not in one microbatch
         for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})) if drawn else ():
-            try:
-                found = solve(graphs, **{**one, **more})
-            except (Infeasible, PlanError):  # a graph that no plan can use is none that fits
-                continue
-            results[copies * sequences] = found
-            return True
+            with suppress(Infeasible, PlanError):  # a graph that no plan can use is none that fits
+                solve(copies * sequences, graphs, **{**one, **more})
+                return True
         return False
 
+    rooms = sorted(_rooms(draw, system, chosen, Request.of(**asked)), key=lambda room: -room.batch)
+    if not rooms:
+        solve(1, [draw(1, 1)])  # says what a single one lacks
+        raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
     try:
         for room in rooms:
-            if room.copies * room.sequences <= best:
+            if room.batch <= max(results, default=0):
                 break
-            best = max(best, room.copies * room.unit * _most(partial(fits, room), room.sequences // room.unit))
+            _try(partial(fits, room), room.sequences // room.unit)
     except (NoSolution, KeyboardInterrupt):  # what was found until then is an answer
-        best = max(results, default=0)
-        if not best:
+        if not results:
             raise
-    if not best:
-        best = rooms[0].copies
-        results[best] = solve([draw(best, 1)])
-    return LargestBatch(best, most, rooms[0].plan, rooms[0].states, rooms[0].capacity, results[best])
+    if not results:
+        solve(rooms[0].plan.copies, [draw(rooms[0].plan.copies, 1)])
+    return LargestBatch(max(results), rooms[0], results[max(results)])
 
 
-def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[_Room]:
+def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[Room]:
     """For every number of copies the plan that may hold most sequences on each."""
     if asked.offload is not None:
         raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")
@@ -182,17 +184,15 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
         except PlanError:  # no plan has so many copies
             continue
         bounds = PlanBounds(one), PlanBounds(two)
-        if asked.two_batch_overlap is None:  # of the same plan without turns the copies hold no less
-            legal = [plan for plan in legal if not plan.two_batch_overlap]
-        found = [_room(plan, count, each, one, two, bounds) for plan in legal if plan.copies == count]
+        # of the same plan without turns the copies hold no less
+        some = [plan for plan in legal if plan.copies == count and not plan.two_batch_overlap]
+        found = [_room(plan, each, one, two, bounds) for plan in some]
         most = max(found, key=lambda room: room.sequences, default=None)
         if most is not None and most.sequences > 0:
             yield most
 
 
-def _room(
-    plan: Plan, copies: int, each: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]
-) -> _Room:
+def _room(plan: Plan, each: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]) -> Room:
     """The sequences that the fullest stage of a plan has room for, each state at its least over all shardings.
 
     The settings are of ``each`` sequences, and of twice as many.
@@ -211,14 +211,14 @@ def _room(
                 sequences = max(math.floor((capacity - fixed) / slope * each / unit * (1 + 1e-12)), 0) * unit
                 more_of = sequences / each - 1
                 full = {LABELS[name]: first.get(name, 0.0) + grow * more_of for name, grow in grows.items()}
-                rooms.append(_Room(copies, sequences, unit, plan, full, capacity))
+                rooms.append(Room(plan, sequences, unit, full, capacity))
     if not rooms:
         raise PlanError("--batch max: nothing that the graph keeps grows with the batch, or the memory has no limit")
     return min(rooms, key=lambda room: room.sequences)
 
 
-def _most(fits: Callable[[int], bool], most: int) -> int:
-    """The largest number up to ``most`` that fits: near it in ever larger steps, then by halves."""
+def _try(fits: Callable[[int], bool], most: int) -> None:
+    """Find the largest number up to ``most`` that fits: near it in ever larger steps, then by halves."""
     step, fails, number = 1, most + 1, most
     while number > 0 and not fits(number):
         fails, number, step = number, number - step, 2 * step
@@ -226,4 +226,3 @@ def _most(fits: Callable[[int], bool], most: int) -> int:
     while fails - number > 1:
         middle = (number + fails) // 2
         number, fails = (middle, fails) if fits(middle) else (number, middle)
-    return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import pytest
 from strategies import with_dram
@@ -10,7 +11,9 @@ from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
+from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
+from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.search.largest import largest_batch
@@ -57,29 +60,30 @@ def one_by_one(system: System, most: int, **asked: int) -> int:
 )
 def test_no_batch_that_fits_is_larger(capacity: float, asked: dict[str, int]) -> None:
     system = four(capacity)
-    found = largest_batch(draw, system, gap=1.0, **asked)
-    assert found.batch == one_by_one(system, found.most + 4, **asked)
-    assert found.batch <= found.most
-    assert sum(found.states.values()) <= capacity < found.capacity * (1 + 1e-9)
+    found = largest_batch(draw, system, Request(**asked), profile("default"))
+    assert found.batch == one_by_one(system, found.room.batch + 4, **asked)
+    assert found.batch <= found.room.batch
+    assert sum(found.room.states.values()) <= capacity < found.room.capacity * (1 + 1e-9)
     assert str(found).startswith(f"batch {found.batch}: the largest ")
 
 
 def test_what_stops_it_is_what_a_chip_has_no_room_for() -> None:
-    found = largest_batch(draw, four(400e3), tp=4)
+    found = largest_batch(draw, four(400e3), Request(tp=4), profile("default"))
     more = dataclasses.replace(found, batch=found.batch + 1)
-    assert found.batch == found.most and "the largest found, at most" in str(dataclasses.replace(more, batch=1))
+    assert found.batch == found.room.batch and "the largest found, at most" in str(dataclasses.replace(more, batch=1))
     with pytest.raises(Infeasible, match="caches of sequences"):
         df.optimize(draw(more.batch, more.batch), four(400e3), tp=4)
 
 
 def test_without_caches_there_is_no_largest() -> None:
     with pytest.raises(PlanError, match="nothing that the graph keeps grows"):
-        largest_batch(lambda n, m: WORKLOADS["decoder"](**SIZES, batch=n, microbatch=m), four(1e9))
+        graphs = partial(WORKLOADS["decoder"], **SIZES)
+        largest_batch(lambda n, m: graphs(batch=n, microbatch=m), four(1e9), Request(), profile("default"))
 
 
 def test_nothing_fits() -> None:
     with pytest.raises(Infeasible, match="DRAM"):
-        largest_batch(draw, four(1e3))
+        largest_batch(draw, four(1e3), Request(), profile("default"))
 
 
 WORDS = (

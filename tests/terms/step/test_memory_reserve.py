@@ -72,8 +72,7 @@ def test_the_largest_batch_keeps_to_it() -> None:
         return df.load_graph("llama-3.2-1b", phase="decode", context=1000, batch=batch, microbatch=microbatch)
 
     most, less = (
-        largest_batch(draw, machine(4e9), assumptions=df.Assumptions(memory_reserve=share), gap=1.0)
-        for share in (0.0, 0.2)
+        largest_batch(draw, machine(4e9), df.Request(), df.Assumptions(memory_reserve=share)) for share in (0.0, 0.2)
     )
     assert less.batch < most.batch and "(of 4 GB, 20 % is reserved)" in str(less)
 
