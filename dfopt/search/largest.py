@@ -87,7 +87,7 @@ class LargestBatch:
         room, most = self.room, self.room.batch
         of = usable_words(room.capacity, self.result.assumptions)
         proven = "the largest that fits" if self.batch == most else f"the largest found, at most {most} fit"
-        return f"batch {self.batch}: {proven} ({room.plan.label}: {listed(room.states)} of {of})"
+        return f"batch {self.batch}: {proven} ({room.plan.label}: {named(room.states)} of {of})"
 
 
 def largest_batch(
