@@ -42,23 +42,18 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     for stage in range(mapping.stages):
         names = tuple(k.name for k in mapping.kernels if k.stage == stage)
         row = {name: i for i, name in enumerate(names)}
-        count = len(mapping.partitions(stage))
+        last = len(mapping.partitions(stage)) - 1
         tensors = tuple(t for t, x in enumerate(graph.tensors) if x.src in row or x.dst in row)
-        B, D, L, H = [], [], [], []
-        for i, t in enumerate(tensors):
-            tensor = graph.tensors[t]
-            (s0, p0), (s1, p1) = place[tensor.src], place[tensor.dst]
-            if s0 == stage:
-                H.append((i, p0))
-            if (s0, p0) == (s1, p1):
-                B.append((i, p0))
-                continue
-            D += [(i, p) for s, p in ((s0, p0), (s1, p1)) if s == stage]
-            first, last = (p0 if s0 == stage else 0), (p1 if s1 == stage else count - 1)
-            L += [(i, p) for p in range(first, last + 1)]
+        ends = [(place[graph.tensors[t].src], place[graph.tensors[t].dst]) for t in tensors]
+        cut = [(i, src, dst) for i, (src, dst) in enumerate(ends) if src != dst]
         A = sorted((row[name], place[name][1]) for name in names)
-        pairs_of = {name: tuple(pairs) for name, pairs in zip("ABDLH", (A, B, D, L, H), strict=True)}
-        found.append(Matrices(stage=stage, partitions=count, kernels=names, tensors=tensors, **pairs_of))
+        B = [(i, src[1]) for i, (src, dst) in enumerate(ends) if src == dst]
+        D = [(i, p) for i, *both in cut for s, p in both if s == stage]
+        lives = [(i, p0 * (s0 == stage), p1 if s1 == stage else last) for i, (s0, p0), (s1, p1) in cut]
+        L = [(i, p) for i, first, end in lives for p in range(first, end + 1)]
+        H = [(i, p) for i, ((s, p), _) in enumerate(ends) if s == stage]
+        pairs = dict(zip("ABDLH", map(tuple, (A, B, D, L, H)), strict=True))
+        found.append(Matrices(stage=stage, partitions=last + 1, kernels=names, tensors=tensors, **pairs))
     return tuple(found)
 
 

@@ -76,8 +76,8 @@ def test_what_stops_it_is_what_a_chip_has_no_room_for() -> None:
 
 
 def test_without_caches_there_is_no_largest() -> None:
+    graphs = partial(WORKLOADS["decoder"], **SIZES)
     with pytest.raises(PlanError, match="nothing that the graph keeps grows"):
-        graphs = partial(WORKLOADS["decoder"], **SIZES)
         largest_batch(lambda n, m: graphs(batch=n, microbatch=m), four(1e9), Request(), profile("default"))
 
 

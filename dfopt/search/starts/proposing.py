@@ -9,17 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dfopt.bnb import UNITS_PER_S, OutOfTime
-from dfopt.documents.axes import AXES
+from dfopt.documents.axes import AXES, Dims
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.interrupts import interruptible
+from dfopt.physics.collectives import Collective
+from dfopt.physics.network import communication_seconds
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.fusing import best_fused
 from dfopt.regions.judged import judged
 from dfopt.regions.region import Region
 from dfopt.regions.space import Space
-from dfopt.search.starts.estimates import estimated
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
@@ -111,6 +113,24 @@ def _ratio(known: Mapping[_Layer, float], item: _Graph) -> float:
     return min(max(known[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), 5.0))
 
 
+def _estimated(setting: Setting, bounds: Mapping[Plan, float]) -> dict[Plan, float]:
+    """Seconds that a step may take: what is proven of plans, and of a layer's usual communication the rest.
+
+    A layer's usual communication are two all-reduces of what layers hand on, and two of their gradients (Shoeybi et
+    al., arXiv:1909.08053, section 3), as if nothing hid them. It only says where to look first.
+    """
+    graph, once = setting.graph, dict[Dims, float]()
+    for dims in {plan.shard_dims for plan in bounds}:
+        sent = (graph.bytes_of(tensor) for tensor in graph.handed_on[0]) if graph.folded else ()
+        once[dims] = 2.0 * sum(
+            communication_seconds(Collective.ALL_REDUCE, size, dims, setting.system, setting.assumptions)
+            for size in sent
+        )
+    return {
+        plan: low + plan.microbatches * plan.layers_per_stage * once[plan.shard_dims] for plan, low in bounds.items()
+    }
+
+
 class _Starts:
     """Mappings of some searches of one workload, found before anything is proven.
 
@@ -184,7 +204,7 @@ class _Starts:
             if not fitting.size:
                 continue
             seconds = table.seconds()[fitting].tolist()
-            about = estimated(setting, dict(zip((table.plans[i] for i in fitting.tolist()), seconds, strict=True)))
+            about = _estimated(setting, dict(zip((table.plans[i] for i in fitting.tolist()), seconds, strict=True)))
             shared_i = table.shared_g[table.group_i[fitting]]
             for shared in dict.fromkeys(shared_i.tolist()):
                 members = [table.plans[i] for i in fitting[shared_i == shared].tolist()]
