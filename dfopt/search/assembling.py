@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.evaluation import drawn
@@ -91,17 +92,38 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
     return "limit_with_solution"
 
 
-def standing(
-    value: float, records: Sequence[PlanRecord], unlisted: Sequence[GraphRecord], kept: Kept
-) -> tuple[dict[str, float], Status, str]:
-    """Bounds and gaps of a result, what it may call itself, and what its proof says of the next best mappings."""
-    (bound, level), request = proven(value, records, unlisted), kept.request
+def conclusions(
+    graphs: Sequence[Graph],
+    system: System,
+    assumptions: Assumptions,
+    value: float,
+    records: Sequence[PlanRecord],
+    apart: Sequence[GraphRecord],
+    kept: Kept,
+    p_max: int,
+    heat: HeatProof | None,
+) -> dict[str, Any]:
+    """What a result says that follows from its records: bounds, gaps, what it may call itself, its proof in words."""
+    (bound, level), request = proven(value, records, apart), kept.request
     gap, level_gap = proven_gap(value, bound), proven_gap(value, level)
-    later, level_later = kept.gap(records, unlisted), kept.gap(records, unlisted, "level_bound")
-    status = status_of(max(gap, later), max(level_gap, level_later), request.gap, records)
-    words = f"; {DIFFERENT[request.distinct_in]}" + ", not all of them shown to be the next best" * (level_later > 0)
-    figures = {"bound": bound, "gap": gap, "level_bound": level, "level_gap": level_gap}
-    return figures, status, words * (request.top > 1)
+    later, level_later = kept.gap(records, apart), kept.gap(records, apart, "level_bound")
+    proof = proof_of(graphs, system, records, apart, assumptions, p_max, gap, request)
+    next_best = f"; {DIFFERENT[request.distinct_in]}" + ", not all of them shown to be the next best" * (
+        level_later > 0
+    )
+    return {
+        "status": status_of(max(gap, later), max(level_gap, level_later), request.gap, records),
+        **{"bound": bound, "gap": gap, "level_bound": level, "level_gap": level_gap},
+        "proof": proof + next_best * (request.top > 1) + ("" if heat is None else f"; {heat.note}"),
+        "fixed": fixed_of(graphs, system, assumptions, request),
+    }
+
+
+def digests_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions) -> dict[str, Any]:
+    """Digests of what a result was found for."""
+    graph, *variants = (each.digest() for each in graphs)
+    of = {"graph_digest": graph, "system_digest": system.digest(), "assumptions_digest": assumptions.digest()}
+    return {**of, "variant_digests": tuple(variants)}
 
 
 def fixed_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions, request: Request) -> tuple[str, ...]:
@@ -197,28 +219,26 @@ def assemble(
     variants = tuple(each.setting.graph for each in workload.graphs if each.setting.graph is not graph)
     records = list(chain.from_iterable(each.records for each in searches))
     apart = tuple(sorted((each.apart for each in searches if each.apart is not None), key=lambda each: each.order))
-    gaps, status, next_best = standing(value, records, apart, state.kept)
-    if state.stopped in SIGNALS and status == "limit_with_solution":
-        status = "interrupted_with_solution"
+    of = (graph, *variants), system, assumptions
+    said = conclusions(*of, value, records, apart, state.kept, best.p_max, heat)
+    if state.stopped in SIGNALS and said["status"] == "limit_with_solution":
+        said["status"] = "interrupted_with_solution"
     others = [
         Alternative(microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping)
         for one in solved[1:]
     ]
-    proof = proof_of((graph, *variants), system, records, apart, assumptions, best.p_max, gaps["gap"], asked)
     plans, unlisted = in_few_words(searches)
     seconds = time.perf_counter() - began
     return Result(
-        status=status, value=value, **gaps, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,
-        score=best.score, p_max=best.p_max, proof=proof + next_best + ("" if heat is None else f"; {heat.note}"),
-        seconds=seconds, trace=(*workload.trace, (seconds, value, gaps["bound"])), heat=heat, missing=missing or None,
+        **said, value=value, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,
+        score=best.score, p_max=best.p_max,
+        seconds=seconds, trace=(*workload.trace, (seconds, value, said["bound"])), heat=heat, missing=missing or None,
         alternatives=tuple(sorted(others, key=lambda other: other.order)) or None, plans=plans, unlisted=unlisted,
         apart=apart or None, space=together([each.size for each in searches if each.apart is None]),
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
         question=question, graph=graph, variants=variants, system=system,
-        fixed=fixed_of((graph, *variants), system, assumptions, asked),
         provenance=Provenance(
             dfopt=__version__, highs=solver_version(), solver=asked.solver, python=platform.python_version(),
-            graph_digest=graph.digest(), system_digest=system.digest(), assumptions_digest=assumptions.digest(),
-            variant_digests=tuple(one.digest() for one in variants), seed=asked.seed,
+            **digests_of(*of), seed=asked.seed,
         ),
     ).sealed()  # fmt: skip

@@ -18,7 +18,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
-from dfopt.search.assembling import fixed_of, matrices, proof_of, standing
+from dfopt.search.assembling import conclusions, digests_of, matrices
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
@@ -110,8 +110,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     shown.check()
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
-    fixed = fixed_of((result.graph, *result.variants), result.system, result.assumptions, result.request)
-    problems += _figures(result, shown.records, score, value, fixed)
+    problems += _figures(result, shown.records, score, value)
     short = []
     for name, claimed, found, why in (
         ("gap", result.gap, gap, shown.why),
@@ -131,30 +130,21 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
-    if fixed:
-        checked.append(f"all mappings in the space ({result.space}) have {', '.join(fixed)}")
+    if result.fixed:
+        checked.append(f"all mappings in the space ({result.space}) have {', '.join(result.fixed)}")
     words = words_of(gap, level_gap, heated)
     return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
 
 
-def _figures(
-    result: Result, records: list[PlanRecord], score: Score, value: float, fixed: tuple[str, ...]
-) -> Iterator[str]:
+def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> list[str]:
     """What the figures and the words of a result, its status among them, do not follow from its records."""
-    unlisted = result.apart or ()
-    gaps, status, next_best = standing(result.value, records, unlisted, Kept.in_result(result))
-    again = {"value": value, "utilization": score.utilization, **gaps}
-    yield from differences("$", again, {name: getattr(result, name) for name in again})
-    ended = result.status == "interrupted_with_solution" and status == "limit_with_solution"
-    if result.status != status and not ended:
-        yield f"$.status: the file says {result.status}, its plans say {status}"
-    if result.fixed != fixed:
-        yield f"$.fixed: the file says {result.fixed!r}, its request says {fixed!r}"
-    graphs, chosen = (result.graph, *result.variants), result.assumptions
-    sentence = proof_of(graphs, result.system, records, unlisted, chosen, result.p_max, result.gap, result.request)
-    sentence += next_best + ("" if result.heat is None else f"; {result.heat.note}")
-    if result.proof != sentence:
-        yield f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}"
+    of = (result.graph, *result.variants), result.system, result.assumptions
+    kept, apart = Kept.in_result(result), result.apart or ()
+    said = conclusions(*of, result.value, records, apart, kept, result.p_max, result.heat)
+    again = {"value": value, "utilization": score.utilization, **said}
+    if result.status == "interrupted_with_solution" and again["status"] == "limit_with_solution":
+        again["status"] = result.status
+    return differences("$", again, {name: getattr(result, name) for name in again})
 
 
 def rounded(gap: float) -> float:
@@ -205,12 +195,7 @@ def verdict(found: Verification, name: str) -> str:
 def _other_inputs(result: Result) -> Iterator[str]:
     """Documents that are not those which the file was written for, and rules that no search takes."""
     of = result.provenance
-    digests: dict[str, object] = {
-        "graph_digest": result.graph.digest(),
-        "system_digest": result.system.digest(),
-        "assumptions_digest": result.assumptions.digest(),
-        "variant_digests": tuple(graph.digest() for graph in result.variants),
-    }
+    digests = digests_of((result.graph, *result.variants), result.system, result.assumptions)
     for name, digest in digests.items():
         if getattr(of, name) != digest:
             yield f"$.provenance.{name}: the file says {getattr(of, name)}, recomputed {digest}"
