@@ -344,6 +344,11 @@ class Request(OnAxes):
         return self.distinct if self.distinct is not None and self.top > 1 else "plan"
 
     @property
+    def several(self) -> bool:
+        """Whether one plan may have several of the best mappings."""
+        return self.distinct_in != "plan"
+
+    @property
     def pinned(self) -> tuple[str, ...]:
         """What of it says how kernels are mapped, in the words of `fixed`."""
         of_kernels: dict[str, Any] = {"p_max": None, "pin_sharding": {}, "pin_partition": {}}

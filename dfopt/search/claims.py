@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -168,17 +168,17 @@ class Plans:
 
     def _claims(self, setting: Setting, ways: Mapping[Plan, Sequence[Plan]]) -> Claims:
         """What is said that no mapping of the plans of a graph is below, as far as that matters."""
-        lows, empty = dict[Unit, float](), set[Unit]()
+        lows, empty = defaultdict[Plan, dict[int | None, float]](dict), set[Unit]()
         for every in ways.values():
             apart = self._are_apart(setting, every)
             for plan in every:
                 for _, record in self._left.get((plan if apart else every[0], setting.graph.variant), ()):
-                    unit = plan, record.tile_count
-                    if record.status.startswith("infeasible"):
-                        empty.add(unit)
-                        continue
                     bound = self.kept.bound(record, "level_bound")
-                    lows[unit] = min(self.value if bound is None else bound, self.kept.last) * (1 - PROOF)
+                    low = min(self.value if bound is None else bound, self.kept.last) * (1 - PROOF)
+                    if record.status.startswith("infeasible"):
+                        empty.add((plan, record.tile_count))
+                        low = np.inf
+                    lows[plan][record.tile_count] = low
         return Claims(lows, empty, self.value * (1 - PROOF), self.joint)
 
     def _are_apart(self, setting: Setting, ways: Sequence[Plan]) -> bool:

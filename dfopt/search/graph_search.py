@@ -209,7 +209,7 @@ class GraphSearch:
             self.state.stop()
         if solved.value < unit.value:
             unit.value, unit.solves = solved.value, solved.records
-        elif not self.state.several:
+        elif not self.state.request.several:
             return
         self.state.accept(solved)
 

@@ -48,18 +48,13 @@ class Kept:
         cool = [record.value for record in result.plans if record.value is not None and result.heat is not None]
         return cls.of(result.request, best, cool)
 
-    @property
-    def several(self) -> bool:
-        """Whether one plan may have several of them."""
-        return self.request.distinct_in != "plan"
-
     def to_beat(self, plan: Plan, variant: str | None) -> float:
         """What another mapping of a plan has to beat: the last one, or that of the plan where only one is kept."""
         return min(self.last, self.best.get((plan, variant), self.last))
 
     def bound(self, record: PlanRecord, name: str = "bound") -> float | None:
         """What a record says that no mapping is below: of a plan that may have several of the best, none but these."""
-        if self.several and record.status == "solved":
+        if self.request.several and record.status == "solved":
             return self.last * (1 - self.request.gap)
         bound: float | None = getattr(record, name)
         return bound

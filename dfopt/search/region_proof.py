@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,36 +46,30 @@ class Claims:
     Attributes
     ----------
     lows : dict
-        Seconds that no mapping of a plan and number of tiles (none: of any) is said to be below; infinite where there
-        is said to be none but those that are kept. Where the sharding comes first, of mappings with that which is best
-        by itself.
+        By plan and number of tiles (none: any) the seconds that no mapping is said to be below; infinite where there is
+        said to be none but those that are kept. Where the sharding comes first, of mappings with that which is best by
+        itself.
     empty : set
-        Plans and numbers of tiles that are said to have no mapping.
+        Plans and numbers of tiles that are said to have no mapping at all.
     otherwise : float
         Seconds that no mapping is below of plans of which nothing is said.
     jointly : bool
         Whether schemes and fusions are chosen together.
     """
 
-    lows: Mapping[Unit, float]
+    lows: Mapping[Plan, Mapping[int | None, float]]
     empty: Collection[Unit]
     otherwise: float
     jointly: bool
-    _of_plans: dict[Plan, list[float]] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        for plan, tiles in (*self.lows, *self.empty):
-            self._of_plans.setdefault(plan, []).append(self.lows.get((plan, tiles), np.inf))
 
     def every(self, plan: Plan) -> list[float]:
         """All that is said of a plan."""
-        return self._of_plans.get(plan, [self.otherwise])
+        return [*self.lows.get(plan, {None: self.otherwise}).values()]
 
     def of(self, plan: Plan, tiles: int) -> float:
         """What is said of a plan and number of tiles."""
-        if self.is_empty(plan, tiles):
-            return np.inf
-        return max([self.lows[unit] for unit in ((plan, tiles), (plan, None)) if unit in self.lows] or self.every(plan))
+        said = self.lows.get(plan, {})
+        return max([said[number] for number in (tiles, None) if number in said] or self.every(plan))
 
     def is_empty(self, plan: Plan, tiles: int | None) -> bool:
         """Whether a plan and number of tiles is said to have no mapping."""
@@ -221,7 +215,7 @@ class ClaimedPlans(GraphSearch):
     def keep(self, solved: Solved) -> None:
         """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""
         unit, known = self.unit_of(solved.plan, solved.mapping.tile_count), np.inf
-        if self.state.several and not self.claims.is_empty(*unit):
+        if self.state.request.several and not self.claims.is_empty(*unit):
             known = self.kept.get(solved.different(self.state.request.distinct_in), np.inf)
         if solved.value < known * (1 - PROOF):
             state = self.units.setdefault(unit, UnitState())
@@ -303,7 +297,7 @@ class RegionProof(WorkloadSearch):
 
     def _look_for_mappings(self, plans: Sequence[Plan]) -> None:
         """Look for mappings of plans that are said to have none, or none but the best: again without what has one."""
-        kept = self._kept if self.state.several and len(self._kept) < self.state.request.top else []
+        kept = self._kept if self.state.request.several and len(self._kept) < self.state.request.top else []
         parameters = Parameters(gap=ROUNDED, top=len(kept) + 1)
         while True:
             before = self.plans.found

@@ -79,11 +79,6 @@ class SearchState:
         return self.incumbents.cutoff
 
     @property
-    def several(self) -> bool:
-        """Whether several mappings of one plan may be kept: then what is on record of a plan is of all others."""
-        return self.request.distinct_in != "plan"
-
-    @property
     def kept(self) -> Kept:
         """The values of the best mappings, and what others have to beat."""
         return Kept.of(self.request, {each.solution.different: each.value for each in self.incumbents.kept})

@@ -110,7 +110,7 @@ class UnitState:
         """
         late, open_, gap = stopped or LIMIT, TOO_WIDE if self.wide else LOOSE, kept.request.gap
         if np.isfinite(self.value):
-            low, best = min(self.low, self.value), beat if kept.several else self.value
+            low, best = min(self.low, self.value), beat if kept.request.several else self.value
             short = self.low < best * (1 - max(gap, _CLOSE))
             note = (late if self.late else open_) if short else ""
             own_gap = (self.value - low) / self.value

@@ -121,7 +121,7 @@ class WorkloadSearch:
                 graph = self._of_model[id(leaf.region.space.setting.model)]
                 for plan, low in leaf.region.lows:
                     graph.give_up_unit((plan, None), max(leaf.bound, low), late=late)
-        low_of = lows(outcome, parameters, several=self.state.several)
+        low_of = lows(outcome, parameters, several=self.state.request.several)
         searched: dict[PlanGroup, set[int]] = {}
         for part in outcome.log.regions:
             if isinstance(part, Region | Undivided):

@@ -137,7 +137,7 @@ def _stages_in_milp(setting: Setting, request: Request) -> bool:
 
 def _refused(setting: Setting, request: Request) -> dict[str, bool]:
     """Choices that no search makes together: why not, and whether they are asked for."""
-    chosen, p_max, several = setting.assumptions, request.p_max, request.distinct_in != "plan"
+    chosen, p_max, several = setting.assumptions, request.p_max, request.several
     aware, matrices = request.heat == "aware", request.formulation == "assignment"
     way, alone = chosen.backward_gathers, chosen.execution == "kernel_by_kernel"
     moved = {*(request.place or ()), *(request.offload or ())} - {"optimizer"}
