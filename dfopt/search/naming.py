@@ -55,7 +55,8 @@ def names_of(result: Result, today: bool) -> Names:
         return names
     names.problems.extend(_other_options(result, question))
     try:
-        for what, unlike in _unlike_the_question(result, question, unnamed):
+        for unlike in _unlike_the_question(result, question, unnamed):
+            what = unlike.partition(":")[0].removeprefix("$.")
             sure = today and not is_path(str(getattr(question, what)))
             (names.problems if sure else names.notes).append(unlike)
     except DfoptError as error:
@@ -75,7 +76,7 @@ def _other_options(result: Result, question: Question) -> Iterator[str]:
     yield from differences("$.request", asked, searched)
 
 
-def _unlike_the_question(result: Result, question: Question, unnamed: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _unlike_the_question(result: Result, question: Question, unnamed: Sequence[str]) -> Iterator[str]:
     """Documents that are not those which a question names."""
     own: dict[str, Any] = {what: getattr(result, what) for what in unnamed}
     if "system" in unnamed:  # with all changes
@@ -95,9 +96,8 @@ def _unlike_the_question(result: Result, question: Question, unnamed: Sequence[s
         for key in dict.fromkeys((*here, *drawn)):
             yield from _unlike("graph", str(question.graph), drawn.get(key), here.get(key))
     system = of_system if {"system", "assumptions"} & {*unnamed} else resolved.system
-    yield from _unlike(
-        "system", str(question.system), _uncalibrated(system, unnamed), _uncalibrated(result.system, unnamed)
-    )
+    of_name, of_file = (_uncalibrated(one, unnamed) for one in (system, result.system))
+    yield from _unlike("system", str(question.system), of_name, of_file)
     if "assumptions" not in unnamed:
         chosen = _as_assumed(result, result.request.assuming(resolved.assumptions))
         name = str(question.assumptions if question.assumptions != AUTO else chosen.profile)
@@ -115,20 +115,20 @@ def _as_assumed(result: Result, assumptions: Any) -> Any:
     return Setting.resolved(result.graph, result.system, assumptions).assumptions
 
 
-def _unlike(what: str, name: str, named: Document | None, here: Document | None) -> Iterator[tuple[str, str]]:
+def _unlike(what: str, name: str, named: Document | None, here: Document | None) -> Iterator[str]:
     """A document that differs from what its name stands for, and in what."""
     if named is None or here is None:
         word, whose = ("has not", named) if here is None else ("has", here)
         assert isinstance(whose, Graph)
         size = f"a graph with microbatches of {whose.microbatch}" + f", {whose.variant}" * (whose.variant is not None)
-        yield what, f"$.{what}: like {name}, but the file {word} {size}"
+        yield f"$.{what}: like {name}, but the file {word} {size}"
         return
     root = f"$.{what}"
     lines = differences(root, named.to_data(), here.to_data()) if named != here else []
     listed = [_short(line.removeprefix(f"{root}.")) for line in lines[:_FEW]]
     if lines:
         more = f"; and {len(lines) - _FEW} more" * (len(lines) > _FEW)
-        yield what, f"{root}: like {name}, but for {'; '.join(listed)}{more}"
+        yield f"{root}: like {name}, but for {'; '.join(listed)}{more}"
 
 
 def _short(line: str) -> str:
@@ -146,11 +146,8 @@ def _like_the_zoo(result: Result, unnamed: Sequence[str]) -> Iterator[str]:
     if "system" in unnamed and system.name not in zoo("systems"):
         yield f"$.system: {shown(system.name)} is no system of the zoo"
     elif "system" in unnamed:
-        bare = load_system(system.name)
-        for _, unlike in _unlike(
-            "system", f"the zoo's {system.name}", _uncalibrated(bare, _NAMED), _uncalibrated(system, _NAMED)
-        ):
-            yield unlike
+        bare, here = (_uncalibrated(one, _NAMED) for one in (load_system(system.name), system))
+        yield from _unlike("system", f"the zoo's {system.name}", bare, here)
     if "assumptions" not in unnamed:
         return
     try:
@@ -158,4 +155,4 @@ def _like_the_zoo(result: Result, unnamed: Sequence[str]) -> Iterator[str]:
     except DfoptError:
         yield f"$.assumptions: {shown(profile)} is no profile"
         return
-    yield from (line for _, line in _unlike("assumptions", f"the profile {profile}", chosen, result.assumptions))
+    yield from _unlike("assumptions", f"the profile {profile}", chosen, result.assumptions)
