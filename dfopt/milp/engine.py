@@ -121,7 +121,7 @@ class HighsRun(Run):
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         set_options(highs, self._options())
         load(highs, self.arrays)
-        if self.start_x is not None and self.integral and _takes_starts(highs):
+        if self.start_x is not None and self.integral and (not self.settings.presolves or _takes_starts(highs)):
             size = self.start_x.size
             if highs.setSolution(size, np.arange(size, dtype=np.int32), self.start_x) != highspy.HighsStatus.kOk:
                 raise RuntimeError("HiGHS refused the start vector")
