@@ -339,8 +339,8 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
         return Infeasible(f"{none} keeps {limits}; levers: looser limits, larger budgets, more choices")
     if not (refused := workload.why_none()):
         return Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
-    words = [f"{none} can be had, or holds the workload, such as this:", refused, smallest_package(workload)]
-    return Infeasible("\n".join(filter(None, words)))
+    lines = [f"{none} can be had, or holds the workload, such as this:", refused, smallest_package(workload)]
+    return Infeasible("\n".join(filter(None, lines)))
 
 
 def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
