@@ -99,16 +99,12 @@ class DesignBox(Part):
     bound : s, J, W, USD, USD s, tokens/s or tokens/J, e.g. 0.05
         Proven bound: no mapping of a design in the box has a better value of the objective. None: no design of the box
         is possible.
-    stage : e.g. plans
-        Stage of the search that bounded the box, in explorations of earlier versions. None: a present version wrote the
-        exploration.
     """
 
     design: int = Field(default=0, ge=0)
     low: dict[str, float]
     high: dict[str, float]
     bound: float | None
-    stage: str | None = None
 
     def order(self, objective: ObjectiveName) -> tuple[float, int, tuple[float, ...]]:
         """What the boxes of an exploration are sorted by: the best bound first, and last where there is no design."""
@@ -176,8 +172,7 @@ class Effort(Part):
     sizes : sizes, e.g. {dram_layers: 8}
         Number of sizes of each component that the search chooses from, in the space of the best design.
     plans : plans, e.g. 16654
-        Number of plans for each design, in all batches, microbatches and variants whose plans were listed. None: an
-        earlier version wrote the exploration.
+        Number of plans for each design, in all batches, microbatches and variants whose plans were listed.
     boxes : boxes, e.g. 31
         Number of boxes of designs that the search examined.
     bounds : bounds, e.g. {peak: 31, plans: 12}
@@ -189,8 +184,8 @@ class Effort(Part):
     """
 
     designs: int
-    sizes: dict[str, int] = Field(default_factory=dict)
-    plans: int | None = None
+    sizes: dict[str, int]
+    plans: int
     boxes: int
     bounds: dict[str, int]
     solves: int
@@ -245,7 +240,7 @@ class Exploration(Sealed):
         Work that the search took.
     fixed : e.g. ["tp 4", "module_schemes common"]
         Restrictions that hold for all mappings of all designs: what the request fixed, and what is searched only on
-        request. None: an earlier version wrote the exploration.
+        request.
     designs
         Designs that were explored, one for each technology.
     graph
@@ -259,7 +254,7 @@ class Exploration(Sealed):
     version : e.g. 1.0.0
         Version of dfopt that wrote the exploration.
     asked : e.g. 0123456789abcdef
-        Digest of designs, graph, assumptions and request. None: an earlier version wrote the exploration.
+        Digest of designs, graph, assumptions and request.
     seal : e.g. 0123456789abcdef
         Digest of the whole exploration, which shows whether someone edited the file.
     """
@@ -300,14 +295,14 @@ class Exploration(Sealed):
     sensitivity: tuple[BudgetSensitivity, ...] = ()
     energy_range: EnergyRange | None = None
     effort: Effort
-    fixed: tuple[str, ...] | None = None
+    fixed: tuple[str, ...]
     designs: tuple[Design, ...] = Field(min_length=1)
     graph: Graph
     other_batches: tuple[Graph, ...] = ()
     assumptions: Assumptions
     request: ExplorationRequest
     version: str
-    asked: str | None = None
+    asked: str = ""
     seal: str = ""
 
 

@@ -108,10 +108,6 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
     yield "$.boxes[*].bound: above the last design that is kept, where a lower one holds as well"
     if explored.status not in ("optimal", "gap_reached"):
         yield "$.status: what ended the search"
-    if any(box.stage is not None for box in explored.boxes):
-        yield "$.boxes[*].stage: of an earlier version, from which nothing follows"
-    if explored.fixed is None:
-        yield "$.fixed: the file does not say it, as those of earlier versions"
     if explored.request.sensitivity and len(explored.sensitivity) < len(
         explored.request.budgets_of(explored.designs[explored.best_design])
     ):
@@ -160,10 +156,8 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     objective, turn = made.request.objective, partial(turned, made.request.objective)
     if made.seal != made.unsealed_digest():
         yield "$.seal", "does not fit the contents: the file was edited"
-    if made.asked is not None and made.asked != made.asked_digest():
+    if made.asked != made.asked_digest():
         yield "$.asked", "does not fit designs, graph, assumptions and request"
-    if made.asked is None:
-        yield "$.asked", "found none"
     if (order := [box.order(objective) for box in made.boxes]) != sorted(order):
         yield "$.boxes", "found another order than that of their bounds"
     if made.version != made.result.provenance.dfopt:
@@ -191,7 +185,7 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     if values != sorted(values) or len(values) > made.request.top:
         yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, the best first"
     yield from _judged(made)
-    if made.fixed not in (None, fixed := restrictions(made.result, made.request)):
+    if made.fixed != (fixed := restrictions(made.result, made.request)):
         yield "$.fixed", f"found {made.fixed!r}, the request says {fixed!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"

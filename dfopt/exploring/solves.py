@@ -202,9 +202,9 @@ class Solves:
         request = self._asked(cutoff)
         if (record := self._recorded(system, request)) is not None:
             self.count += 1
-            made, lows = Bounded.of_data(record), record.get("lows", ())  # of earlier versions none
+            made = Bounded.of_data(record)
             self.refused = self.refused or made.refused
-            self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in lows])
+            self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in record["lows"]])
             if made.result is not None:
                 self.take(made.result)
             return Solved(made.bound, made.result)

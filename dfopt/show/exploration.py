@@ -57,7 +57,7 @@ def figure(value: float, objective: ObjectiveName) -> str:
 def exploration_report(made: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
     chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
-    objective, fixed = made.request.objective, "not in this file" if made.fixed is None else ", ".join(made.fixed)
+    objective, fixed = made.request.objective, ", ".join(made.fixed)
     names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
@@ -76,8 +76,8 @@ def exploration_report(made: Exploration) -> RenderableType:
         *_elsewhere(made),
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
-    columns: dict[str, Kind] = {"component": "word", "best": "figure", "least": "figure", "most": "figure"}
-    columns |= {"sizes": "figure"} if effort.sizes else {}
+    figures_of = ("best", "least", "most", "sizes")
+    columns: dict[str, Kind] = {"component": "word", **dict.fromkeys(figures_of, "figure")}
     rows = [[name, _size(made, name, size), *_range(made, name)] for name, size in made.best.items()]
     made_of: dict[str, Kind] = {"chip": "word", "of the best design": "figure"}
     figures = [
@@ -217,11 +217,8 @@ def _size(made: Exploration, name: str, size: float) -> str:
 def _range(made: Exploration, name: str) -> list[str]:
     boxes = [box for box in made.boxes if box.design == made.best_design]
     ends = [box.low[name] for box in boxes], [box.high[name] for box in boxes]
-    count = [f"{made.effort.sizes[name]:,}"] if made.effort.sizes else []
-    return [_size(made, name, min(ends[0])), _size(made, name, max(ends[1])), *count]
+    return [_size(made, name, min(ends[0])), _size(made, name, max(ends[1])), f"{made.effort.sizes[name]:,}"]
 
 
 def _plans(effort: Effort) -> str:
-    if effort.plans is None:
-        return ""
     return f" x {effort.plans:,} plans: {effort.designs * effort.plans:.3g} points"

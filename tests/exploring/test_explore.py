@@ -162,7 +162,7 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
         (forged(made, "gap", value=0.5), r"\$.gap: found 0.5, expected"),
         (forged(made, "status", value="time_limit"), r"\$.status: found time_limit, but nothing is left to show"),
         (forged(made, "boxes", value=made.to_data()["boxes"][::-1]), r"\$.boxes: found another order"),
-        (made.model_copy(update={"asked": None}).sealed(), r"\$.asked: found none"),
+        (made.model_copy(update={"asked": ""}).sealed(), r"\$.asked: does not fit designs"),
         (forged(made, "fixed", value=[]), r"\$.fixed: found \(\), the request says"),
         (forged(made, "bound", value=made.bound / 2), r"\$.bound: found"),
         (forged(made, "value", value=made.value * 0.9), r"\$.value: found"),

@@ -73,12 +73,3 @@ def test_answers_about_one_plan_of_several_graphs_are_kept_apart(tmp_path: Path)
             again = work.solver.fixed(system, result)
             assert (again.graph.microbatch, again.graph.variant) == (result.graph.microbatch, result.graph.variant)
             assert again.step_time_s == pytest.approx(result.step_time_s, rel=1e-9)
-
-
-def test_a_store_of_before_solves_told_of_plans_is_taken(tmp_path: Path) -> None:
-    made = explore(GPT2, chosen(**FEW), gap=0.0, sensitivity=False, store=tmp_path / "now.jsonl")
-    with Store(tmp_path / "before.jsonl") as store:
-        for record in read_records(tmp_path / "now.jsonl").values():
-            store.append({name: value for name, value in record.items() if name != "lows"})
-    again = explore(GPT2, chosen(**FEW), gap=0.0, sensitivity=False, store=tmp_path / "before.jsonl")
-    assert again.value == made.value and again.status == "optimal"
