@@ -8,6 +8,7 @@ from typing import Any
 
 from dfopt.documents.design import Design
 from dfopt.documents.exploration_request import ExplorationRequest
+from dfopt.exploring.costs import cost_of
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
@@ -107,10 +108,10 @@ def problem(graph: str, designs: Sequence[Design], **asked: Any) -> Workload:
 
 def check_costs(workload: Workload, box: Box, inside: Iterable[tuple[int, ...]]) -> None:
     """Hold the power and the price that are said of a box against those of designs in it."""
-    least = workload.costs.of(box, workload.system(box))
+    least = cost_of(workload.spaces[0], box, workload.system(box))
     for at in inside:
-        one = workload.spaces[0].one(at)
-        cost = workload.costs.of(one, workload.system(one))
+        one = workload.spaces[0].whole.at(at)
+        cost = cost_of(workload.spaces[0], one, workload.system(one))
         if cost is None:
             continue
         assert least is not None and least.total_w is not None and least.total_usd is not None

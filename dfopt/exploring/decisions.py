@@ -72,7 +72,7 @@ class Decisions(Space):
     >>> decisions = Decisions(design)
     >>> {name: len(sizes) for name, sizes in decisions.sizes.items()}, decisions.count
     ({'L2': 8, 'dram': 4}, 32)
-    >>> chip = decisions.chip(decisions.one((1, 3)))
+    >>> chip = decisions.chip(decisions.whole.at((1, 3)))
     >>> chip.sram["L2"].size / 2**20, chip.dram.stacks, chip.core.units
     (16.0, 4.0, 182.0)
     """

@@ -31,7 +31,8 @@ class LayerSpace(Space):
     >>> from dfopt.machines.designs import load_design
     >>> data = load_design("stacked-256").to_data()
     >>> space = LayerSpace(Design.from_data({**data, "choices": {"dram_layers": [2, 4, 8], "buffer": ["1 MiB"]}}))
-    >>> space.count, round(space.chip(space.whole).core.units, 2), round(space.chip(space.one((2, 0))).core.units, 2)
+    >>> corner, most_layers = space.chip(space.whole), space.chip(space.whole.at((2, 0)))
+    >>> space.count, round(corner.core.units, 2), round(most_layers.core.units, 2)
     (3, 7.07, 5.22)
     """
 

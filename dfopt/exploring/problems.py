@@ -11,6 +11,7 @@ from dfopt.documents.exploration_request import ComparisonName, DesignLimits, Ex
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.errors import Issue, PlanError, SystemSpecError
+from dfopt.exploring.costs import cost_of
 from dfopt.exploring.heated import Heated
 from dfopt.exploring.judged import layers_of
 from dfopt.exploring.layer_space import space_of
@@ -116,7 +117,8 @@ def _check_asked(of: ExplorationRequest, designs: Sequence[Design]) -> None:
 def _check_costs(made: Workload) -> None:
     """Raise `SystemSpecError` where a design does not say what the objective or a limit needs."""
     for root in made.roots if {"w", "usd"} & set(made.merit.needs) else ():
-        design, cost = made.spaces[root.which].design, made.costs.of(root, made.system(root))
+        space = made.spaces[root.which]
+        design, cost = space.design, cost_of(space, root, made.system(root))
         if missing := [issue for need in made.merit.needs for issue in _missing(design, cost, f"_{need}")]:
             raise SystemSpecError(design.name, missing)
 

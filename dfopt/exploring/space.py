@@ -88,10 +88,6 @@ class Space(ABC):
         """All designs."""
         return Box((0,) * len(self.sizes), tuple(len(sizes) - 1 for sizes in self.sizes.values()))
 
-    def one(self, positions: Sizes) -> Box:
-        """One design."""
-        return Box(positions, positions)
-
     def named(self, positions: Sizes) -> dict[str, float]:
         """The sizes at some positions, by component."""
         return {name: sizes[at] for (name, sizes), at in zip(self.sizes.items(), positions, strict=True)}

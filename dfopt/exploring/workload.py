@@ -28,7 +28,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Dram, System
 from dfopt.errors import DfoptError, PlanError, SystemSpecError
-from dfopt.exploring.costs import Costs
+from dfopt.exploring.costs import cost_of
 from dfopt.exploring.hiding import with_slowest_hiding
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.least_plans import PlanLows, least_lows
@@ -42,6 +42,7 @@ from dfopt.physics.work import flop_of_step
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
+from dfopt.technology.chip_price import price_of
 
 __all__ = ["SOLVE", "Workload"]
 
@@ -236,20 +237,20 @@ class Workload:
             return None
         try:
             # the corner of several has no price: it is no chip that can be bought
-            usd = self.costs.usd(box.which, float(chip.dram.stacks)) if box.single else None
+            price = price_of(space.design, chip) if box.single else None
             made = system_of(
-                space.design.name, chip, template, space.design.technology.core.utilization, usd, self.memory
+                space.design.name,
+                chip,
+                template,
+                space.design.technology.core.utilization,
+                price and price.usd,
+                self.memory,
             )
             bounds = not box.single and hides_less(self._assumed, self.request.tensor_overlap)
             return with_slowest_hiding(made, chip, box, space) if bounds else made
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
-
-    @cached_property
-    def costs(self) -> Costs:
-        """Costs of the systems of designs."""
-        return Costs(self.spaces)
 
     @cached_property
     def _least(self) -> Callable[[Box], Figures]:
@@ -260,7 +261,8 @@ class Workload:
         of = Figures(tokens=self._tokens)
         if not self.merit.needs and self.heat != "lumped":
             return of
-        cost, system = self.costs.of(box, self.system(box)), self.system(box)
+        system = self.system(box)
+        cost = cost_of(self.spaces[box.which], box, system)
         if cost is None or system is None:
             return of
         device_w = (cost.w["accelerators"] or 0.0) / system.chips

@@ -52,7 +52,7 @@ def judged(heat: HeatMode) -> dict[tuple[int, ...], float]:
     """Seconds of every design, mapped and judged by itself."""
     found = {}
     for at in ((0, 0, 0, watts) for watts in range(4)):
-        system = workload("throttle").system(workload("throttle").spaces[0].one(at))
+        system = workload("throttle").system(workload("throttle").spaces[0].whole.at(at))
         assert system is not None
         asked = {"heat": "aware"} if heat == "aware" else {}
         seconds = seconds_on_stack(df.optimize(df.load_graph("gpt2-small"), system, **asked).score)
@@ -82,7 +82,7 @@ def test_no_bound_is_above_what_a_mapping_reaches(heat: HeatMode) -> None:
         for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].whole):
             for name, bound in made.bounds.items():
                 assert bound(box, np.inf) <= seconds * (1 + 1e-9), name
-    hottest = made.spaces[0].one((0, 0, 0, 3))
+    hottest = made.spaces[0].whole.at((0, 0, 0, 3))
     assert (
         made.bounds["heat"](hottest, np.inf) > made.bounds["plans"](hottest, np.inf) * 1.05
     )  # it says more than time does

@@ -71,7 +71,7 @@ def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any],
     ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2))) for sizes in space.sizes.values()]
     box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
     corner = space.chip(box)
-    inside = [space.chip(space.one(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
+    inside = [space.chip(space.whole.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
     made = [chip for chip in inside if chip is not None]
     if corner is None:
         assert not made

@@ -227,7 +227,7 @@ def test_a_search_sees_the_same_dies() -> None:
     given["shares"]["power"]["between_dies"] = 1e-4
     given["shares"]["area"]["core"] = given["shares"]["power"]["core"] = "rest"
     decisions = Decisions(Design.from_data(given))
-    chips = [decisions.chip(decisions.one((at,))) for at in range(decisions.count)]
+    chips = [decisions.chip(decisions.whole.at((at,))) for at in range(decisions.count)]
     best = decisions.chip(decisions.whole)
     assert best is not None and best.dies == 2
     rates = [chip.dram.rate for chip in chips if chip is not None]
