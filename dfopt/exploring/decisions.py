@@ -103,24 +103,23 @@ class Decisions(Space):
 
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
-        low, high = self.named(box.low), self.named(box.high)
-        if POWER not in self.sizes:
-            return self._chip(low, high, box.single, self)
-        weakest, strongest = low.pop(POWER), high.pop(POWER)
-        return self.under(strongest)._chip(low, high, box.single, self.under(weakest))
+        (weakest, low), (strongest, high) = self._end(box.low), self._end(box.high)
+        return strongest._chip(low, high, box.single, weakest)
 
-    def under(self, power: float) -> Decisions:
-        """The same with one budget of power, in W."""
+    def _end(self, positions: Sizes) -> tuple[Decisions, Mapping[str, float]]:
+        """The sizes at some positions, with the one budget of power that designs have there."""
+        sizes = self.named(positions)
+        if (power := sizes.pop(POWER, None)) is None:
+            return self, sizes
         if power not in self._under:
             budgets = self.design.budgets.model_copy(update={"power": power})
             choices = self.design.choices and self.design.choices.model_copy(update={"power": None})
             self._under[power] = Decisions(self.design.model_copy(update={"budgets": budgets, "choices": choices}))
-        return self._under[power]
+        return self._under[power], sizes
 
     def one_design(self, positions: Sizes) -> Design:
         """The document with the budget of power that one design has."""
-        sizes = self.named(positions)
-        return self.under(sizes[POWER]).design if POWER in sizes else self.design
+        return self._end(positions)[0].design
 
     @cached_property
     def _under(self) -> dict[float, Decisions]:
@@ -161,11 +160,8 @@ class Decisions(Space):
         """
         if box.single:
             return corner
-        low, high = self.named(box.low), self.named(box.high)
-        if POWER not in self.sizes:
-            return self._least(low, high, corner)
-        high.pop(POWER)
-        return self.under(low.pop(POWER))._least(low, high, corner)
+        (weakest, low), (_, high) = self._end(box.low), self._end(box.high)
+        return weakest._least(low, high, corner)
 
     def _least(self, low: Mapping[str, float], high: Mapping[str, float], corner: Derived) -> Derived:
         fewest = self._cores(high)  # with the least area and power, they draw least
