@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -183,36 +183,42 @@ class Heated(Workload):
     def _at(self, box: Box, rung: Rung, step_s: float = 0.0) -> float:
         """The objective that no plan beats at one level."""
         if (key := (box, rung.share, step_s)) not in self._heat:
-            slow = self._slower(box, rung.share)
-            self._heat[key] = min(self._at_level(box, rung, step_s, slow, number) for number in range(len(self.graphs)))
+            self._heat[key] = min(self._at_level(box, rung, step_s, number) for number in range(len(self.graphs)))
         return self._heat[key]
 
-    def _at_level(self, box: Box, rung: Rung, step_s: float, slow: System, number: int) -> float:
-        """The same of one graph: of its most promising plans, and without heat of all others."""
-        setting, plans, least = self.setting(slow, self.graphs[number]), self.plans(number), math.inf
-        bounds, system = PlanBounds(setting), self.bounding(box)
-        assert system is not None
+    def _at_level(self, box: Box, rung: Rung, step_s: float, number: int) -> float:
+        """The same of one graph."""
+        bounds = PlanBounds(self.setting(self._slower(box, rung.share), self.graphs[number]))
+        at_plan = partial(self._at_plan, box, rung, bounds)
+        return self._over_plans(box, number, step_s, rung, bounds, at_plan, _LOOKED_AT)
+
+    def _over_plans(
+        self, box: Box, number: int, step_s: float, rung: Rung, bounds: PlanBounds,
+        at_plan: Callable[[Plan], float], most: int | None = None,
+    ) -> float:  # fmt: skip
+        """The least objective of the most promising plans of a graph, and without heat of all others.
+
+        ``at_plan``: seconds of a step in which a chip gets rid of its heat under a plan.
+        """
+        setting, plans, least, system = bounds.setting, self.plans(number), math.inf, self.bounding(box)
+        assert system is not None  # asked of boxes that have one
         enough = self._valued(box, self._by_plans(box))
         low_i = np.broadcast_to(self._planned[system.digest()][1][number], len(plans))
         places = np.argsort(low_i, kind="stable")
         places = places[np.isfinite(low_i[places])]  # of those that fit
-        for place in places[:_LOOKED_AT].tolist():
-            if self.merit.value(max(low_i[place], step_s), self._least(box)) >= least:
-                return least
-            plan = plans[place]
-            seconds = max(bounds.seconds(setting.under(plan)), float(low_i[place]), step_s)
-            of = self._spending(box, plan, rung, bounds)
+        for looked_at, place in enumerate(places.tolist()):
+            low, plan = max(float(low_i[place]), step_s), plans[place]
+            others = self.merit.value(low, self._least(box))
+            if others >= least or looked_at == most:
+                return min(least, others)
+            seconds, of = max(bounds.seconds(setting.under(plan)), low), self._spending(box, plan, rung, bounds)
             if self.merit.value(seconds, of) < least:
-                seconds = max(seconds, self._at_plan(box, plan, rung, bounds))
-                least = min(least, self.merit.value(seconds, of))
+                least = min(least, self.merit.value(max(seconds, at_plan(plan)), of))
             if least <= enough:
                 return least
-        if len(places) > _LOOKED_AT:
-            others = max(float(low_i[places[_LOOKED_AT]]), step_s)
-            least = min(least, self.merit.value(others, self._least(box)))
         return least
 
-    def _at_plan(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds) -> float:
+    def _at_plan(self, box: Box, rung: Rung, bounds: PlanBounds, plan: Plan) -> float:
         """Seconds of a step in which a chip gets rid of its heat at one level.
 
         While it works it leaks at the voltage of the level: in a part of the time or more, if a microbatch takes no
@@ -243,17 +249,14 @@ class Heated(Workload):
         )
         alone = system.model_copy(update={"chip": chip})
         compute = [PlanBounds(self.setting(slower(alone, rung.share), graph)) for rung in rungs]
-        least = math.inf
-        for plan in self.plans(number):
-            seconds = max(whole.seconds(whole.setting.under(plan)), step_s)
-            of = self._spending(box, plan, rungs[-1], whole)
-            if self.merit.value(seconds, of) >= least:
-                continue
+
+        def mixed(plan: Plan) -> float:
             times = [one.seconds(one.setting.under(plan)) for one in compute]
             spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
             by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
-            least = min(least, self.merit.value(max([seconds, *map(mixture, by_price)]), of))
-        return least
+            return max(map(mixture, by_price), default=0.0)
+
+        return self._over_plans(box, number, step_s, rungs[-1], whole, mixed)
 
     def _by_energy(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, leaks: float) -> list[float]:
         """Seconds of a step under a plan in which a chip gets rid of its heat, by the prices that show it.
