@@ -136,7 +136,7 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
     asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1])
     found = wider_splits(*asked) if as_chunks else splits(*asked)
     if layers.counted > 1 and stages > 2:
-        found = _fewest({*found, *other_cuts(*asked)}, layers.count, stages)
+        found = fewest({*found, *cuts(*asked)}, layers.count, stages)
     return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in found
@@ -202,16 +202,7 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
     if stages == 2:
         low, high = max(even - max(first, 3), least[0]), min(repeat - even + max(last, 3), repeat - least[1])
         return tuple((f, 0, repeat - f) for f in reversed(range(low, high + 1)))
-    found = {(even, even, even)}
-    for fewer_first in range(first + 1):
-        for fewer_last in range(last + 1):
-            most = even
-            while (f := max(most - fewer_first, least[0])) + (l := max(most - fewer_last, least[1])) + (
-                stages - 2
-            ) * most < repeat:
-                most += 1
-            found.add((f, most, l))
-    return tuple(sorted(_undominated(found), reverse=True))
+    return tuple(sorted(_undominated(cuts(repeat, stages, first, last, alone)), reverse=True))
 
 
 @lru_cache(maxsize=256)
@@ -256,16 +247,15 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 
 
 @lru_cache(maxsize=256)
-def other_cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[Layers, ...]:
-    """Numbers of layers with other cuts of the row of layers than :func:`splits` has; of three stages or more.
+def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[Layers]:
+    """Numbers of layers of three stages or more that have less than one place too many on average.
 
     A stage with places to spare moves the cuts behind it. Where layers are of several kinds another cut shares out
-    other kinds, so no number is better than another whatever the layers are. Of those with the same cuts the one with
-    the fewest places is here. Stages have less than one place too many on average.
+    other kinds, so no number is better than another whatever the layers are.
 
     Examples
     --------
-    >>> other_cuts(4, 4, 1, 2, (True, True))
+    >>> fewest(cuts(4, 4, 1, 2, (True, True)), 4, 4)
     ((2, 2, 0), (1, 2, 0), (1, 1, 1))
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
@@ -277,11 +267,11 @@ def other_cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[boo
             f, l = (max(most - few, own) for few, own in zip(fewer, least, strict=True))
             if repeat <= f + (stages - 2) * most + l < repeat + stages:
                 found.add((f, most, l))
-    return _fewest(found, repeat, stages)
+    return frozenset(found)
 
 
-def _fewest(found: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
-    """Of those that cut a row of layers in the same places the one with the fewest places."""
+def fewest(found: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
+    """Of numbers that cut a row of layers in the same places those with the fewest places."""
     by_cuts: dict[tuple[int, ...], Layers] = {}
     for first, most, last in sorted(found, key=lambda one: (one[0] + (stages - 2) * one[1] + one[2], one)):
         cuts = tuple(min(first + at * most, repeat) for at in range(stages - 1))
