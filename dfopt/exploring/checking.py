@@ -116,25 +116,23 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
 
 def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: float) -> str:
     """The verdict on an exploration and on both ends of its range, each in a third of the time."""
-    issues = [Issue(*wrong, "explore again") for wrong in problems_of(made)]
-    whole = made.model_copy(update={"energy_range": None})
-    of = {"": whole.sealed(), "$.energy_range.low": ends.low, "$.energy_range.high": ends.high}
-    asked = made.request.model_copy(update={"sensitivity": False})
+    wrong, asked = [*problems_of(made)], made.request.model_copy(update={"sensitivity": False, "compare": ()})
+    of = {"$.energy_range.low": ends.low, "$.energy_range.high": ends.high}
     try:
         of_ends = at_both_ends(made.designs)
     except DfoptError:
         of_ends = (), ()  # equal to no designs
-    for (where, one), designs in zip(list(of.items())[1:], of_ends, strict=True):
-        same = (one.assumptions, one.request, _digests(one)) == (made.assumptions, asked, _digests(made))
-        if one.designs != designs or not same or one.energy_range is not None:
-            message = "is not what was asked for, with the energy of DRAM at this end"
-            issues.append(Issue(where, message, "explore again"))
-    said = []
-    for where, one in of.items() if not issues else ():
+    for (where, end), designs in zip(of.items(), of_ends, strict=True):
+        same = (end.assumptions, end.request, _digests(end)) == (made.assumptions, asked, _digests(made))
+        if end.designs != designs or not same or end.energy_range is not None:
+            wrong.append((where, "is not what was asked for, with the energy of DRAM at this end"))
+    _refuse(path, wrong)
+    said, issues = [], list[Issue]()
+    for where, end in {"$": made.model_copy(update={"energy_range": None}).sealed(), **of}.items():
         try:
-            said.append(check_exploration(one, path, time_limit / len(of)))
+            said.append(check_exploration(end, path, time_limit / 3))
         except DocumentError as error:
-            issues += [Issue(one.where.replace("$", where or "$", 1), one.message, one.remedy) for one in error.issues]
+            issues += [Issue(one.where.replace("$", where, 1), one.message, one.remedy) for one in error.issues]
     if issues:
         raise DocumentError(path, issues)
     first, *unchecked = said[0].splitlines()

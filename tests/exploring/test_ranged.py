@@ -92,3 +92,10 @@ def test_ends_that_have_no_answer_say_which() -> None:
         explore(GPT2, chosen(**ranged("4 pJ/bit", "8 pJ/bit")), time_limit=0.0, range=True)
     with pytest.raises(SystemSpecError, match=r"\$\.technology\.dram\.energy_range: found none in test, expected"):
         explore(GPT2, chosen(**FEW), range=True)
+
+
+def test_other_questions_are_asked_without_the_ends() -> None:
+    design = chosen(**ranged("1 pJ/bit", "60 pJ/bit"))
+    made = explore(GPT2, design, gap=0.0, sensitivity=False, compare=["tp_pp_dp"], range=True)
+    assert made.comparisons and made.energy_range is not None and not made.energy_range.low.comparisons
+    assert check_exploration(made, "it").count("verified optimal") == 3
