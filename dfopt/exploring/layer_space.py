@@ -47,10 +47,7 @@ class LayerSpace(Space):
 
     def one_design(self, positions: Sizes) -> Design:
         """The document with the sizes of one design."""
-        return self._with(self.named(positions))
-
-    def _with(self, sizes: Mapping[str, float]) -> Design:
-        of, budgets = self.design.sizes, self.design.budgets
+        sizes, of, budgets = self.named(positions), self.design.sizes, self.design.budgets
         assert of is not None  # what makes it a space of layers
         rates = {role: sizes.get(role, rate) for role, rate in of.rate.items()}
         rates |= {role: sizes[role] for role in self.design.technology.links if role in sizes}
@@ -80,7 +77,7 @@ class LayerSpace(Space):
 
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
-        low, high = (self._with(self.named(at)) for at in (box.low, box.high))
+        low, high = self.one_design(box.low), self.one_design(box.high)
         assert low.sizes is not None and high.sizes is not None
         if low.sizes.connected > high.sizes.dram_layers:
             return None
@@ -96,7 +93,7 @@ class LayerSpace(Space):
         """The best corner, but drawing no more than any design of the box, with the fewest layers and slowest links."""
         if box.single:
             return corner
-        low, high = (self._with(self.named(at)) for at in (box.low, box.high))
+        low, high = self.one_design(box.low), self.one_design(box.high)
         assert low.sizes is not None
         cores, layers, links = least_drawn(low, high)
         dram = corner.dram._replace(power=layers, stacks=low.sizes.dram_layers)

@@ -194,13 +194,10 @@ class _Member(Laid):
                 yield over_all("all_gather")
             if "experts" in needs:
                 yield from self._sent(name, size * self._dispatched)
-        elif makes == "sums":
+        elif makes == "sums" or (makes == "experts" and self._gathered):
             size += self._statistics(name)
             yield over_all("reduce_scatter" if needs == {"tokens"} else "all_reduce")
         elif makes == "experts":
-            if self._gathered:
-                yield over_all("reduce_scatter" if needs == {"tokens"} else "all_reduce")
-                return
             yield from self._sent(name, size)
             if needs != {"tokens"}:
                 yield over_all("all_gather")
