@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 
 import dfopt as df
@@ -44,12 +43,8 @@ def test_an_answer_names_the_schemes_that_it_did_not_try() -> None:
     assert any(COMMON in line for line in verify(common).checked)
 
 
-def test_a_file_of_an_earlier_version_holds_and_is_told_what_it_left_out() -> None:
-    text = json.dumps(answer().to_data()).replace(f'"{COMMON}"', "").replace(f"{COMMON}, ", "").replace(", ]", "]")
-    earlier = Result.from_data(json.loads(text)).sealed()
-    assert earlier.fixed == ("microbatch 8",)
-    found = verify(earlier)
-    assert found.ok and any(COMMON in line for line in found.unchecked)
-    assert any(line.endswith(f"have microbatch 8, {COMMON}") for line in found.checked)
-    forged = earlier.model_copy(update={"fixed": ()}).sealed()
-    assert any("$.fixed" in problem for problem in verify(forged).problems)
+def test_an_answer_that_does_not_name_what_it_left_out_is_seen() -> None:
+    made = answer()
+    for fixed in (("microbatch 8",), ()):
+        forged = made.model_copy(update={"fixed": fixed}).sealed()
+        assert any("$.fixed" in problem for problem in verify(forged).problems)
