@@ -51,8 +51,8 @@ class LayerSpace(Space):
         assert of is not None  # what makes it a space of layers
         rates = {role: sizes.get(role, rate) for role, rate in of.rate.items()}
         rates |= {role: sizes[role] for role in self.design.technology.links if role in sizes}
-        counts = {name: int(sizes[name]) for name in ("dram_layers", "connected_layers") if name in sizes}
-        lengths = {name: sizes[name] for name in ("buffer", "buffer_port") if name in sizes}
+        counts = {str(name): int(sizes[name]) for name in ("dram_layers", "connected_layers") if name in sizes}
+        lengths = {str(name): sizes[name] for name in ("buffer", "buffer_port") if name in sizes}
         die = {"network_die": "logic" if sizes[NETWORK_ON_LOGIC] else "dram"} if NETWORK_ON_LOGIC in sizes else {}
         return self.design.model_copy(
             update={

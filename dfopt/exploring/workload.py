@@ -238,7 +238,7 @@ class Workload:
         try:
             # the corner of several has no price: it is no chip that can be bought
             price = price_of(space.design, chip) if box.single else None
-            usd, utilization = price and price.usd, space.design.technology.core.utilization
+            usd, utilization = None if price is None else price.usd, space.design.technology.core.utilization
             made = system_of(space.design.name, chip, template, utilization, usd, self.memory)
             bounds = not box.single and hides_less(self._assumed, self.request.tensor_overlap)
             return with_slowest_hiding(made, chip, box, space) if bounds else made

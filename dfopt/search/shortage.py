@@ -126,7 +126,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     if not limits:
         return None
     jointly = replace(free, assumptions=setting.assumptions.with_(sharding_objective="joint"))  # whatever comes first
-    space, clock = Space(jointly, options.request), options.clock.share(_PART)
+    space, clock = Space.of_plans(jointly, options.request, plans), options.clock.share(_PART)
     books, best, others = list[LeastHeld](), None, 0
     for plan in plans:
         instance = free.under(plan)

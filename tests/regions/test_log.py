@@ -10,7 +10,7 @@ from itertools import chain
 from unittest.mock import patch
 
 import pytest
-from covered import covered, request_of
+from covered import covered, request_of, space_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from members import Members
@@ -24,7 +24,6 @@ from dfopt.errors import PlanError
 from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in, searched
 from dfopt.regions.region import Part, Unclassed, Unlisted, listed
 from dfopt.regions.relaxations import PathBound
-from dfopt.regions.space import Space
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.terms.table import Domain
@@ -78,7 +77,7 @@ def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: 
 def test_the_class_of_the_mapping_that_is_known_at_the_start_is_bounded_first() -> None:
     """Whichever it is: under its plan good mappings are near, and it has to be bounded anyway."""
     setting = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("h100-8"), df.Assumptions())
-    space = Space(setting, Request(top=6))
+    space = space_of(setting, Request(top=6))
     options = Options(space.request)
     first = set[frozenset[Plan]]()
     for candidate in searched(problem_in([space], options), Parameters(top=6), Clock()).kept:
