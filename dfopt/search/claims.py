@@ -79,10 +79,9 @@ class Plans:
     ----------
     records : list of PlanRecord
         What the file says, plan by plan.
-    bound, level_bound : float, s
-        What no mapping, and none with the sharding of its plan, is shown to be below.
-    why, level_why : str
-        Why it is no more.
+    least : dict
+        For the gap and the level gap the seconds that no mapping, and none with the sharding of its plan, is shown to
+        be below; with why it is no more.
     problems, unchecked : list of str
         What is wrong, and what could not be checked.
     undecided, short : list of str
@@ -99,8 +98,7 @@ class Plans:
         self.kept = Kept.in_result(result)  # what others had to beat, down to which it has to be shown that they do not
         self.problems, self.unchecked = list[str](), list[str]()
         self.undecided, self.short = list[str](), list[str]()
-        self.bound = self.level_bound = value
-        self.why = self.level_why = ""
+        self.least = dict.fromkeys(("gap", "level_gap"), (value, ""))
         self.records = list[PlanRecord]()
         self._left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
@@ -196,7 +194,7 @@ class Plans:
             self.problems.append(f"{where}.status: a bound of {found!r} excludes nothing")
         if record.note not in (("",) if excluded else (TOO_MANY, NEAR, *ENDED)):
             self.problems.append(f"{where}.note: found {record.note!r}, not why such a graph is given up")
-        self._lower(found, f"microbatches of {record.microbatch}: not all plans are listed")
+        self._lower(f"microbatches of {record.microbatch}: not all plans are listed", gap=found, level_gap=found)
 
     def _check_rejected(self, listed: Sequence[_Listed]) -> None:
         """Take the records of plans that are none; one of the same look may be a plan for another microbatch."""
@@ -233,10 +231,8 @@ class Plans:
             if self.late and spaces:  # of the first graph something is shown in any time
                 for plan in itertools.chain.from_iterable(plans.ways.values()):
                     self.short += [plan.label] * bool(self._left.pop((plan, setting.graph.variant), None))
-                self._lower(
-                    plans.least,
-                    f"of a microbatch of {setting.graph.microbatch} only what all chips have to do at least",
-                )
+                why = f"of a microbatch of {setting.graph.microbatch} only what all chips have to do at least"
+                self._lower(why, gap=plans.least, level_gap=plans.least)
                 continue
             shown = RegionProof(plans).shown()
             for ways in plans.ways.values():
@@ -260,9 +256,10 @@ class Plans:
     def _check_plan(self, setting: Setting, plan: Plan, shown: Shown) -> None:
         """Hold the records of a plan against what could be shown of it."""
         records = self._take((plan, setting.graph.variant))
-        every, level = (self.value if bound is None else bound for bound in (shown.every, shown.level))
-        self._lower(every, f"{plan.label}: {shown.why or 'another sharding is not excluded'}", np.inf)
-        self._lower(np.inf, f"{plan.label}: {shown.why}", level)
+        if shown.every is not None:
+            self._lower(f"{plan.label}: {shown.why or 'another sharding is not excluded'}", gap=shown.every)
+        if shown.level is not None:
+            self._lower(f"{plan.label}: {shown.why}", level_gap=shown.level)
         drawn = setting.under(plan).graph
         counts = (tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards))
         allowed = {None, *itertools.chain(*counts)}
@@ -374,9 +371,6 @@ class Plans:
         if text not in self.unchecked:
             self.unchecked.append(text)
 
-    def _lower(self, bound: float, why: str, level: float | None = None) -> None:
-        """Take what holds of some mappings into account, also per level if that differs, and why it is no more."""
-        if bound < self.bound:
-            self.bound, self.why = bound, why
-        if (bound if level is None else level) < self.level_bound:
-            self.level_bound, self.level_why = bound if level is None else level, why
+    def _lower(self, why: str, **lows: float) -> None:
+        """Take what holds of some mappings into account, and why it is no more."""
+        self.least |= {name: (low, why) for name, low in lows.items() if low < self.least[name][0]}

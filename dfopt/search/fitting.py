@@ -87,8 +87,8 @@ class Fitter:
         # if all that takes time took a smaller share of it, so would a step
         return replace(found, bound=found.value * fitted.low / fitted.seconds)
 
-    def best(self, plan: Plan, own: Solved | None) -> tuple[Solved | None, list[float]]:
-        """The best mapping of a plan within the budgets, and what none is below, if any may keep them.
+    def best(self, plan: Plan, own: Solved | None) -> tuple[Solved | None, float]:
+        """The best mapping of a plan within the budgets, and what none is below; infinite if none keeps them.
 
         Parameters
         ----------
@@ -109,8 +109,7 @@ class Fitter:
 
         kept = [] if own is None else [candidate(own)]
         found = one_by_one({self.setting: [plan]}, within, self.options, kept, lambda memory: Rows(memory, self))
-        best = None if found.solution is None else found.solution.solved
-        return best, [] if np.isinf(found.bound) else [found.bound]
+        return None if found.solution is None else found.solution.solved, found.bound
 
     def least(self, stage: PricedStage, low: float, most: float) -> float:
         """Seconds that the stage takes at least, by rows that hold for many shardings at once.

@@ -109,16 +109,15 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     shown = Plans(result, value, clock)
     shown.check()
     problems += shown.problems
-    gap, level_gap = (rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
+    gap, level_gap = (rounded((value - low) / value) for low, _ in shown.least.values())
     problems += _figures(result, shown.records, score, value)
     short = []
-    for name, claimed, found, why in (
-        ("gap", result.gap, gap, shown.why),
-        ("level_gap", result.level_gap, level_gap, shown.level_why),
-    ):
-        if claimed < found - PROOF and shown.late:
+    for (name, (_, why)), found in zip(shown.least.items(), (gap, level_gap), strict=True):
+        if (claimed := getattr(result, name)) >= found - PROOF:
+            continue
+        if shown.late:
             short.append(f"$.{name}: the file claims {claimed:.3g}, {found:.3g} was shown in {time_limit:g} s ({why})")
-        elif claimed < found - PROOF:
+        else:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
     unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *unsure, *short]
     unchecked += [f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)"] * shown.late

@@ -136,22 +136,22 @@ def optimize_within(
         note = f"sharding_objective: {chosen.sharding_objective} keeps the sharding of the result"
     elif is_cut(result.graph, result.plan):
         note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
-    refused, lows, best = "", list[float](), None
+    refused, low, best = "", np.inf, None
     try:
         own = fitter.within(result.mapping, np.inf)
         assert isinstance(own, Solved)
-        best, lows = own, [own.bound] if note else []
+        best, low = own, own.bound
     except Infeasible as error:
         if note:
             raise
         refused = f"{error.report}; "
     if not note:
-        best, lows = fitter.best(result.plan, best)
-    if best is None and not lows:
+        best, low = fitter.best(result.plan, best)
+    if best is None and np.isinf(low):
         raise Infeasible(f"{refused}no other sharding keeps them either")
     if best is None:
-        raise NoSolution(min(lows), time_limit)
-    distance = proven_gap(best.value, min([*lows, best.value]))
+        raise NoSolution(low, time_limit)
+    distance = proven_gap(best.value, min(low, best.value))
     status: Status = "optimal_per_level" if note else "optimal"
     if distance:
         status = "gap_reached" if distance <= gap else "limit_with_solution"
