@@ -196,27 +196,22 @@ class PlanClass(PlanGroup):
     # -- what a layer holds and sends ---------------------------------------------------------------------------------
 
     @cached_property
-    def _held_columns(self) -> list[tuple[int, int, Ints]]:
-        """Columns of amounts by place in HELD and kind of layer."""
+    def _held_columns(self) -> list[tuple[int, Ints, Ints]]:
+        """Kernels whose options decide what is held, by place in HELD, and the column of amounts of each."""
         found = []
         for h, name in enumerate(HELD):
-            if name not in self.table.of_resource:
-                continue
-            places, columns = self.table.of_resource[name]
-            of_c = np.array([self._kind_of(c) for c in places.tolist()])
-            found += [(h, kind, columns[of_c == kind, 0]) for kind in np.unique(of_c).tolist()]
+            if name in self.table.of_resource:
+                places, columns = self.table.of_resource[name]
+                kernels = [kernel for c in places.tolist() for kernel in self.table.charges[c].scope]
+                found.append((h, np.array(kernels), columns[:, 0]))
         return found
-
-    def _kind_of(self, charge: int) -> int:
-        """Kind of layer of the kernel whose option decides a charge."""
-        [kernel] = self.table.charges[charge].scope
-        return int(self.kind_k[kernel])
 
     def held(self, amount_vc: Floats) -> Floats:
         """What a layer holds, from amounts of charges: shape (HELD, kinds, 1, vectors), the same under all plans."""
         held_hkgv = np.zeros((len(HELD), self.kinds, 1, len(amount_vc)))
-        for h, kind, columns in self._held_columns:
-            held_hkgv[h, kind, 0] = amount_vc[:, columns].sum(axis=1)
+        for h, kernels, columns in self._held_columns:
+            for kind in range(self.kinds):
+                held_hkgv[h, kind, 0] = amount_vc[:, columns[self.kind_k[kernels] == kind]].sum(axis=1)
         return held_hkgv
 
     def sent_by_option(self, kernel: int) -> Floats | None:
@@ -229,11 +224,8 @@ class PlanClass(PlanGroup):
     def held_by_kernel(self, amount_vc: Floats) -> Floats:
         """What every kernel holds, from amounts of charges: shape (vectors, HELD, kernels)."""
         held_vhk = np.zeros((len(amount_vc), len(HELD), len(self.kind_k)))
-        for h, name in enumerate(HELD):
-            if name in self.table.of_resource:
-                places, columns = self.table.of_resource[name]
-                kernels = [kernel for c in places.tolist() for kernel in self.table.charges[c].scope]
-                np.add.at(held_vhk[:, h].T, kernels, amount_vc[:, columns[:, 0]].T)
+        for h, kernels, columns in self._held_columns:
+            np.add.at(held_vhk[:, h].T, kernels, amount_vc[:, columns].T)
         return held_vhk
 
     @cached_property

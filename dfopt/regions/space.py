@@ -19,6 +19,7 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Region, Unclassed, Undivided, Unsharded, rounded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.reads import memoized
 from dfopt.setting.stages import is_cut
 from dfopt.sharding.tables import build
 from dfopt.solving.menu import Menu
@@ -183,16 +184,13 @@ class Space:
         ]
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
-    @cached_property
-    def _menu_of(self) -> dict[Instance, Menu]:
-        return {}
-
     def menu(self, instance: Instance) -> Menu:
         """Options and figures of a layer, whatever stages its kernels are in."""
-        shared = instance.on_chip
-        if shared not in self._menu_of:
-            self._menu_of[shared] = Menu(shared, build(shared, self.request.pin_sharding))
-        return self._menu_of[shared]
+        return self._menu(instance.on_chip)
+
+    @memoized
+    def _menu(self, shared: Instance) -> Menu:
+        return Menu(shared, build(shared, self.request.pin_sharding))
 
     def _menus(self, plans: Iterable[Plan]) -> list[tuple[Menu, list[Plan]]]:
         """Some plans, with the menu that they share.

@@ -33,7 +33,7 @@ from dfopt.physics.operands import adding
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
-from dfopt.setting.reads import ByReads
+from dfopt.setting.reads import ByReads, memoized
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages, stage_places
 
 
@@ -111,9 +111,11 @@ class Setting:
 
         return of
 
-    @cached_property
-    def _hiding(self) -> dict[str, Setting]:
-        return {}
+    @memoized
+    def _hiding(self, way: str) -> Setting:
+        """The setting with one way to hide collectives."""
+        chosen = self.assumptions.hiding(way)
+        return self if chosen == self.assumptions else replace(self, assumptions=chosen)
 
     @cached_property
     def weight_word_k(self) -> NDArray[np.float64]:
@@ -127,12 +129,8 @@ class Setting:
 
     def seen(self, plan: Plan) -> Setting:
         """What a plan makes of it: the graph of one chip of its second axis, and its way to hide collectives."""
-        if (way := plan.tensor_overlap) is not None:
-            if way not in self._hiding:
-                chosen = self.assumptions.hiding(way)
-                self._hiding[way] = self if chosen == self.assumptions else replace(self, assumptions=chosen)
-            if (other := self._hiding[way]) is not self:
-                return other.seen(plan)
+        if (way := plan.tensor_overlap) is not None and (other := self._hiding(way)) is not self:
+            return other.seen(plan)
         if plan.modules is None or self.of is not None:  # it is what one chip sees already
             return self
         return self._of_members(plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size)
