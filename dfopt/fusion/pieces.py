@@ -27,7 +27,7 @@ from dfopt.fusion.lattice import PathResult
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import precedence, topological_orders
 from dfopt.milp import Model, solve
-from dfopt.terms.sharded_graph import Floats, Ints
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _LONG = 0.4  # share of the kernels that lie on one path, at least: other graphs are more wide than long
 _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for all
@@ -72,7 +72,7 @@ class Pieces:
         self.steps.sort(key=lambda step: -size[step[0]])
         self.masks = [mask for mask, one in zip(masks, fits, strict=True) if one]
         self.time, found = self.sides.max(axis=0), [(*self._least(side), side) for side in self.sides]
-        self.low, self.value, _, self.side = max(found, key=lambda one: one[0])
+        self.low, _, _, self.side = max(found, key=lambda one: one[0])
         (self.high, _, chosen) = self._least(self.time)
         self.blocks = [self.masks[p] for p in chosen]
 
@@ -128,7 +128,7 @@ class Pieces:
 
     def _price(self, masks: list[int]) -> list[bool]:
         """Sides and SRAM of the pieces that are legal, and which are."""
-        prices = price_each(self.tables, [self._kernels(mask) for mask in masks])
+        prices = price_each(self.tables, [self.kernels_of(mask) for mask in masks])
         # the time of a block is the largest of these sums of its terms
         sums = np.zeros((len(self.tables.chip.rule.sums), len(prices.terms)))
         for side, summed in zip(sums, self.tables.chip.rule.sums, strict=True):
@@ -137,7 +137,8 @@ class Pieces:
         self.sram = prices.sram_bytes[prices.legal]
         return list(prices.legal.tolist())
 
-    def _kernels(self, mask: int) -> Ints:
+    def kernels_of(self, mask: int) -> Ints:
+        """Numbers of a set of kernels."""
         return np.array([self.order[k] for k in _bits(mask)], dtype=np.int64)
 
     def _least(self, cost: Floats) -> tuple[float, list[float], list[int]]:
@@ -157,23 +158,47 @@ class Pieces:
             stack += left
         return sum(value[root] for root in self.roots), value, found
 
+    def through(self, cost: Floats) -> tuple[float, list[float], list[float]]:
+        """What ways to cut the pass into pieces cost at least.
+
+        Parameters
+        ----------
+        cost : float array, shape (pieces,)
+            Of every piece, in any unit.
+
+        Returns
+        -------
+        (float, list of float, list of float)
+            The least sum of all ways, by step that of the ways with it, and what the step is above the least of its
+            rest.
+        """
+        total, value, _ = self._least(cost)
+        behind = {root: total - value[root] for root in self.roots}  # least of all that is not in a rest
+        price, ways, above = cost.tolist(), list[float](), list[float]()
+        for rest, p, left in self.steps:
+            least = price[p] + sum([value[r] for r in left])
+            before = behind.get(rest, np.inf)
+            for r in left:
+                behind[r] = min(behind.get(r, np.inf), before + least - value[r])
+            ways.append(before + least)
+            above.append(max(least - value[rest], 0.0))
+        return total, ways, above
+
     def improve(self, below: float, clock: Clock, seed: int) -> None:
         """Raise ``low`` to ``below``, or find something better than that."""
-        value, side, most, unit = self.value, self.side.tolist(), below * (1 + 1e-9), below / 10
-        behind = {root: self.low - value[root] for root in self.roots}  # least of all that is not in a rest
+        most, unit = below * (1 + 1e-9), below / 10
         extra: dict[int, float] = {}  # what a piece adds at least to the least: over the pieces of a way they add up
         steps, goes, comes, uses, joins = list[Step](), *(defaultdict[int, list[int]](list) for _ in range(4))
-        for rest, p, left in self.steps:
-            least = side[p] + sum([value[r] for r in left])
-            if behind.get(rest, np.inf) + least > most:
+        for step, way, above in zip(self.steps, *self.through(self.side)[1:], strict=True):
+            if way > most:
                 continue
-            extra[p] = min(extra.get(p, np.inf), max(least - value[rest], 0.0))
+            rest, p, left = step
+            extra[p] = min(extra.get(p, np.inf), above)
             goes[rest].append(len(steps))
             uses[p].append(len(steps))
             for r in left:
-                behind[r] = min(behind.get(r, np.inf), behind[rest] + least - value[r])
                 comes[r].append(len(steps))
-            steps.append((rest, p, left))
+            steps.append(step)
         merged = self._merged(extra, most - self.low, clock)
         model = Model("pieces")
         x, y = model.binary("step", (len(steps),)), model.binary("merged", (len(merged),))
@@ -197,8 +222,8 @@ class Pieces:
             taken = {steps[at][1] for at in np.flatnonzero(model.value("step", solution.x) > 0.5)}
             alone = [(p,) for p in taken.difference(*together)]
             with suppress(CycleError):  # blocks may wait for each other: then the bound holds, the blocks do not
-                blocks = self._lined_up([sum(self.masks[p] for p in chosen) for chosen in [*together, *alone]])
-                if price_each(self.tables, [self._kernels(block) for block in blocks]).legal.all():
+                blocks = self.lined_up([sum(self.masks[p] for p in chosen) for chosen in [*together, *alone]])
+                if price_each(self.tables, [self.kernels_of(block) for block in blocks]).legal.all():
                     self.blocks, self.high = blocks, solution.objective
 
     def _merged(self, extra: dict[int, float], spare: float, clock: Clock) -> list[tuple[int, ...]]:
@@ -246,15 +271,34 @@ class Pieces:
                 found |= new
         return found
 
-    def _lined_up(self, blocks: Sequence[int]) -> list[int]:
+    def lined_up(self, blocks: Sequence[int]) -> list[int]:
         """Blocks behind those that they need. Raises CycleError when some wait for each other."""
         owner = {k: block for block in blocks for k in _bits(block)}
         needs = {block: {owner[k] for k in _bits(_all(self.before, block) & ~block)} for block in blocks}
         return list(TopologicalSorter(needs).static_order())
 
+    def members(self, masks: Sequence[int]) -> Bools:
+        """Sets of kernels as rows: bool array, shape (sets, kernels)."""
+        count, size = self.tables.kernels, -(-self.tables.kernels // 8)
+        written = np.frombuffer(b"".join(mask.to_bytes(size, "little") for mask in masks), dtype=np.uint8)
+        member = np.empty((len(masks), count), dtype=bool)
+        member[:, self.order] = np.unpackbits(written.reshape(-1, size), axis=1, count=count, bitorder="little")
+        return member
+
+    @property
+    def alone(self) -> Bools:
+        """Pieces that no other one fits into a block with: bool array, shape (pieces,)."""
+        member_pk, chip = self.members(self.masks), self.tables.chip
+        away_kk = self.members([self._away(1 << at) for at in np.argsort(self.order).tolist()])
+        single_k = (self.tables.parts_k > 1) | (not chip.fused) | chip.library
+        room_p = chip.sram * (1 + 1e-9) - self.sram
+        blocked_pk = member_pk.astype(np.float32) @ away_kk.astype(np.float32) > 0
+        beside_pk = ~blocked_pk & ~single_k & (self.tables.sharded.stationary_k <= room_p[:, None])
+        return np.asarray((member_pk & single_k).any(axis=1) | ~beside_pk.any(axis=1))
+
     def partitions(self) -> list[Ints]:
         """Kernels of the best blocks, in the order in which these run."""
-        return [self._kernels(block) for block in self._lined_up(self.blocks)]
+        return [self.kernels_of(block) for block in self.lined_up(self.blocks)]
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -278,6 +322,27 @@ def _all(sets: Sequence[int], mask: int) -> int:
     return found
 
 
+def pieces_of(tables: StageTables, limits: IntraChipLimits, clock: Clock) -> list[tuple[Ints, Pieces]]:
+    """The pieces of each pass that shares no block with another one, and its kernels.
+
+    Raises
+    ------
+    TooWide
+        Also where times of pieces do not add up: under the cycle model, and in blocks of tokens, of which two pieces
+        together may take more than each.
+    """
+    sharded = tables.sharded
+    if sharded.token_charges is not None or sharded.menus:
+        raise TooWide
+    forward, every = sharded.forward_k, [np.arange(tables.kernels)]
+    ends = [np.append(kernels, False) for kernels in (~forward, forward)]
+    if limits.forward_backward == "separate":
+        if (ends[0][sharded.src_t] & ends[1][sharded.dst_t]).any():
+            raise TooWide  # the backward pass cannot come after the forward pass
+        every = [members for members in (np.flatnonzero(forward), np.flatnonzero(~forward)) if len(members)]
+    return [(members, Pieces(part_of(tables, members), clock)) for members in every]
+
+
 def piecewise(
     tables: StageTables, limits: IntraChipLimits, known: float, clock: Clock = UNLIMITED, seed: int = 0
 ) -> PathResult | None:
@@ -288,16 +353,10 @@ def piecewise(
     """
     forward, rule = tables.sharded.forward_k, limits.forward_backward
     counted = limits.exactly or limits.p_max < tables.kernels or bool(limits.pins) or rule == "halves"
-    blocks_tokens = tables.sharded.token_charges is not None  # two pieces together may take more blocks than each
-    if counted or blocks_tokens or tables.sharded.menus or tables.bytes_g.sum() > limits.dram_left:
+    if counted or tables.bytes_g.sum() > limits.dram_left:
         return None
-    ends = [np.append(kernels, False) for kernels in (~forward, forward)]
-    if rule == "separate" and (ends[0][tables.sharded.src_t] & ends[1][tables.sharded.dst_t]).any():
-        return None  # the backward pass cannot come after the forward pass
-    passes = [np.flatnonzero(forward), np.flatnonzero(~forward)] if rule == "separate" else [np.arange(len(forward))]
-    passes = [members for members in passes if len(members)]
     try:
-        parts = [Pieces(part_of(tables, members), clock) for members in passes]
+        passes, parts = zip(*pieces_of(tables, limits, clock), strict=True)
     except (TooWide, OutOfTime):
         return None
     for part in parts:

@@ -210,7 +210,7 @@ def test_blocks_that_wait_for_each_other_are_no_answer() -> None:
         graph = Pieces(tables, UNLIMITED)
     at = [graph.order.index(k) for k in range(4)]
     with pytest.raises(pieces.CycleError):
-        graph._lined_up([1 << at[0] | 1 << at[3], 1 << at[1] | 1 << at[2]])
+        graph.lined_up([1 << at[0] | 1 << at[3], 1 << at[1] | 1 << at[2]])
 
 
 def test_wide_graphs_limits_and_deadlines_are_left_to_others() -> None:
