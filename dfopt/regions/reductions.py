@@ -115,21 +115,16 @@ def undominated(region: Region) -> Domain:
 
     Where an option has to be taken under which chips share tiles, one that they do not share replaces no such option.
     """
-    of, left = region.of, [list(options) for options in region.domain]
-    table, sharing_ko, same = of.table, of.sharing_ko, OF_DRAM if of.chip.memory_rows else ()
-    messages = of.steps.messages
-    stays = set(messages.handed.tolist()) if messages.sends else set()
-    changed = set(range(len(left))) - stays
-    while changed:
-        kernel = min(changed)
-        changed.discard(kernel)
+    of, table, sharing_ko = region.of, region.of.table, region.of.sharing_ko
+    same, messages = OF_DRAM if of.chip.memory_rows else (), of.steps.messages
+
+    def kept_of(kernel: int, domain: Domain) -> list[int]:
         sent_ox = of.sent_by_option(kernel)
-        kept = table.undominated_of(kernel, tuple(map(tuple, left)), same, sent_ox)
-        sharing = [] if sharing_ko is None else [option for option in left[kernel] if sharing_ko[kernel][option]]
+        kept = table.undominated_of(kernel, domain, same, sent_ox)
+        sharing = [] if sharing_ko is None else [option for option in domain[kernel] if sharing_ko[kernel][option]]
         if sharing:
-            among = (*map(tuple, left[:kernel]), tuple(sharing), *map(tuple, left[kernel + 1 :]))
+            among = (*domain[:kernel], tuple(sharing), *domain[kernel + 1 :])
             kept = sorted({*kept, *table.undominated_of(kernel, among, same, sent_ox)})
-        if len(kept) < len(left[kernel]):
-            left[kernel] = kept
-            changed |= {k for c in table.of_kernel[kernel] for k in table.charges[c].scope} - stays
-    return tuple(map(tuple, left))
+        return kept
+
+    return table.undominated(region.domain, kept_of, messages.handed.tolist() if messages.sends else ())

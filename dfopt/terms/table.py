@@ -7,7 +7,7 @@ level of a resource. In arrays of amounts the axis c has columns: one for every 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -274,6 +274,36 @@ class Table:
                 assert isinstance(charge.incidence, Has) and charge.scope == (charge.incidence.kernel,)
                 amount_ko[charge.incidence.kernel] += charge.amount
         return amount_ko
+
+    def undominated(
+        self, domain: Domain, kept_of: Callable[[int, Domain], Sequence[int]] | None = None, stays: Collection[int] = ()
+    ) -> Domain:
+        """The options that are left, without those that another option of the same kernel replaces at no cost.
+
+        Parameters
+        ----------
+        domain
+            By kernel the positions of the options that are left, at least one of every kernel.
+        kept_of : callable, optional
+            Options of a kernel that are not dominated with the options that are left to others; those of
+            :meth:`undominated_of` if left out.
+        stays
+            Kernels whose options all stay.
+
+        Returns
+        -------
+        Domain
+            In the same form, at least one option of every kernel.
+        """
+        left, changed = list(domain), set(range(len(domain))) - {*stays}
+        while changed:
+            kernel = min(changed)
+            changed.discard(kernel)
+            kept = (kept_of or self.undominated_of)(kernel, tuple(left))
+            if len(kept) < len(left[kernel]):
+                left[kernel] = tuple(kept)
+                changed |= {k for c in self.of_kernel[kernel] for k in self.charges[c].scope} - {*stays}
+        return tuple(left)
 
     def undominated_of(
         self, kernel: int, domain: Domain, same: Collection[str] = (), further_ox: Floats | None = None
