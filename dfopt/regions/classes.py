@@ -13,14 +13,17 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.pieces import TooWide, pieces_of
 from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import least_passes, seconds_of
+from dfopt.regions.piece_prices import PassPieces
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.setting.reads import memoized
 from dfopt.solving.passes import least_of_stages
@@ -282,6 +285,21 @@ class PlanClass(PlanGroup):
     def illegal(self, amount_vc: Floats) -> Floats:
         """Where options cannot be together: infinite, else 0, shape (vectors,)."""
         return self.table.totals(amount_vc, "legal")
+
+    def passes(self, kind: int, clock: Clock) -> tuple[PassPieces, ...]:
+        """The passes of a kind of layer that share no block, each in pieces; none where these do not add up."""
+        if kind not in self._passes:
+            members, limits = np.flatnonzero(self.kind_k == kind).astype(np.int64), self.numbering_k[kind].limits
+            try:
+                found = pieces_of(self.stage(kind, self.domain), limits, clock)
+            except (TooWide, Infeasible):
+                found = []
+            self._passes[kind] = tuple(PassPieces(members[few], len(self.kind_k), pieces) for few, pieces in found)
+        return self._passes[kind]
+
+    @cached_property
+    def _passes(self) -> dict[int, tuple[PassPieces, ...]]:
+        return {}
 
     @property
     def monotone(self) -> bool:

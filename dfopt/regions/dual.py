@@ -15,7 +15,7 @@ Suffixes: k kernel, o option, s side, q sum, r resource, c charge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -23,11 +23,14 @@ from typing import Final
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.regions.factors import Part
+from dfopt.regions.classes import PlanClass
+from dfopt.regions.factors import Part, parts_of_sides
 from dfopt.terms.chip import Chip
 from dfopt.terms.elimination import Elimination, Factor, eliminated
+from dfopt.terms.incidence import Incidence
+from dfopt.terms.table import Domain
 
-__all__ = ["Dual", "Resources", "between"]
+__all__ = ["Dual", "Resources", "between", "resources_of"]
 
 ROUNDS: Final = 5
 """Most eliminations for one dual: later ones add little."""
@@ -174,3 +177,25 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
     slope, change = float((low_sq * apart_sq).sum()), float(((high_sq - low_sq) * apart_sq).sum())
     part = min(max(-slope / change, 0.0), 1.0) if change > 0 else 0.5
     return low_sq + part * (high_sq - low_sq)
+
+
+def resources_of(
+    of: PlanClass, domain: Domain, side_k: Ints, counts: Callable[[Incidence], Mapping[int, float]]
+) -> Resources:
+    """Resources of a kind of layer, whichever of some blocks its kernels are in.
+
+    Parameters
+    ----------
+    of : PlanClass
+        The class of plans.
+    domain : Domain
+        By kernel the options that are left.
+    side_k : int array, shape (kernels of the graph,)
+        Side of each kernel: kernels of two sides share no block. Negative for kernels of other layers.
+    counts : callable
+        How often the blocks of each side pay an incidence at least: a shortest path of its own.
+    """
+    parts = parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts)
+    left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, domain, strict=True))
+    fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
+    return Resources(left_ko, of.chip, tuple(part for part in parts if part.side >= 0), fixed)

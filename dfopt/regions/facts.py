@@ -17,18 +17,17 @@ from dfopt.bnb import Clock
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
-from dfopt.regions.classes import PlanClass
-from dfopt.regions.dual import Dual, Resources
-from dfopt.regions.factors import OF_SECONDS, parts_of_sides
-from dfopt.regions.fusing import fused
+from dfopt.regions.dual import Dual, Resources, resources_of
+from dfopt.regions.factors import OF_SECONDS
+from dfopt.regions.fusing import Fused, fused
 from dfopt.regions.passes import seconds_of
+from dfopt.regions.pieces import best_together
 from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.beside import Beside
-from dfopt.terms.incidence import Exactly, Incidence
-from dfopt.terms.table import Domain
+from dfopt.terms.incidence import Exactly
 
-__all__ = ["Facts", "Memory", "resources_of"]
+__all__ = ["Facts", "Memory"]
 
 _SLACK = 1e-9
 """Share of a memory that bounds leave open: sums of bytes are rounded."""
@@ -36,6 +35,8 @@ _PLANS = 4
 """Plans of a region that are raised by cuts, at most: one cut raises all plans of a class."""
 _SHARE = 0.1
 """Of the work that is left, at most, for the blocks of one region."""
+_TOGETHER = 0.25
+"""The same for its blocks and options together: most regions need no more than that."""
 _MOST = 100_000.0
 """Units of work for them, at most."""
 _KEPT = 128
@@ -319,18 +320,39 @@ class Facts:
             for kind, arcs in enumerate(self.some)
         )
 
+    @cached_property
+    def together_k(self) -> dict[int, Mapping[int, int]]:
+        """By kind of layer whose :attr:`partition_ks` were chosen together with them, options of kernels."""
+        return {}
+
+    def choose_together(self, cutoff: float, clock: Clock) -> float:
+        """Choose options and blocks together where not all are listed; seconds of a step that no member is below."""
+
+        def chosen(kind: int, most: float) -> Fused:
+            found = best_together(self.region.of, kind, self.region.domain, most, clock.share(_TOGETHER))
+            if not found.blocks:
+                return Fused(found.low)
+            self.together_k[kind] = found.option_k
+            return Fused(found.low, found.partition_k(self.some[kind].kernels))
+
+        return self._where_unlisted(cutoff, chosen)
+
     def generate(self, cutoff: float, clock: Clock) -> float:
         """Generate blocks where not all are listed; seconds of a step that no member is below."""
+        of, left = self.region.of, self.region.domain
+        return self._where_unlisted(cutoff, lambda kind, most: fused(of, kind, left, most, clock.share(_SHARE, _MOST)))
+
+    def _where_unlisted(self, cutoff: float, shown: Callable[[int, float], Fused]) -> float:
         if self.arcs_k is None:
             return np.inf
         for kind, arcs in enumerate(self.some):
             if arcs.complete or self.by_all >= cutoff:
                 continue
             most = float(self.most_k(cutoff)[kind])
-            found = fused(self.region.of, kind, self.region.domain, most, clock.share(_SHARE, _MOST))
+            found = shown(kind, most)
             if found.low >= most:  # which is a little more than what a step below the cutoff leaves
                 return cutoff
-            self._by_blocks_k[kind] = found.low
+            self._by_blocks_k[kind] = max(self._by_blocks_k[kind], found.low)
             if found.partition_k is not None:
                 self.partition_ks[kind] = found.partition_k
         return self.by_all
@@ -376,25 +398,3 @@ class Memory:
     def of(self, region: Region) -> Facts:
         """The facts of a region."""
         return self._facts(region)
-
-
-def resources_of(
-    of: PlanClass, domain: Domain, side_k: Ints, counts: Callable[[Incidence], Mapping[int, float]]
-) -> Resources:
-    """Resources of a kind of layer, whichever of some blocks its kernels are in.
-
-    Parameters
-    ----------
-    of : PlanClass
-        The class of plans.
-    domain : Domain
-        By kernel the options that are left.
-    side_k : int array, shape (kernels of the graph,)
-        Side of each kernel: kernels of two sides share no block. Negative for kernels of other layers.
-    counts : callable
-        How often the blocks of each side pay an incidence at least: a shortest path of its own.
-    """
-    parts = parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts)
-    left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, domain, strict=True))
-    fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
-    return Resources(left_ko, of.chip, tuple(part for part in parts if part.side >= 0), fixed)

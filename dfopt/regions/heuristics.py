@@ -10,17 +10,19 @@ from dfopt.arrays import Floats, Ints
 from dfopt.bnb import BRANCHING, Candidate, Clock, Heuristic, Node, View
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.facts import Facts, Memory, resources_of
+from dfopt.regions.dual import resources_of
+from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.reductions import options_below
 from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.relaxations import PiecesOverOptions
 from dfopt.solving.options import Options
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Domain
 
-__all__ = ["Rounding"]
+__all__ = ["ChosenTogether", "Rounding"]
 
 _SAME = 1 - 1e-12
 """A value that is less by a smaller share is the same one, added up in another order."""
@@ -119,6 +121,30 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             if other is None:
                 return best
             best = other
+
+
+class ChosenTogether(Heuristic[Part, JudgedMapping]):
+    """Options and blocks that attain the bound of both together, where not all blocks are listed."""
+
+    def __init__(self, memory: Memory, options: Options) -> None:
+        self._memory, self._options = memory, options
+
+    def due(self, node: Node[Part], after: str) -> bool:
+        """As soon as that bound is known."""
+        return after == PiecesOverOptions.name
+
+    def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
+        """The best with these blocks, if that is below the cutoff."""
+        [region] = listed([node.region])
+        facts, cutoff_i, asked = self._memory.of(region), cutoffs_of(view, region.of), self._options.request
+        if facts.arcs_k is None or not facts.together_k:
+            return
+        option_k = facts.rounded_vk[0].copy()
+        for chosen in facts.together_k.values():
+            option_k[[*chosen]] = [*chosen.values()]
+        within = region.of, facts.plan_i, facts.attained, option_k[None], cutoff_i[facts.plan_i]
+        for one in best_of(*within, asked.top, asked.distinct_in, self._options.clock).kept:
+            yield judged(region.of, one, self._options)
 
 
 def _best_of(

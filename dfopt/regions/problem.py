@@ -22,7 +22,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.branching import Listing, PlansApart, Probing, StagesOpen
 from dfopt.regions.facts import Memory
-from dfopt.regions.heuristics import Rounding
+from dfopt.regions.heuristics import ChosenTogether, Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration, Fusion, Limited
 from dfopt.regions.levels import FirstLevel
@@ -30,7 +30,15 @@ from dfopt.regions.matrices import Matrices
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unclassed, Unlisted, rounded, surrounds
-from dfopt.regions.relaxations import CapacityBound, GeneratedBlocks, LeastOfGraph, LeastStep, LeastWork, PathBound
+from dfopt.regions.relaxations import (
+    CapacityBound,
+    GeneratedBlocks,
+    LeastOfGraph,
+    LeastStep,
+    LeastWork,
+    PathBound,
+    PiecesOverOptions,
+)
 from dfopt.regions.space import Space
 from dfopt.regions.unrolled import OneLayer
 from dfopt.setting.instance import Setting
@@ -84,7 +92,7 @@ def parameters_of(request: Request) -> Parameters:
 
 def relaxations_of(memory: Memory) -> list[Relaxation[Part, float]]:
     """All bounds of regions, the cheapest first."""
-    by_blocks = GeneratedBlocks(memory), PathBound(memory)
+    by_blocks = PiecesOverOptions(memory), GeneratedBlocks(memory), PathBound(memory)
     return [LeastOfGraph(), LeastStep(memory), LeastWork(memory), *by_blocks, CapacityBound(memory)]
 
 
@@ -112,7 +120,7 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
         roots=roots,
         relaxations=relaxations,
         branching=[*first, PlansApart(memory), Probing(memory)],
-        heuristics=[OneLayer(memory, options, last, _best_of_space), rounding],
+        heuristics=[ChosenTogether(memory, options), OneLayer(memory, options, last, _best_of_space), rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
         leaves=[whole, Enumeration(memory, options), Fusion(memory, options)],
     )

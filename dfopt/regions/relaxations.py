@@ -10,7 +10,15 @@ from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.region import Part, Region, Unlisted, listed
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["CapacityBound", "GeneratedBlocks", "LeastOfGraph", "LeastStep", "LeastWork", "PathBound"]
+__all__ = [
+    "CapacityBound",
+    "GeneratedBlocks",
+    "LeastOfGraph",
+    "LeastStep",
+    "LeastWork",
+    "PathBound",
+    "PiecesOverOptions",
+]
 
 
 class LeastOfGraph(Relaxation[Part, float]):
@@ -72,14 +80,28 @@ class LeastWork(OfClass):
         return facts.by_dual
 
 
-class GeneratedBlocks(OfClass):
-    """The best partitions with every block at the least of its amounts, where not all blocks are listed."""
-
-    name = "blocks over least prices"
+class OfUnlisted(OfClass):
+    """A relaxation of what is left of a class of plans where not all blocks are listed."""
 
     def applies(self, region: Part) -> bool:
         """Whether some are not, and there are options: a leaf decides one vector."""
         return isinstance(region, Region) and not region.complete and region.vectors > 1
+
+
+class PiecesOverOptions(OfUnlisted):
+    """The best options and partitions together, of a layer that is long."""
+
+    name = "pieces over options"
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """Fifty units of work for a step between what is left of a layer, and one for twenty prices."""
+        return [self._memory.of(region).choose_together(cutoff, clock) for region in listed(regions)]
+
+
+class GeneratedBlocks(OfUnlisted):
+    """The best partitions with every block at the least of its amounts."""
+
+    name = "blocks over least prices"
 
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """What the solves charge."""

@@ -32,6 +32,11 @@ class Incidence(ABC):
 
     __slots__ = ()
 
+    @property
+    @abstractmethod
+    def payers(self) -> tuple[int, ...]:
+        """Kernels one of which at least is in every block that pays."""
+
     @classmethod
     @abstractmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
@@ -70,6 +75,11 @@ class Has(Incidence):
 
     kernel: int
 
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """The kernel."""
+        return (self.kernel,)
+
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """Number of times that each block pays: 1 if it holds the kernel of the rule, else 0.
@@ -105,6 +115,11 @@ class AnyOf(Incidence):
     """
 
     kernels: tuple[int, ...]
+
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """These kernels."""
+        return self.kernels
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
@@ -151,6 +166,11 @@ class Crosses(Incidence):
 
     source: int
     readers: tuple[int, ...]
+
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """The source and the readers."""
+        return self.source, *self.readers
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
@@ -203,6 +223,11 @@ class Inside(Incidence):
     readers: tuple[int, ...]
     depths: tuple[float, ...]
 
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """The source."""
+        return (self.source,)
+
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """Number of times that each block pays: most tiles that wait in it for any of the readers that it holds.
@@ -253,6 +278,11 @@ class Open(Incidence):
     source: int
     readers: tuple[int, ...]
 
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """The source."""
+        return (self.source,)
+
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
         """Number of times that each set of kernels pays: 1 if it makes the tensor but lacks any of its readers, else 0.
@@ -299,6 +329,11 @@ class Exactly(Incidence):
 
     kernels: tuple[int, ...]
     held: tuple[bool, ...]
+
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """The few kernels."""
+        return self.kernels
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
