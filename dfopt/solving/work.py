@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BOUNDED", "DUAL", "JUDGED", "LISTED", "OPENED", "PREPARED", "STEP", "TABLE"]
+__all__ = ["BOUNDED", "JUDGED", "LISTED", "OPENED", "PREPARED", "TABLE"]
 
 LISTED: Final = 10.0
 """A plan is listed, or refused."""
@@ -16,12 +16,8 @@ BOUNDED: Final = 10.0
 """A plan is bounded, with others of its table."""
 TABLE: Final = 2_000.0
 """A table of plans that share their layers is made: what each kernel takes at least."""
-STEP: Final = 20.0
-"""Any step of a search."""
 OPENED: Final = 4_000.0
-"""The relaxed stages of a plan are priced, for one domain of options."""
-DUAL: Final = 3_500.0
-"""The dual of a stage: the table of its blocks, and a few eliminations."""
+"""A layer is priced with every figure at its least, for one domain of options."""
 PREPARED: Final = 700.0
 """The stages of a plan under one sharding are priced."""
 JUDGED: Final = 1_500.0
