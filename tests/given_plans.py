@@ -36,7 +36,7 @@ def least_of(setting: Setting, plans: Sequence[Plan]) -> dict[Plan, float]:
 
 def region_of(setting: Setting, mapping: Mapping) -> Region | None:
     """All fusions under the plan, the sharding and the number of tiles of a mapping; none if it has other tiles."""
-    space = Space(setting, Request(), lambda: [mapping.plan])
+    space = Space.of_plans(setting, Request(), [mapping.plan])
     menu, [table] = space.menu(setting.under(mapping.plan)), space.bounds.tables([mapping.plan])
     tiled = menu.tiled({kernel.name: kernel.sharding for kernel in mapping.kernels})
     regions = (one for one in space.regions_of(table, menu, tiled) if isinstance(one, Region))
