@@ -122,7 +122,7 @@ class Result(Frames, Sealed):
         Digest of the whole result, which shows whether someone edited the file.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/result/6"
+    SCHEMA: ClassVar[str] = "dfopt/result/7"
 
     status: Status
     value: float

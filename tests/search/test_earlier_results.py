@@ -20,7 +20,7 @@ def data() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("version", "remedy"), [(1, "use the dfopt that wrote it"), (5, "use the dfopt"), (7, "upgrade")]
+    ("version", "remedy"), [(1, "use the dfopt that wrote it"), (6, "use the dfopt"), (8, "upgrade")]
 )
 def test_another_version_is_refused(tmp_path: Path, version: int, remedy: str) -> None:
     path = tmp_path / "other.json"
