@@ -5,10 +5,10 @@
 A field is a path with every position as ``[*]``; of a store that in a record. Each is changed in turn in every way
 that goes with it: a number up and down, a word to another one, a switch flipped, a key or an entry removed, an entry
 doubled, two swapped. The seal is made anew by the code that made it. A forgery is *caught* where the document is
-refused or the check finds something wrong, *as good* where a kernel has another sharding that the judge finds to take
-as long, *listed* where the check passes and names the field among those that it does not check, and else it has
-*passed*, which fails the run (exit status 1). ``--count`` draws so many of each document instead of all; ``--only``
-repeats one.
+refused or the check finds something wrong, *as good* where a kernel has another sharding, or a plan another number of
+microbatches, and the judge finds that it takes as long, *listed* where the check passes and names the field among those
+that it does not check, and else it has *passed*, which fails the run (exit status 1). ``--count`` draws so many of each
+document instead of all; ``--only`` repeats one.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def outcome(case: Case, edit: Edit) -> str:
         return f"crash ({type(error).__name__}: {error})"
     name = covered(edit.path, listed)
     # the judge has looked at it, and no other figure is changed: an answer that is as good
-    other = "mapping" in edit.path and edit.path[-1] == "sharding"
+    other = "mapping" in edit.path and edit.path[-1] in ("sharding", "microbatches")
     return f"listed {name}" if name else "as good" if other else "passed"
 
 
