@@ -154,7 +154,7 @@ class DesignBound(Relaxation[Box, float]):
 
     def _answer(self, box: Box, cutoff: float) -> float:
         try:
-            return self._batches.of[box.batch].bounds[self.name](box, cutoff)
+            return self._batches.of[box.batch].bound(self.name, box, cutoff)
         except PlanError as error:
             if len(self._batches.workloads) == 1:
                 raise

@@ -62,7 +62,7 @@ class Heated(Workload):
     _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict, init=False)
 
     @cached_property
-    def bounds(self) -> dict[str, Callable[[Box, float], float]]:
+    def bounds(self) -> dict[str, Callable[[Box, System, float], float]]:
         """Bounds without heat, then under heat, and last what the optimiser proves at the levels that heat allows."""
         return super().bounds | {"heat": self._by_heat, "levels": self._by_levels}
 
@@ -135,10 +135,8 @@ class Heated(Workload):
             return of
         return of._replace(once_j=self._flop * min(rung.flop for rung in self._rungs(box)))
 
-    def _by_heat(self, box: Box, cutoff: float) -> float:
+    def _by_heat(self, box: Box, system: System, cutoff: float) -> float:
         """Of all levels, plans and mappings: see the top of the file."""
-        if self.system(box) is None:
-            return math.inf
         if not (box.single or self.heat == "throttle") or not self.spaces[box.which].of_one_stack(box):
             return 0.0  # prices of heat are those of a stack of dies
         return self._over(box)
@@ -154,14 +152,12 @@ class Heated(Workload):
                 break
         return least
 
-    def _by_levels(self, box: Box, cutoff: float) -> float:
+    def _by_levels(self, box: Box, system: System, cutoff: float) -> float:
         """What the optimiser proves of a design at each level that heat alone does not rule out."""
-        if self.system(box) is None:
-            return math.inf
         if not box.single:
             return 0.0
         if "j" in self.merit.needs:  # the joules of each plan, in the time that all of them take
-            seconds, _ = self.solver.solve(self._slower(box, 1.0), self._most(box, cutoff))
+            seconds, _ = self.solver.solve(system, self._most(box, cutoff))
             return self._over(box, seconds)
         if self.heat == "aware":
             return 0.0

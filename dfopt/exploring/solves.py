@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from dfopt.solving.options import Only
 __all__ = ["Run", "Solved", "Solves"]
 
 _log = logging.getLogger("dfopt.exploring")
+_packed = lru_cache(maxsize=64)(pack)  # graphs go to processes again and again
 _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
 _ROUND: Final = 1e-9
 _RECENT: Final = 3
@@ -122,7 +124,6 @@ class Solves:
     refused: str = ""
     recent: list[Result] = field(default_factory=list)
     known: dict[str, Solved] = field(default_factory=dict)
-    _packs: dict[tuple[int, ...], str] = field(default_factory=dict)
 
     def ahead(self, wanted: Sequence[tuple[System, float, bool]]) -> None:
         """Solve some machines, each below a cutoff, and whole or not: as many at once as there are processes.
@@ -347,9 +348,9 @@ class Solves:
     def _task(self, key: str, system: System, cutoff: float, whole: bool, left: _Left) -> dict[str, Any]:
         """A solve for a process."""
         request = self.timed(self._asked(cutoff), whole=whole)
-        documents = {"graphs": self._packed(left.graphs), "system": system.to_data()}
         asked = {
-            **documents,
+            "graphs": _packed(*left.graphs),
+            "system": system.to_data(),
             "assumptions": self.assumptions.to_data(),
             "options": request.said(),
             "seed": request.seed,
@@ -360,23 +361,20 @@ class Solves:
         limit = {"time_limit": request.time_limit}  # the process is ended after twice of it
         return {"cell": key, "asked": asked, "bounded": True, "only": sent, "options": limit}
 
-    def _packed(self, graphs: Sequence[Graph]) -> str:
-        key = tuple(map(id, graphs))
-        if key not in self._packs:
-            self._packs[key] = pack(*graphs)
-        return self._packs[key]
-
     def _key(self, system: System, request: Request, whole: tuple[Graph, ...] = ()) -> str:
         """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept.
 
         ``whole``: the graphs of a question that is answered with all plans, where others leave plans out.
         """
-        first, *others = whole or self.graphs
-        documents = {"graph": first, "system": system, "assumptions": self.assumptions}
-        asked: dict[str, Any] = {name: document.digest() for name, document in documents.items()}
-        asked |= {"request": request.said(), "dfopt": dfopt.__version__}
-        asked |= {"complete": True} if whole else {}
-        return digest_of(asked | ({"variants": [graph.digest() for graph in others]} if others else {}))
+        asked = {
+            "graphs": [graph.digest() for graph in whole or self.graphs],
+            "system": system.digest(),
+            "assumptions": self.assumptions.digest(),
+            "request": request.said(),
+            "complete": bool(whole),
+            "dfopt": dfopt.__version__,
+        }
+        return digest_of(asked)
 
 
 def _fixing(request: Request, plan: Plan) -> Request:

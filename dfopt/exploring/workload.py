@@ -98,13 +98,18 @@ class Workload:
         return MERITS[self.objective].within(self.limits)
 
     @cached_property
-    def bounds(self) -> dict[str, Callable[[Box, float], float]]:
-        """Bounds on the objective of everything in a box below a cutoff, by name, the cheapest first."""
+    def bounds(self) -> dict[str, Callable[[Box, System, float], float]]:
+        """Bounds on the objective of everything in a box with a machine below a cutoff, by name, the cheapest first."""
         return {
-            "peak": lambda box, cutoff: self._valued(box, self._by_peak(box)),
-            "plans": lambda box, cutoff: self._valued(box, self._by_plans(box)),
+            "peak": lambda box, system, cutoff: self._valued(box, self._by_peak(system)),
+            "plans": lambda box, system, cutoff: self._valued(box, self._by_plans(box)),
             SOLVE: self._by_solve,
         }
+
+    def bound(self, name: str, box: Box, cutoff: float) -> float:
+        """One of the bounds on everything in a box below a cutoff; infinite where the box has no machine."""
+        system = self.bounding(box)
+        return math.inf if system is None else self.bounds[name](box, system, cutoff)
 
     def split(self, box: Box) -> Sequence[Box]:
         """The box in the two halves on which its best mapping loses most; of equals, along the longest side.
@@ -273,10 +278,7 @@ class Workload:
         """A bound on the objective from one on the time of a step."""
         return seconds if math.isinf(seconds) else self.merit.value(seconds, self._least(box))
 
-    def _by_peak(self, box: Box) -> float:
-        system = self.bounding(box)
-        if system is None:
-            return math.inf
+    def _by_peak(self, system: System) -> float:
         peak = system.chip.peak
         rates = [rate for _, rate in peak if rate is not None] if isinstance(peak, Peaks) else [system.chip.peak_flops]
         return self._flop / (system.chips * max(rates))
@@ -310,10 +312,7 @@ class Workload:
         better = None if above is None else self.bounding(above)
         return system is not None and system != better and system.digest() in self.solver.known
 
-    def _by_solve(self, box: Box, cutoff: float) -> float:
-        system = self.bounding(box)
-        if system is None:
-            return math.inf
+    def _by_solve(self, box: Box, system: System, cutoff: float) -> float:
         if self._most(box, cutoff) and not self._is_worth_it(box, cutoff):
             return 0.0
         return self._solved(box, system, cutoff, whole=box.single or not self.thrifty)
