@@ -31,7 +31,7 @@ _LOT = 100_000
 """Figures of pieces that are worked out together, less than a megabyte: they stay in the processor's cache."""
 _NEVER_FITS = 1e30
 """Bytes in place of infinitely many, which none are 0 times."""
-_PER_UNIT = 20.0
+_PER_UNIT = 40.0
 """Entries of tables that are worked out in a unit of work."""
 
 _Varying = tuple[tuple[int, ...], tuple[int, ...], Floats]  # rows, scope and amounts of a charge

@@ -16,6 +16,7 @@ Suffixes: p piece, k kernel of the graph, q sum of resources.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -135,16 +136,17 @@ class _Pass:
         if alone_p.all() or sums == 1:
             return self._attained(found, found.low)
         met_q = self._of_others(found) if found.chosen else pieces.sides.sum(axis=1)
-        weight_q, low = np.eye(sums)[met_q.argmax()], -np.inf
-        for _ in range(_ROUNDS):
-            weighted_p = np.where(alone_p, pieces.time, weight_q @ pieces.sides)
-            priced = partial(self.prices.weighted, weight_q=weight_q)
-            other = self._search(priced, weighted_p, cutoff, found.low if found.chosen else 0.0)
-            low = max(low, other.low)
-            if low >= found.low * _SAME or not (found.chosen and other.chosen):
-                break
-            others_q = self._of_others(other)
-            weight_q, met_q = between(met_q[None], others_q[None])[0], others_q
+        weight_q, low = np.eye(sums)[met_q.argmax()], pieces.low
+        with suppress(OutOfTime):
+            for _ in range(_ROUNDS):
+                weighted_p = np.where(alone_p, pieces.time, weight_q @ pieces.sides)
+                priced = partial(self.prices.weighted, weight_q=weight_q)
+                other = self._search(priced, weighted_p, cutoff, found.low if found.chosen else 0.0)
+                before, low = low, max(low, other.low)
+                if low <= before or low >= found.low * _SAME or not (found.chosen and other.chosen):
+                    break
+                others_q = self._of_others(other)
+                weight_q, met_q = between(met_q[None], others_q[None])[0], others_q
         return self._attained(found, low)
 
     def _search(self, priced: Callable[[int], Part], least_p: Floats, cutoff: float, near: float = 0.0) -> _Found:

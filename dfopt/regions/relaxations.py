@@ -94,7 +94,7 @@ class PiecesOverOptions(OfUnlisted):
     name = "pieces over options"
 
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
-        """Fifty units of work for a step between what is left of a layer, and one for twenty prices."""
+        """25 units of work for a step between what is left of a layer, and one for forty prices."""
         return [self._memory.of(region).choose_together(cutoff, clock) for region in listed(regions)]
 
 

@@ -24,7 +24,7 @@ __all__ = ["Part", "Rests", "given", "least_over"]
 
 _ENTRIES = 1 << 20
 """Entries of a table that are added up, at most: of more kernels the tables take the least over the options of some."""
-_STEP = 50.0
+_STEP = 25.0
 """Units of work of one step."""
 
 Part = tuple[tuple[int, ...], Floats]
