@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.formulation.plan_model import Large, Unstated
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping, priced
 from dfopt.regions.region import Part, Region, listed
-from dfopt.solving.matrices import in_tiles
+from dfopt.solving.matrices import from_start
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
 
@@ -37,39 +36,27 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
             If the clock was over before there was any mapping.
         """
         [region] = listed([region])
-        first = self._first(region, view.cutoff)
         try:
-            found = self._solved(region, first, view.cutoff)
+            found = self._solved(region, view.cutoff)
         except Infeasible:
             return LeafAnswer([])
-        except (OutOfTime, NoSolution) as error:
-            if first is None:
-                raise OutOfTime from error
-            found = first
-        except KeyboardInterrupt:
-            if first is None:
-                raise
-            found = replace(first, bound=0.0, interrupted=True)
-        except (Large, Unstated):  # nobody solves it: what is shown without it stays
-            found = Pruned(0.0, ())
         low = max(bound.value, found.bound)
         if isinstance(found, Pruned):
-            if first is None:
-                return LeafAnswer([], low)
-            low = min(low, first.value)
-            found = replace(first, bound=low, records=(*first.records, *found.records), limited=True)
+            return LeafAnswer([], low)
         candidate = Candidate(found.value, JudgedMapping.of(found, self._options.request))
-        return LeafAnswer([candidate], low, interrupted=found.interrupted)
+        return LeafAnswer([candidate], min(low, found.value), interrupted=found.interrupted)
 
-    def _first(self, region: Region, cutoff: float) -> Solved | None:
-        """A mapping to start from, of which nothing is shown."""
-        best = self._rounding.best(self._memory.of(region), cutoff)
-        return None if best is None else best.solution.solved
-
-    def _solved(self, region: Region, first: Solved | None, cutoff: float) -> Solved | Pruned:
+    def _solved(self, region: Region, cutoff: float) -> Solved | Pruned:
         of, [plan] = region.of, region.plans
+        best = self._rounding.best(self._memory.of(region), cutoff)
+        first: Solved | None = None if best is None else best.solution.solved
         if of.sharded_first is None:
-            return in_tiles(of.instance(plan), self._options, of.menu, of.tiles, first, cutoff)
+            return from_start(of.instance(plan), self._options, of.menu, of.tiles, first, cutoff)
         [option_k] = of.table.vectors(region.domain)
         ready = priced(of, plan, option_k.tolist(), self._options)
-        return fused(ready, self._options, [of.sharded_first.record], cutoff)
+        try:
+            return fused(ready, self._options, [of.sharded_first.record], cutoff)
+        except NoSolution as error:
+            if first is None:
+                raise OutOfTime from error
+            return replace(first, bound=0.0)

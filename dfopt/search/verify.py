@@ -289,7 +289,7 @@ def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str
     problems, unchecked, asked = list[str](), list[str](), result.request
     if not asked.sensitivity:
         return ["$.sensitivity: was not asked for"] * bool(result.sensitivity), []
-    best = Solved(result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False, False)
+    best = Solved(result.graph, result.plan, result.mapping, result.score, value, 0.0, (), result.p_max, False)
     setting = Setting(result.graph, result.system, result.assumptions)
     listed = () if result.heat else sensitivities(setting, best, Options(asked, clock))
     again = {each.resource: each for each in listed}

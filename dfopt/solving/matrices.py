@@ -85,23 +85,47 @@ def from_levels(
     first = levels(options.clock.share(_SHARE))
     within = replace(options, clock=options.clock.share(_SHARE)) if first is None else options
     try:
-        if first is not None and first.interrupted:
-            raise KeyboardInterrupt
-        found = in_tiles(instance, within, menu, tiles, first, incumbent)
+        found = from_start(instance, within, menu, tiles, first, incumbent)
     except OutOfTime:
         found = Pruned(0.0, (), _LATE)
+    if first is None and isinstance(found, Pruned) and found.bound < incumbent:
+        late = levels(options.clock)
+        found = found if late is None else _instead(late, found)
+    return found
+
+
+def from_start(
+    instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
+) -> Solved | Pruned:
+    """What :func:`in_tiles` finds; where that is no mapping, the one to start from, with what was shown.
+
+    Raises
+    ------
+    Infeasible
+        No mapping keeps the limits, whatever the schemes.
+    OutOfTime
+        There was not enough time, and no mapping to start from.
+    """
+    try:
+        if first is not None and first.interrupted:
+            raise KeyboardInterrupt
+        found = in_tiles(instance, options, menu, tiles, first, incumbent)
     except (Large, Unstated) as reason:
         found = Pruned(0.0, (), str(reason))
+    except OutOfTime:
+        if first is None:
+            raise
+        found = Pruned(0.0, (), _LATE)
     except KeyboardInterrupt:
         if first is None:
             raise
         first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
-    if isinstance(found, Pruned) and found.bound < incumbent:
-        late = levels(options.clock) if first is None else first
-        if late is not None:
-            bound, records = min(found.bound, late.value), (*late.records, *found.records)
-            found = replace(late, bound=bound, records=records, limited=True)
-    return found
+    return found if first is None or isinstance(found, Solved) else _instead(first, found)
+
+
+def _instead(known: Solved, found: Pruned) -> Solved:
+    """A mapping that is known, where a program found none, with what that has shown."""
+    return replace(known, bound=min(found.bound, known.value), records=(*known.records, *found.records))
 
 
 def assignment_of(

@@ -46,7 +46,6 @@ class Solved:
     records: tuple[SolveRecord, ...]
     p_max: int
     interrupted: bool
-    limited: bool
 
     def different(self, distinct: str) -> Hashable:
         """What mappings that are different do not share."""
@@ -214,7 +213,6 @@ def scored(
         raise ScoreMismatch(metric, expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
-    ended = {record.termination for record in records}
     return Solved(
         graph=model,
         plan=ready.plan,
@@ -224,8 +222,7 @@ def scored(
         bound=bound,
         records=records,
         p_max=p_max,
-        interrupted=Termination.INTERRUPTED_WITH_SOLUTION.value in ended,
-        limited=bool(ended & {Termination.LIMIT_WITH_SOLUTION.value, Termination.INTERRUPTED_WITH_SOLUTION.value}),
+        interrupted=any(record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value for record in records),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from brute import joint_optimum
 from covered import asked_of, covered, in_token_blocks, jointly
@@ -9,11 +11,12 @@ from hypothesis import event, given, note
 from hypothesis import strategies as st
 from strategies import World, share
 
+from dfopt.bnb import OutOfTime
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, Sram, System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.search import solve
 from dfopt.search.verify import verify
 
@@ -33,6 +36,19 @@ def test_programs_find_the_best_mapping(world: World, objective: str, data: st.D
 @given(in_token_blocks(gradient_overlap=None), st.sampled_from(["joint", "seconds", "bytes"]), st.data())
 def test_programs_know_blocks_of_tokens(world: World, objective: str, data: st.DataObject) -> None:
     check(world, objective, data)
+
+
+@share(0.3)
+@given(covered(most=4, gradient_overlap=None), st.data())
+def test_a_program_that_there_is_no_time_for_shows_nothing(world: World, data: st.DataObject) -> None:
+    asked = asked_of(world, data.draw, ways=1) | {"assumptions": jointly(world)}
+    with patch("dfopt.solving.matrices.in_tiles", side_effect=OutOfTime):
+        try:
+            found = solve(world.graph, world.system, formulation="assignment", **asked)
+        except (Infeasible, PlanError, NoSolution):
+            return
+    best = solve(world.graph, world.system, **asked)
+    assert found.bound <= best.value * (1 + 1e-9)
 
 
 def check(world: World, objective: str, data: st.DataObject) -> None:
