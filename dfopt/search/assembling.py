@@ -234,7 +234,7 @@ def assemble(
         score=best.score, p_max=best.p_max,
         seconds=seconds, trace=(*workload.trace, (seconds, value, said["bound"])), heat=heat, missing=missing or None,
         alternatives=tuple(sorted(others, key=lambda other: other.order)) or None, plans=plans, unlisted=unlisted,
-        apart=apart or None, space=together([each.size for each in searches if each.apart is None]),
+        apart=apart or None, space=together([each.size(asked) for each in searches if each.apart is None]),
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
         question=question, graph=graph, variants=variants, system=system,
         provenance=Provenance(

@@ -241,7 +241,7 @@ class Plans:
                     ways, each = ways[:1], [Shown.together(each)]
                 for plan, of_plan in zip(ways, each, strict=True):
                     self._check_plan(setting, plan, of_plan)
-            spaces.append(plans.size)
+            spaces.append(plans.size(self.result.request))
         return spaces
 
     def _check_left(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import GraphRecord, PlanRecord
+from dfopt.documents.request import Request
 from dfopt.documents.space import Space as Size
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
@@ -185,11 +186,10 @@ class GraphSearch:
             return str(error.report)
         return ""
 
-    @property
-    def size(self) -> Size:
-        """How many mappings its legal plans span."""
+    def size(self, asked: Request) -> Size:
+        """How many mappings its legal plans span, by what is asked of sharding and partitions."""
         placements, lattices = len(self.variants.placements) or 1, down_sets_by_kind(self.setting, self.legal)
-        return search_space(self.setting, self.legal, lattices, placements, self.state.request)
+        return search_space(self.setting, self.legal, lattices, placements, asked)
 
     # -- what is known of them --------------------------------------------------------------------------------------
 
