@@ -45,7 +45,7 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
 from dfopt.physics.window import Shown
 
-__all__ = ["Reduced", "exposed_s", "hides", "hides_weights", "most_s", "reduced_after_s"]
+__all__ = ["Reduced", "exposed_s", "hides", "hides_weights", "reduced_after_s"]
 
 
 class Reduced(NamedTuple):
@@ -127,28 +127,3 @@ def exposed_s(stages: Sequence[float], reduced: Sequence[Reduced | Shown]) -> fl
     """
     slowest = max(stages)
     return max(0.0, *(one.shows_s(stage_s, slowest) for stage_s, one in zip(stages, reduced, strict=True)))
-
-
-def most_s(
-    step_s: float, rounds: float, stages: Sequence[float], position: int, reduced: Sequence[Reduced | Shown]
-) -> float:
-    """The largest time of a stage with which a step of ``rounds`` times the slowest one takes no longer.
-
-    ``step_s``: seconds of the step without what is charged once; it must not be exceeded with the times as they are.
-    """
-    mine = reduced[position]
-    if isinstance(mine, Shown):
-        return mine.most_s(step_s)
-    untils = [one.until_s(stage_s) for stage_s, one in zip(stages, reduced, strict=True) if isinstance(one, Reduced)]
-    others = [at for at in range(len(stages)) if at != position]
-    slowest = max((stages[at] for at in others), default=0.0)
-    fixed = [mine.weights_s + mine.times * mine.ends_s, *(untils[at] for at in others)]
-    most = min(step_s, step_s - mine.weights_s - mine.times * mine.last_s) / rounds  # as the slowest
-    if rounds > mine.times:
-        most = min(most, (step_s - max(fixed)) / (rounds - mine.times))
-    elif step_s < max(fixed):
-        most = 0.0
-    if most >= slowest:
-        return most
-    last = (step_s - mine.weights_s - (rounds - mine.times) * slowest) / mine.times - mine.last_s
-    return min(slowest, last)

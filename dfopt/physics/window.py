@@ -197,9 +197,3 @@ class Shown(NamedTuple):
         2.0
         """
         return min(max(at + slope * stage_s for at, slope in self.lines), self.after_s)
-
-    def most_s(self, step_s: float) -> float:
-        """The largest seconds of the stage with which a step takes no longer."""
-        rising = ((at, self.rounds + slope) for at, slope in self.lines if self.rounds + slope > 0)
-        most = min(((step_s - at) / slope for at, slope in rising), default=math.inf)
-        return max(most, (step_s - self.after_s) / self.rounds)

@@ -27,10 +27,11 @@ def constants(draw: st.DrawFn) -> Constants:
     assumptions = Assumptions(
         bubble=draw(st.sampled_from(["one_f_one_b", "interleaved", "stages"])),
         schedule=draw(st.sampled_from(["one_f_one_b", "gpipe"])),
+        step_overhead=draw(st.none() | st.floats(0.0, 1e3)),
     )
     places = [*range(5), *draw(st.lists(st.integers(0, 4), max_size=6))]  # five distinct stages, in some order
     line = line_of(plan, assumptions, draw(st.booleans()), draw(st.permutations(places)))
-    return Constants(plan, assumptions, draw(st.floats(0.0, 1e3)), draw(st.floats(0.0, 1e3)), line=line)
+    return Constants(plan, assumptions, line)
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
@@ -57,5 +58,5 @@ def test_most_is_the_largest_time(metric: Metric, times: list[float], at: int, o
 
 def test_step_time_by_hand() -> None:
     """Sixteen microbatches through the slowest of four stages, and three of its times to fill the pipeline."""
-    of = Constants(Plan(pp=4, microbatches=16), Assumptions(), per_step_s=0.5, gradients_s=0.25)
+    of = Constants(Plan(pp=4, microbatches=16), Assumptions(step_overhead=0.75))
     assert math.isclose(METRICS["step_time"].value([1.0, 2.0, 1.5, 2.0], of), 2.0 * (16 + 3) + 0.75)
