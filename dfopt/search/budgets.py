@@ -99,18 +99,14 @@ class Budget:
             raise PlanError(f"budget {self.name!r}: {ends}, expected at_least <= at_most")
 
 
-def _of(block: Block) -> dict[str, Any]:
-    """The fields of a block, without its noticing."""
-    found: dict[str, Any] = object.__getattribute__(block, "__dict__")
-    return found
-
-
 class _Watched(Block):
-    """A block that notes what of it is looked at beside its kernels."""
+    """A block that notes whether anything of it is looked at beside its kernels."""
+
+    looked = False
 
     def __getattribute__(self, name: str) -> Any:
-        if name != "kernels":
-            _of(self)["looked"] = True
+        if name not in ("kernels", "looked"):
+            object.__setattr__(self, "looked", True)
         return super().__getattribute__(name)
 
 
@@ -272,7 +268,7 @@ def _valued(tables: StageTables, member: Bools, ways: BlockWays, budgets: Sequen
     value_rw, looked_rw = np.zeros((len(budgets), len(blocks))), np.zeros((len(budgets), len(blocks)), dtype=bool)
     for budget, value_w, looked_w in zip(budgets, value_rw, looked_rw, strict=True):
         for block in blocks:
-            _of(block)["looked"] = False
+            object.__setattr__(block, "looked", False)
         value_w[:] = [budget.value(block) for block in blocks]
         if not np.isfinite(value_w).all():
             at = int(np.argmin(np.isfinite(value_w)))
@@ -280,7 +276,7 @@ def _valued(tables: StageTables, member: Bools, ways: BlockWays, budgets: Sequen
                 f"budget {budget.name!r}: found {value_w[at]} for the block {', '.join(blocks[at].kernels)}, expected a"
                 " finite number"
             )
-        looked_w[:] = [_of(block)["looked"] for block in blocks]
+        looked_w[:] = [block.looked for block in blocks]
     return value_rw, looked_rw
 
 
