@@ -24,7 +24,7 @@ from dfopt.setting.reads import memoized
 from dfopt.terms.bounds.beside import OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 
-__all__ = ["Chain", "Pipelines"]
+__all__ = ["Chain", "Pipelines", "pareto_fronts"]
 
 
 class Chain(NamedTuple):
@@ -184,7 +184,7 @@ class Pipelines:
             added_n = np.maximum(added_n[label], added_uu[cut_n[label], after])
             low_n = of.step(plan, figure_nx, added_n)
             kept = np.flatnonzero(low_n < cutoff)
-            kept = kept[_undominated(after[kept], np.column_stack([figure_nx, added_n])[kept])]
+            kept = kept[pareto_fronts(after[kept], np.column_stack([figure_nx, added_n])[kept])]
             if not len(kept):
                 return None
             back.append((label[kept], after[kept]))
@@ -197,18 +197,24 @@ class Pipelines:
         return Chain(step_s, (0, *reversed(cuts)))
 
 
-def _undominated(cut_n: Ints, figure_nx: Floats) -> Ints:
-    """Labels of which no other one at the same cut has no larger figures; of equal ones the first."""
+def pareto_fronts(group_n: Ints, figure_nx: Floats) -> Ints:
+    """Places of labels of which no other one in the same group has no larger figures; of equal ones the first.
+
+    Examples
+    --------
+    >>> pareto_fronts(np.array([0, 0, 0, 1]), np.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0], [9.0, 9.0]])).tolist()
+    [0, 1, 3]
+    """
     varying = figure_nx[:, (figure_nx != figure_nx[:1]).any(axis=0)]
-    order = np.lexsort((*varying.T[::-1], cut_n))
-    begins = np.flatnonzero(np.diff(cut_n[order], prepend=-1))
+    order = np.lexsort((*varying.T[::-1], group_n))
+    begins = np.flatnonzero(np.diff(group_n[order], prepend=-1))
     if varying.shape[1] <= 1:
         return order[begins]
     return np.array([n for some in np.split(order, begins[1:]) for n in _front(some, varying)], dtype=np.int64)
 
 
 def _front(order: Ints, figure_nx: Floats) -> Iterator[int]:
-    """Those of one cut, sorted by their figures, that none before dominates."""
+    """Those of one group, sorted by their figures, that none before dominates."""
     kept = np.zeros((0, figure_nx.shape[1]))
     for n in order.tolist():
         if not (kept <= figure_nx[n]).all(axis=1).any():

@@ -25,6 +25,7 @@ from dfopt.fusion.partitioning import numbered
 from dfopt.fusion.priced import PricedStage
 from dfopt.fusion.ways import BlockWays, every_way, fastest_ways
 from dfopt.milp import Termination, solve, unanswered
+from dfopt.regions.chains import pareto_fronts
 from dfopt.solving.options import Options
 from dfopt.solving.solved import check_stage
 from dfopt.terms.chip import RESOURCES
@@ -282,20 +283,9 @@ def _valued(tables: StageTables, member: Bools, ways: BlockWays, budgets: Sequen
 
 def _undominated(ways: BlockWays, rows: Sequence[_Row]) -> Ints:
     """Ways without those that are no faster than another way of the same block, and no better for any row."""
-    if (np.diff(ways.place_w) > 0).all():
-        return np.arange(len(ways.place_w))
     ends = [-row.value for row in rows if math.isfinite(row.at_least)]
     ends += [row.value for row in rows if math.isfinite(row.at_most)]
-    cost_wx = np.stack([ways.prices.time, *ends], axis=1)
-    firsts, kept = np.flatnonzero(np.diff(ways.place_w)) + 1, list[int]()
-    for some in np.split(np.arange(len(cost_wx)), firsts):
-        order = some[np.lexsort(cost_wx[some].T[::-1])]  # what dominates a way comes before it
-        stays = list[int]()
-        for way in order.tolist():
-            if not (cost_wx[stays] <= cost_wx[way]).all(axis=1).any():
-                stays.append(way)
-        kept += sorted(stays)
-    return np.array(kept, dtype=np.int64)
+    return np.sort(pareto_fronts(ways.place_w, np.stack([ways.prices.time, *ends], axis=1)))
 
 
 def _refuse(columns: Columns, rows: Sequence[_Row]) -> None:
