@@ -21,6 +21,7 @@ from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
 from dfopt.exploring.space import Box, Sizes, Space
+from dfopt.setting.reads import memoized
 from dfopt.technology.components import (
     DEGREE,
     Core,
@@ -109,21 +110,18 @@ class Decisions(Space):
     def _end(self, positions: Sizes) -> tuple[Decisions, Mapping[str, float]]:
         """The sizes at some positions, with the one budget of power that designs have there."""
         sizes = self.named(positions)
-        if (power := sizes.pop(POWER, None)) is None:
-            return self, sizes
-        if power not in self._under:
-            budgets = self.design.budgets.model_copy(update={"power": power})
-            choices = self.design.choices and self.design.choices.model_copy(update={"power": None})
-            self._under[power] = Decisions(self.design.model_copy(update={"budgets": budgets, "choices": choices}))
-        return self._under[power], sizes
+        power = sizes.pop(POWER, None)
+        return self if power is None else self._under(power), sizes
+
+    @memoized
+    def _under(self, power: float) -> Decisions:
+        budgets = self.design.budgets.model_copy(update={"power": power})
+        choices = self.design.choices and self.design.choices.model_copy(update={"power": None})
+        return Decisions(self.design.model_copy(update={"budgets": budgets, "choices": choices}))
 
     def one_design(self, positions: Sizes) -> Design:
         """The document with the budget of power that one design has."""
         return self._end(positions)[0].design
-
-    @cached_property
-    def _under(self) -> dict[float, Decisions]:
-        return {}
 
     def _chip(
         self, low: Mapping[str, float], high: Mapping[str, float], single: bool, weakest: Decisions

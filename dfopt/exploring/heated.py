@@ -40,6 +40,7 @@ from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.physics.merits import Figures
 from dfopt.physics.pipeline import least_step_s
 from dfopt.setting.instance import Instance
+from dfopt.setting.reads import memoized
 from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.layered_stack import most_delivered
 from dfopt.technology.stack_models import power_of
@@ -57,9 +58,7 @@ class Heated(Workload):
 
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
-    _stacks: dict[Box, Stack] = field(default_factory=dict, init=False)
-    _slow: dict[tuple[Box, float], System] = field(default_factory=dict, init=False)
-    _heat: dict[tuple[Box, float, float], float] = field(default_factory=dict, init=False)
+    _tiled: dict[Box, Stack] = field(default_factory=dict, init=False)  # what prices several designs with alike dies
 
     @cached_property
     def bounds(self) -> dict[str, Callable[[Box, System, float], float]]:
@@ -92,22 +91,20 @@ class Heated(Workload):
         system = self.system(box)
         return system if system is None or not box.single else self._slower(box, 1.0)
 
+    @memoized
     def _slower(self, box: Box, share: float) -> System:
         """A machine that bounds those of a box at a share of their clock; that of many may have SRAM of any clock."""
-        if (key := (box, share)) not in self._slow:
-            system = self.system(box)
-            assert system is not None
-            self._slow[key] = slower(self._delivering(system, box), share, box.single)
-        return self._slow[key]
+        system = self.system(box)
+        assert system is not None  # asked of boxes that have one
+        return slower(self._delivering(system, box), share, box.single)
 
+    @memoized
     def stack(self, box: Box) -> Stack:
         """The stack of dies of one design."""
-        if box not in self._stacks:
-            decisions = self.spaces[box.which]
-            chip = decisions.chip(box)
-            assert chip is not None  # asked of designs that fit their budgets
-            self._stacks[box] = derived_stack(decisions.one_design(box.high), chip, self.on)
-        return self._stacks[box]
+        decisions = self.spaces[box.which]
+        chip = decisions.chip(box)
+        assert chip is not None  # asked of designs that fit their budgets
+        return derived_stack(decisions.one_design(box.high), chip, self.on)
 
     def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
         """The mapping without heat, with the rate that the DRAM delivers at most; or that around heat."""
@@ -163,7 +160,7 @@ class Heated(Workload):
             return 0.0
         least = cutoff
         for rung in self._rungs(box):
-            bound = self._at(box, rung)
+            bound = self._at(box, rung, 0.0)
             if bound < least:
                 least = min(least, max(bound, self._solved(box, self._slower(box, rung.share), least)))
         return least
@@ -176,11 +173,10 @@ class Heated(Workload):
         assert corner is not None  # asked of boxes that have a system
         return intervals_of_voltage(unit, corner.core)
 
-    def _at(self, box: Box, rung: Rung, step_s: float = 0.0) -> float:
+    @memoized
+    def _at(self, box: Box, rung: Rung, step_s: float) -> float:
         """The objective that no plan beats at one level."""
-        if (key := (box, rung.share, step_s)) not in self._heat:
-            self._heat[key] = min(self._at_level(box, rung, step_s, number) for number in range(len(self.graphs)))
-        return self._heat[key]
+        return min(self._at_level(box, rung, step_s, number) for number in range(len(self.graphs)))
 
     def _at_level(self, box: Box, rung: Rung, step_s: float, number: int) -> float:
         """The same of one graph."""
@@ -329,7 +325,7 @@ class Heated(Workload):
         if self._one_floorplan(box):
             return self.stack(box.at(box.low))
         key = decisions.alike(box)
-        if key not in self._stacks:
+        if key not in self._tiled:
             one = next(at for at in (box.low, box.high) if decisions.chip(box.at(at)) is not None)
             stack = self.stack(box.at(one))
             grid = TileGrid(columns=stack.cells, rows=stack.cells)
@@ -337,5 +333,5 @@ class Heated(Workload):
                 die.model_copy(update={"floorplan": grid, "leakage": None}) if die.kind == "logic" else die
                 for die in stack.dies
             )
-            self._stacks[key] = stack.model_copy(update={"dies": dies})
-        return self._stacks[key]
+            self._tiled[key] = stack.model_copy(update={"dies": dies})
+        return self._tiled[key]

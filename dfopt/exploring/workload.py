@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 from dfopt.bnb import Candidate
 from dfopt.documents.assumptions import Assumptions
@@ -41,6 +41,7 @@ from dfopt.physics.tiled import hides_less
 from dfopt.physics.work import flop_of_step
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.setting.reads import memoized
 from dfopt.technology.as_system import system_of
 from dfopt.technology.chip_price import price_of
 
@@ -226,10 +227,10 @@ class Workload:
     def _assumed(self) -> Assumptions:
         return self.request.assuming(self.assumptions)
 
-    @cached_property
-    def system(self) -> Callable[[Box], System | None]:
+    @memoized  # every stage asks for it, and a design for its split
+    def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
-        return cache(self._derived)  # every stage asks for it, and a design for its split
+        return self._derived(box)
 
     def bounding(self, box: Box) -> System | None:
         """The machine whose mappings bound those of all designs of a box."""
@@ -251,10 +252,10 @@ class Workload:
             self.refused = self.refused or str(error)
             return None
 
-    @cached_property
-    def _least(self) -> Callable[[Box], Figures]:
+    @memoized
+    def _least(self, box: Box) -> Figures:
         """The least figures of the systems of a box, as far as the objective needs them."""
-        return cache(self._figures)
+        return self._figures(box)
 
     def _figures(self, box: Box) -> Figures:
         of = Figures(tokens=self._tokens)
