@@ -131,7 +131,7 @@ class PlanClass(PlanGroup):
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
         table, latency_l, rows = self.table, self.layer.latency_l, token_rows(self.layer)
         return lru_cache(maxsize=_KEPT)(
-            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting.matrix)
+            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting)
         )
 
     def least_prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:

@@ -8,7 +8,6 @@ latency.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -18,11 +17,12 @@ import scipy.sparse as sp
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
+from dfopt.terms.counting import Counting
 from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import Has, Incidence, counts
 from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
-from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows, blocks_needed, shares_of
+from dfopt.terms.token_blocks import TOKEN_RESOURCES, TOKEN_SUMS, TokenRows, blocks_needed, shares_of
 
 __all__ = ["IN_PARTS", "OF_DRAM", "BlockPrices", "Blocks", "times_counts"]
 
@@ -120,9 +120,8 @@ class Blocks:
     token_rows
         What blocks of tokens are cut from (:func:`dfopt.terms.token_blocks.token_rows`). None: no block takes its
         tokens in blocks.
-    counting : callable, optional
-        How often the blocks pay some incidences, as a sparse matrix of shape (blocks, incidences): for those who keep
-        that for several objects with the same blocks.
+    shared_counting : Counting, optional
+        How often the blocks pay incidences, of those who keep that for several objects with the same blocks.
     """
 
     table: Table
@@ -130,7 +129,12 @@ class Blocks:
     member_bk: Bools
     latency_l: Floats = field(default_factory=lambda: np.zeros(0))
     token_rows: TokenRows | None = None
-    counting: Callable[[tuple[Incidence, ...]], sp.csr_array] | None = field(default=None, repr=False)
+    shared_counting: Counting | None = field(default=None, repr=False)
+
+    @cached_property
+    def counting(self) -> Counting:
+        """How often the blocks pay incidences."""
+        return Counting(self.member_bk) if self.shared_counting is None else self.shared_counting
 
     @cached_property
     def count_bi(self) -> Floats:
@@ -187,15 +191,16 @@ class Blocks:
         other = ~held.legal if not self.chip.memory_rows else np.ones_like(held.legal)
         alone_b = np.flatnonzero(self._size_b == 1)
         other[:, alone_b] |= held.parts[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
-        blocks = np.flatnonzero(other.any(axis=0) & self._takes_blocks_b)
+        blocks = np.flatnonzero(other.any(axis=0) & self.takes_blocks_b)
         return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, apart=apart) if len(blocks) else held
 
     @cached_property
-    def _takes_blocks_b(self) -> Bools:
+    def takes_blocks_b(self) -> Bools:
         """Whether each block has no kernel, and no tensor, that needs all tokens at once; no option decides that."""
-        if "all_tokens" not in self.table.of_resource:
-            return np.ones(len(self.member_bk), dtype=bool)
-        return np.asarray(self._counted("all_tokens").sum(axis=1) == 0)
+        takes_b = np.ones(len(self.member_bk), dtype=bool)
+        for incidence in self._paid("all_tokens"):
+            takes_b[self.counting.column(incidence)[0]] = False
+        return takes_b
 
     def holding(self, amount_vc: Floats) -> BlockPrices:
         """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight.
@@ -225,7 +230,7 @@ class Blocks:
         amount_vc : float array, shape (vectors, columns)
             Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
         blocks : int array
-            Numbers of the blocks.
+            Numbers of the blocks. None has a kernel or a tensor that needs all tokens at once.
 
         Returns
         -------
@@ -233,13 +238,19 @@ class Blocks:
             Over these blocks. Sums of bytes are bounds as times are.
         """
         assert self.token_rows is not None
+        takes_b = self.takes_blocks_b
+        counting, place = self.counting.among(takes_b), np.cumsum(takes_b)[blocks] - 1
 
         def total(resource: str) -> Floats:
-            return self._sums(amount_vc, resource, blocks)
+            if resource not in self.table.of_resource:
+                return np.zeros((len(amount_vc), len(blocks)))
+            in_blocks = resource in TOKEN_SUMS
+            some = counting.matrix(self._paid(resource))[place] if in_blocks else self._counted(resource)[blocks]
+            return times_counts(amount_vc[:, self.table.of_resource[resource][1][:, 0]], some)
 
         beside, cut = total("beside_token_bytes"), total("token_bytes")
         count = blocks_needed(self.chip, self.token_rows, beside, cut)
-        legal = np.isfinite(count) & self._takes_blocks_b[blocks]
+        legal = np.isfinite(count) & takes_b[blocks]
         count = np.where(legal, count, 1.0)
         dram = total("dram_bytes") + (count - 1) * total("block_reread_bytes")
         accessed = total("sram_traffic_bytes") + (count - 1) * total("block_access_bytes")
@@ -289,9 +300,7 @@ class Blocks:
 
     @cached_property
     def _members(self) -> sp.csr_array:
-        if self.counting is None:
-            return sp.csr_array(self.member_bk.astype(float))
-        return self.counting(tuple(Has(k) for k in range(self.member_bk.shape[1])))
+        return self.counting.matrix(tuple(Has(k) for k in range(self.member_bk.shape[1])))
 
     def parts(self, amount_vc: Floats) -> Floats:
         """Number of parts that the weight of each kernel is cut into if it is alone in its block (:func:`parts_of`).
@@ -339,32 +348,29 @@ class Blocks:
         rest = self._alone(amount_vc, "buffer_bytes") - outputs
         return rest, self._alone(amount_vc, "stationary_bytes") + outputs
 
-    def _sums(self, amount_vc: Floats, resource: str, blocks: Ints | None = None, *, alone: bool = False) -> Floats:
-        """:meth:`Table.sums` of all blocks, of some, or of kernels alone.
-
-        Counts are copied out once by resource: that takes longer than the product where vectors are few.
-        """
+    def _sums(self, amount_vc: Floats, resource: str, *, alone: bool = False) -> Floats:
+        """:meth:`Table.sums` of all blocks, or of kernels alone."""
         if resource not in self.table.of_resource:
-            count = self.member_bk.shape[int(alone)] if blocks is None else len(blocks)
-            return np.zeros((len(amount_vc), count))
+            return np.zeros((len(amount_vc), self.member_bk.shape[int(alone)]))
         _, columns = self.table.of_resource[resource]
-        counted = self._counted(resource, alone=alone)
-        return times_counts(amount_vc[:, columns[:, 0]], counted if blocks is None else counted[blocks])
+        return times_counts(amount_vc[:, columns[:, 0]], self._counted(resource, alone=alone))
 
     def _counted(self, resource: str, *, alone: bool = False) -> sp.csr_array:
         """How often blocks, or kernels alone, pay the charges of a resource: shape (blocks, charges of it)."""
         if (resource, alone) not in self._counts:
-            paid = tuple(self.table.charges[c].incidence for c in self.table.of_resource[resource][0].tolist())
-            if alone or self.counting is None:
-                member = np.eye(self.member_bk.shape[1], dtype=bool) if alone else self.member_bk
-                self._counts[resource, alone] = sp.csr_array(counts(paid, member))
-            else:
-                self._counts[resource, alone] = self.counting(paid)
+            counting = Counting(np.eye(self.member_bk.shape[1], dtype=bool)) if alone else self.counting
+            self._counts[resource, alone] = counting.matrix(self._paid(resource))
         return self._counts[resource, alone]
 
     @cached_property
     def _counts(self) -> dict[tuple[str, bool], sp.csr_array]:
         return {}
+
+    def _paid(self, resource: str) -> tuple[Incidence, ...]:
+        """Incidence of every charge of a resource."""
+        if resource not in self.table.of_resource:
+            return ()
+        return tuple(self.table.charges[c].incidence for c in self.table.of_resource[resource][0].tolist())
 
     def _alone(self, amount_vc: Floats, resource: str) -> Floats:
         return self._sums(amount_vc, resource, alone=True)

@@ -61,6 +61,17 @@ class Counting:
             self._matrices[incidences] = sp.csr_array(sp.csc_array((times, blocks, ends), shape=shape))
         return self._matrices[incidences]
 
+    def among(self, some_b: Bools) -> Counting:
+        """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
+        key = some_b.tobytes()
+        if key not in self._among:
+            self._among[key] = Counting(self._member_bk[some_b])
+        return self._among[key]
+
+    @cached_property
+    def _among(self) -> dict[bytes, Counting]:
+        return {}
+
     @cached_property
     def _columns(self) -> dict[Incidence, tuple[Rows, Floats]]:
         return {}
