@@ -90,10 +90,10 @@ STUDY = {
     "axes": {"degree": [{"label": degree, "set": {"options.tp": degree}} for degree in (1, 4)]},
     "claims": [{"name": "c", "value": "utilization", "at_least": 0.1, "reason": "physics"}],
 }  # fmt: skip
-QUESTION = {"schema": "dfopt/question/1", "graph": "g.yaml", "system": "s.yaml", "options": {"tp": 4, "top": 2}}
+QUESTION = {"schema": "dfopt/question/2", "graph": "g.yaml", "system": "s.yaml", "options": {"tp": 4, "top": 2}}
 PLAN = {"schema": "dfopt/plan/1", "dp": 4, "dp_dims": ["ring"], "microbatches": 2}
 PINS = {"schema": "dfopt/pins/1", "partition": {"up": 0}, "sharding": {"up": "m"}}
-ASSUMED = {"schema": "dfopt/assumptions/2", "profile": "mine", "overlap": "none", "compute_utilization": 0.5}
+ASSUMED = {"schema": "dfopt/assumptions/3", "profile": "mine", "overlap": "none", "compute_utilization": 0.5}
 GEMMS = "system,m,n,k,latency_ms\n" + "x,8192,8192,8192,4\n" * 2 + "x,64,64,64,0.1\n"
 STEPS = (
     "iter_time_ms,n_gpus,tp,pp,dp,microbatch,seq_len,layers,hidden,heads,global_batch,params_B\n"

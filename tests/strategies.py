@@ -61,7 +61,7 @@ CHOICES: dict[str, list[Any]] = {
     "fanout": ["shared", "per_consumer"],
     "skew_buffers": ["depth", "double"],
     "weight_tiling": ["reread", "reread_all", "free", "forbid"],
-    "token_blocks": [None],  # drawn by tests of their own: test_token_block_prices, _fusion, _schemes
+    "token_blocks": ["none"],  # drawn by tests of their own: test_token_block_prices, _fusion, _schemes
     "gradients": ["exact", "dfmodel"],
     "gradient_bandwidth": [None, None, 40.0],
     "gradient_overlap": [None, None, "backward"],  # where gradients are exact; by windows: test_calculon_windows

@@ -42,7 +42,7 @@ def test_the_three_doors_answer_alike(tmp_path: Path) -> None:
 
 
 def test_a_file_asks_as_the_words_do_and_a_result_is_asked_again(tmp_path: Path) -> None:
-    asked = {"schema": "dfopt/question/1", "graph": "llama-68m", "system": "h100-8", "parameters": SERVED,
+    asked = {"schema": "dfopt/question/2", "graph": "llama-68m", "system": "h100-8", "parameters": SERVED,
              "set": {"network.nvlink.size": 4}, "options": {"tp": 2, "gap": "1%"}}  # fmt: skip
     (tmp_path / "question.yaml").write_text(yaml.safe_dump(asked))
     first = solved(tmp_path, tmp_path / "question.yaml")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dfopt.documents.base import Document
 from dfopt.errors import NotInZoo, close_matches
@@ -100,7 +100,8 @@ class Assumptions(Document):
     token_blocks : e.g. allow
         Whether partitions of a dataflow chip may take their tokens in blocks and read their weights again for each,
         instead of holding them on the chip. ``allow``: where it is faster, or the weights do not fit; but not under
-        ``compute_model: cycle`` or without ``weights_from_dram``. None: never.
+        ``compute_model: cycle`` or without ``weights_from_dram``. ``none``: never. ``auto``: ``allow``
+        where no layer has more than 32 kernels in its forward pass; of more there may be too many blocks to list.
     gradients : e.g. exact
         Cost of weight gradients in training. ``exact``: accumulators take SRAM and DRAM traffic, and replicas add them
         up at the end of the step. ``dfmodel``: they are free, and their all-reduce is spread over the microbatches.
@@ -200,8 +201,8 @@ class Assumptions(Document):
         under ``compute_model: cycle``.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/assumptions/2"
-    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/assumptions/1",)
+    SCHEMA: ClassVar[str] = "dfopt/assumptions/3"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/assumptions/1", "dfopt/assumptions/2")
 
     profile: str = "default"
     execution: Literal["auto", "chip", "dataflow", "library", "kernel_by_kernel"] = "auto"
@@ -224,7 +225,7 @@ class Assumptions(Document):
     fanout: Literal["shared", "per_consumer"] = "shared"
     skew_buffers: Literal["depth", "double"] = "depth"
     weight_tiling: Literal["reread", "reread_all", "free", "forbid"] = "reread"
-    token_blocks: Literal["allow"] | None = None
+    token_blocks: Literal["auto", "allow", "none"] = "auto"
     gradients: Literal["exact", "dfmodel"] = "exact"
     gradient_traffic: Literal["accumulated", "held", "written"] | None = None
     gradient_bandwidth: Bandwidth | None = Field(default=None, gt=0)
@@ -254,10 +255,26 @@ class Assumptions(Document):
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 left execution to the chip, had two levels and split no tokens, where it says nothing else."""
+        """Before version 3 no partition took its tokens in blocks: what was a profile then is one with a change now.
+
+        Version 1 left execution to the chip, had two levels and split no tokens, where it says nothing else.
+        """
+        if data.get("token_blocks") is None:
+            name = data.get("profile", "default")
+            of_today = PROFILES.get(name) if isinstance(name, str) else None
+            changed = CHANGED if of_today is not None and of_today.token_blocks != "none" else ""
+            data = {**data, "token_blocks": "none"} | ({"profile": f"{name}{changed}"} if changed else {})
+        if data["schema"] == "dfopt/assumptions/2":
+            return data
         execution = data.get("execution", "auto")
         usual = {"sharding_objective": "seconds", "sequence_parallelism": "none"}
         return {**usual, **data, "execution": "chip" if execution == "auto" else execution}
+
+    @field_validator("token_blocks", mode="before")
+    @classmethod
+    def _none_is_a_word(cls, said: Any) -> Any:
+        """``null`` was the word for ``none`` in earlier versions."""
+        return "none" if said is None else said
 
     @property
     def splits_tokens(self) -> bool:
@@ -330,11 +347,11 @@ class Assumptions(Document):
         return Assumptions(**fields)
 
     def changed(self, fields: Mapping[str, Any], path: str = "") -> Assumptions:
-        """A copy with some fields as a file says them, which ``path`` names in errors; itself if there are none."""
-        if not fields:
+        """A copy with some fields as a file says them, which ``path`` names in errors; itself if nothing changes."""
+        changed = Assumptions.from_data({**self.to_data(), **fields}, path=path)
+        if changed == self:
             return self
-        name = f"{self.profile.removesuffix(CHANGED)}{CHANGED}"
-        return Assumptions.from_data({**self.to_data(), **fields, "profile": name}, path=path)
+        return changed.model_copy(update={"profile": f"{self.profile.removesuffix(CHANGED)}{CHANGED}"})
 
 
 _DFMODEL = Assumptions(
@@ -353,6 +370,7 @@ _DFMODEL = Assumptions(
     forward_backward="halves",
     fanout="per_consumer",
     weight_tiling="free",
+    token_blocks="none",
     gradients="dfmodel",
     bubble="interleaved",
     point_to_point="per_step",

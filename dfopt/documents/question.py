@@ -66,7 +66,8 @@ class Question(Document):
     {'tp': 8}
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/question/1"
+    SCHEMA: ClassVar[str] = "dfopt/question/2"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/question/1",)
 
     graph: str | InstanceOf[Graph] | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -77,6 +78,12 @@ class Question(Document):
     stack: str | InstanceOf[Stack] | None = None
     assumptions: str | InstanceOf[Assumptions] | InstanceOf[Calibration] | None = AUTO
     options: Request = Request()
+
+    @classmethod
+    def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Before version 2 no partition took its tokens in blocks, where nothing else was asked for."""
+        given = data.get("set", {})
+        return {**data, "set": {"token_blocks": "none", **given}} if isinstance(given, dict) else data
 
     @field_validator("parameters", mode="before")
     @classmethod

@@ -6,12 +6,18 @@ once-per-step point-to-point term are what DFModel's program computes (its logs 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Where
 from dfopt.errors import PlanError
+
+_FEW_KERNELS: Final = 32
+"""Forward kernels of a layer, at most, for which ``token_blocks: auto`` is ``allow``."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +231,13 @@ def microbatches_in_flight(
 
 
 def resolve(
-    assumptions: Assumptions, chip_execution: str, chip_utilization: float, reserve: float = 0.0
+    assumptions: Assumptions,
+    chip_execution: str,
+    chip_utilization: float,
+    reserve: float = 0.0,
+    graph: Graph | None = None,
 ) -> Assumptions:
-    """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip.
+    """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip, for a graph if there is one.
 
     Raises
     ------
@@ -247,6 +257,10 @@ def resolve(
     execution = changes.get("execution", assumptions.execution)
     if assumptions.overlap == "auto":
         changes["overlap"] = "perfect" if execution == "dataflow" else "compute_memory"
+    if assumptions.token_blocks == "auto" and graph is not None:
+        # however much is computed again: a question has one answer for all ways to draw its graph
+        ahead = Counter(graph.kind_of(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
+        changes["token_blocks"] = "allow" if max(ahead.values(), default=0) <= _FEW_KERNELS else "none"
     if assumptions.operand_traffic is not None and execution != "kernel_by_kernel":
         raise PlanError(
             f"operand_traffic: found {assumptions.operand_traffic} beside execution {execution}, expected"

@@ -53,7 +53,7 @@ class Setting:
     def resolved(cls, graph: Graph, system: System, assumptions: Assumptions) -> Self:
         """A setting under assumptions with what they leave to the chips, and the graph as it is computed then."""
         chip = system.chip
-        rules = resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(graph.trains))
+        rules = resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(graph.trains), graph)
         computed: ByReads = graph.memo.setdefault("as computed", ByReads())
         return cls(computed.answer(rules, lambda rules: as_computed(graph, rules)), system, rules)
 

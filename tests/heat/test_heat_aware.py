@@ -281,7 +281,7 @@ def test_blocks_of_tokens_are_chosen_under_limits_on_heat() -> None:
     asked: dict[str, Any] = {"heat": "aware", "gap": 1e-6}
     chosen = Assumptions(execution="dataflow", tile_rows=1, weight_tiling="reread", overlap="perfect")
     apart, fused = (
-        df.optimize(graph, system, assumptions=chosen.with_(token_blocks=way), **asked) for way in (None, "allow")
+        df.optimize(graph, system, assumptions=chosen.with_(token_blocks=way), **asked) for way in ("none", "allow")
     )
     assert apart.mapping.token_blocks is None
     assert fused.mapping.token_blocks is not None

@@ -112,7 +112,7 @@ def test_what_cannot_take_blocks(graph: Graph, places: dict[str, int], blocks: i
 
 
 @pytest.mark.parametrize(
-    "changes", [{"token_blocks": None}, {"execution": "kernel_by_kernel"}, {"weights_from_dram": False}]
+    "changes", [{"token_blocks": "none"}, {"execution": "kernel_by_kernel"}, {"weights_from_dram": False}]
 )
 def test_where_blocks_are_not_allowed(changes: dict[str, object]) -> None:
     mapping = place(PAIR, {"a": 0, "b": 1}, Plan()).model_copy(

@@ -29,7 +29,7 @@ MANY = 32
 FIXED: dict[str, Any] = {
     "tile_rows": ROWS,
     "compute_model": ["fixed", "fixed", "efficiency", "cycle"],
-    "token_blocks": [None, None, "allow"],
+    "token_blocks": ["none", "none", "allow"],
     "training_memory": [None, None, "calculon"],
 }
 """Assumptions under which the answer is one of regions; all others are drawn."""

@@ -46,7 +46,7 @@ PLAIN: dict[str, Any] = {
     "compute_model": ["fixed", "efficiency"],
     "gradient_overlap": None,
     "empty_partitions": "allow",
-    "token_blocks": [None, None, "allow"],
+    "token_blocks": ["none", "none", "allow"],
 }
 
 

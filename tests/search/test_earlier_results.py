@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import dfopt as df
+from dfopt.documents.question import Question
 from dfopt.documents.result import Result
 from dfopt.errors import DocumentError, SchemaVersionError
 
@@ -43,7 +44,11 @@ def test_assumptions_of_version_1_mean_what_they_meant(tmp_path: Path) -> None:
     for written, read in (("auto", "chip"), ("library", "library")):
         path.write_text(f"schema: dfopt/assumptions/1\nexecution: {written}\n")
         assert df.Assumptions.load(path) == df.Assumptions(
-            execution=read, sharding_objective="seconds", sequence_parallelism="none"
+            profile="default (changed)",
+            execution=read,
+            sharding_objective="seconds",
+            sequence_parallelism="none",
+            token_blocks="none",
         )
     path.write_text("schema: dfopt/assumptions/1\n")
     assert df.Assumptions.load(path).execution == "chip"
@@ -51,4 +56,18 @@ def test_assumptions_of_version_1_mean_what_they_meant(tmp_path: Path) -> None:
     read = df.Assumptions.load(path)
     assert (read.sequence_parallelism, read.sharding_objective) == ("allow", "joint")
     path.write_text("schema: dfopt/assumptions/2\n")
-    assert df.Assumptions.load(path) == df.Assumptions()
+    assert df.Assumptions.load(path) == df.Assumptions().changed({"token_blocks": "none"})
+    for said in ("", "token_blocks: auto\n"):
+        path.write_text(f"schema: dfopt/assumptions/3\n{said}")
+        assert df.Assumptions.load(path) == df.Assumptions()
+    path.write_text("schema: dfopt/assumptions/2\ntoken_blocks: allow\n")
+    assert df.Assumptions.load(path) == df.Assumptions(token_blocks="allow")
+
+
+def test_nothing_is_the_earlier_word_for_no_blocks_of_tokens() -> None:
+    assert df.Assumptions(token_blocks=None).token_blocks == "none"  # type: ignore[arg-type]
+    for said in ("none", None):
+        assert df.Assumptions().changed({"token_blocks": said}).token_blocks == "none"
+    question = {"schema": "dfopt/question/1", "graph": "gpt2-small", "system": "sn10-8-ring"}
+    assert Question.from_data(question).set == {"token_blocks": "none"}
+    assert Question.from_data({**question, "schema": "dfopt/question/2"}).set == {}

@@ -287,7 +287,7 @@ def _assumptions(result: Result) -> Section:
 def _of_chip(result: Result) -> dict[str, object]:
     """What the chip says where the default profile leaves it to the chip; a result has such fields filled in."""
     chip = result.system.chip
-    usual = resolve(Assumptions(), chip.execution, chip.compute_utilization)
+    usual = resolve(Assumptions(), chip.execution, chip.compute_utilization, graph=result.graph)
     own = Assumptions(execution=result.assumptions.execution)
     return usual.with_(overlap=resolve(own, chip.execution, chip.compute_utilization).overlap).to_data()
 
