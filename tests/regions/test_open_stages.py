@@ -25,7 +25,7 @@ from dfopt.sharding.tables import build
 from dfopt.solving.levels import best_sharding, by_levels
 from dfopt.solving.options import Options
 
-CUT: dict[str, Any] = {"repeats": (1,), "most": 4, "token_blocks": "none", "gradient_overlap": None}
+CUT: dict[str, Any] = {"repeats": (1,), "most": 4, "token_blocks": ["none", "allow"], "gradient_overlap": None}
 """Kernels drawn once, so that several pipeline stages leave their places open."""
 
 

@@ -28,7 +28,7 @@ from dfopt.search.verify import verify
 
 CLOSED = 2e-6
 """Relative: what generation leaves open of a bound, as MILPs do."""
-FUSED: dict[str, Any] = {"execution": ["dataflow", "library"], "token_blocks": "none"}
+FUSED: dict[str, Any] = {"execution": ["dataflow", "library"], "token_blocks": ["none", "allow"]}
 """Worlds in which kernels share blocks."""
 
 
@@ -116,7 +116,7 @@ def test_passes_take_no_less_than_kernels_say_whatever_their_blocks(world: World
 
 
 @share(1)
-@given(trained(execution=["dataflow", "library"], gradient_overlap=None, token_blocks="none"), st.data())
+@given(trained(execution=["dataflow", "library"], gradient_overlap=None, token_blocks=["none", "allow"]), st.data())
 def test_memories_take_no_less_beside_what_is_moved(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
     world, place = case
     check_passes(drawn(world, data, Request(place=place, zero=(0, 1), mp=1))[1])
