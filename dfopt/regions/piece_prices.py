@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.fusion.pieces import Pieces
-from dfopt.regions.rests import Part, given, least_over
+from dfopt.regions.rests import Part, given, least_of, least_over
 from dfopt.terms.chip import Chip
 from dfopt.terms.counting import Counting
 from dfopt.terms.sram import FITS, parts_of
@@ -126,8 +126,7 @@ class PiecePrices:
     def best_options(self, p: int, options: Mapping[int, int]) -> dict[int, int]:
         """Places of options that are best for a piece as a block of its own, where those of some kernels are given."""
         scope = self._scope_of([p])
-        kernels, time = given((scope, self._summed([p], scope)[0].max(axis=0)), options)
-        return dict(zip(kernels, map(int, np.unravel_index(time.argmin(), time.shape)), strict=True))
+        return least_of(given((scope, self._summed([p], scope)[0].max(axis=0)), options))
 
     def place(self, scope: Sequence[int], options: Mapping[int, int]) -> int:
         """Place of some options in a table over those of some kernels, row by row."""

@@ -99,8 +99,8 @@ def best_of_passes(
         When it is over, what is shown until then counts.
     """
     left = table.undominated(domain)
-    low_i, option_k, blocks = [each.pieces.low for each in passes], dict[int, int](), list[Ints]()
-    known = True
+    low_i, known, blocks = [each.pieces.low for each in passes], True, list[Ints]()
+    option_k = {k: left[k][0] for each in passes for k in each.members.tolist()}  # the only ones but for those below
     for i, each in enumerate(passes):
         over = _Pass(PiecePrices(each, table, left, chip, clock))
         try:
@@ -110,7 +110,7 @@ def best_of_passes(
             continue
         low_i[i] = max(low_i[i], found.low)
         known &= bool(found.blocks)
-        option_k |= {k: o for k, o in found.option_k.items() if k not in option_k or k in each.members}
+        option_k |= {k: option for k, option in found.option_k.items() if k in each.members}
         blocks += found.blocks
     return Attained(sum(low_i), option_k, blocks if known else [])  # no passes: no blocks
 

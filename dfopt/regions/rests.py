@@ -20,7 +20,7 @@ from dfopt.arrays import Floats
 from dfopt.bnb import Clock
 from dfopt.fusion.pieces import Step
 
-__all__ = ["Part", "Rests", "given", "least_over"]
+__all__ = ["Part", "Rests", "given", "least_of", "least_over"]
 
 _ENTRIES = 1 << 20
 """Entries of a table that are added up, at most: of more kernels the tables take the least over the options of some."""
@@ -81,8 +81,10 @@ class Rests:
                 total = np.minimum(total, self._of_rest[rest][1])
             self._of_rest[rest] = shared, total
             self._steps[rest].append(step)
-        every = all(root in self._of_rest for root in roots)
-        self.low = sum(float(self._of_rest[root][1].min()) for root in roots) if every else np.inf
+        self.low, self._options = np.inf, dict[int, int]()
+        if all(root in self._of_rest for root in roots):
+            together = self._sum([self._of_rest[root] for root in roots])
+            self.low, self._options = float(together[1].min()), least_of(together)
 
     def _parts(self, p: int, left: Sequence[int]) -> list[Part]:
         """What a step adds up: its piece, and the rests that it leaves."""
@@ -102,20 +104,24 @@ class Rests:
 
     def attained(self) -> tuple[list[int], dict[int, int]]:
         """The pieces of a way with the least sum, and places of options; none if there is no way."""
-        chosen, options = list[int](), dict[int, int]()
+        chosen, options = list[int](), dict(self._options)
         stack = [*self._roots] if np.isfinite(self.low) else []
         while stack:
             rest = stack.pop()
             ways = (
                 self._sum([given(part, options) for part in self._parts(p, left)]) for _, p, left in self._steps[rest]
             )
-            (kernels, total), (_, p, left) = min(
-                zip(ways, self._steps[rest], strict=True), key=lambda way: float(way[0][1].min())
-            )
-            options |= zip(kernels, map(int, np.unravel_index(total.argmin(), total.shape)), strict=True)
+            total, (_, p, left) = min(zip(ways, self._steps[rest], strict=True), key=lambda way: float(way[0][1].min()))
+            options |= least_of(total)
             chosen.append(p)
             stack += left
         return chosen, options
+
+
+def least_of(part: Part) -> dict[int, int]:
+    """Places of options of its kernels with which a part is least."""
+    scope, amount = part
+    return dict(zip(scope, map(int, np.unravel_index(amount.argmin(), amount.shape)), strict=True))
 
 
 def least_over(part: Part, kept: Sequence[int]) -> Part:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import World, share
 from test_bounds import SAME, drawn
 
+import dfopt as df
 from dfopt.arrays import Floats
 from dfopt.bnb import Clock
 from dfopt.documents.request import Request
@@ -41,9 +42,7 @@ def layers(region: Region, kind: int) -> Floats:
 
 def seconds(region: Region, found: Attained) -> float:
     """Seconds of the blocks of an answer, with its options."""
-    of, option_k = region.of, [left[0] for left in region.domain]
-    for kernel, option in found.option_k.items():
-        option_k[kernel] = option
+    of, option_k = region.of, [found.option_k[k] for k in range(len(region.domain))]
     arcs = chain_of(region.arcs_k[0], found.partition_k(region.arcs_k[0].kernels))
     price_vb = seconds_of(of.blocks(arcs, of.chip.bounding).prices(of.table.exact(np.array([option_k]))))
     return float(price_vb.sum())
@@ -98,3 +97,12 @@ def test_few_vectors_and_entries_leave_a_bound(world: World, data: st.DataObject
                 passes = of.passes(kind, Clock())
             found = best_of_passes(passes, of.table_of_blocks, region.domain, of.chip.bounding, np.inf, Clock())
             assert found.low <= layers(region, kind).min() * (1 + SAME)
+
+
+def test_two_layers_drawn_apart_are_proven() -> None:
+    """82 kernels with 514,156 down-sets: one answer about the root shows the optimum, and its mapping has it."""
+    graph = df.load_graph("gpt3-175b", mode="training", drawn=2)
+    chosen = df.Assumptions(sequence_parallelism="none", token_blocks=None)
+    result = df.optimize(graph, "sn10-8-ring", tp=8, zero=0, assumptions=chosen, sensitivity=False)
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(2832.687295, rel=1e-6)
