@@ -24,23 +24,23 @@ from dfopt.terms.step.hops import hides_hops, hop_seconds
 
 @dataclass(frozen=True)
 class PricedStage:
-    """One distinct stage of the mapping: its kernels, prices and limits; without a kernel there is nothing to price."""
+    """One distinct stage of the mapping: its kernels, prices and limits."""
 
     members: Ints
-    tables: StageTables | None
-    limits: IntraChipLimits | None
+    tables: StageTables
+    limits: IntraChipLimits
     lattice: Lattice | None
 
 
 @dataclass(frozen=True)
 class PricedPlan:
-    """A plan with its sharding and stages, these priced."""
+    """A plan with its sharding, and the stages of its mapping that have kernels, by number, priced."""
 
     instance: Instance
     sharding: dict[str, Sharding]
     sharded: ShardedGraph
     stage_k: Ints
-    stages: tuple[PricedStage, ...]
+    stages: dict[int, PricedStage]
 
     @property
     def graph(self) -> Graph:
@@ -79,10 +79,9 @@ class PricedPlan:
 
     def _lots(self, partition_k: Ints) -> Iterator[tuple[Ints, StageTables, Bools]]:
         """The blocks that partitions make, some at a time: kernels, their part of a stage, and which each block has."""
-        for stage in self.stages:
-            if stage.tables is not None:
-                for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
-                    yield stage.members[here], part, member
+        for stage in self.stages.values():
+            for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
+                yield stage.members[here], part, member
 
     def fastest_tokens(self, partition_k: Ints) -> Ints:
         """How many blocks of tokens each kernel's partition takes in its faster way, 0 where it holds its weights."""
@@ -94,7 +93,7 @@ class PricedPlan:
     @property
     def only_fusion(self) -> bool:
         """Whether every kernel has a partition of its own."""
-        return not any(stage.tables.chip.fused for stage in self.stages if stage.tables is not None)
+        return not any(stage.tables.chip.fused for stage in self.stages.values())
 
     def partitions(self, mapping: Mapping) -> Ints:
         """Partition of every kernel in a mapping: int array, shape (kernels,)."""

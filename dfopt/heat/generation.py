@@ -51,7 +51,7 @@ class BlockPool:
 
     def __init__(self, settler: HeatSettler, rate: float, mappings: list[Mapping]) -> None:
         self.settler, self.rate, self.mappings = settler, rate, list(mappings)
-        self.fused = all(stage.tables.chip.fused for stage in settler.ready.stages if stage.tables is not None)
+        self.fused = all(stage.tables.chip.fused for stage in settler.ready.stages.values())
         self.pairs: list[Pairs] = []
         self.hot: list[HotStage] = []
         self.searches: list[ShortestPath] = []
@@ -61,7 +61,6 @@ class BlockPool:
         for number in settler.used:
             stage = settler.ready.stages[number]
             hot = settler.limits.kernels.bounding(number, rate)
-            assert stage.limits is not None
             if stage.lattice is None:
                 raise PlanError(
                     f"heat: 'aware' needs the columns form, at most 20000 down-sets in a stage; stage {number} has more"

@@ -33,7 +33,6 @@ class KernelsOnStack:
         """A stage of the mapping with what its kernels spend at a refresh rate, looked up once."""
         if (number, rate) not in self._hot:
             tables = self.ready.stages[number].tables
-            assert tables is not None
             self._hot[number, rate] = HotStage(tables, self.heat(number, rate), self.frequency_l, self.place)
         return self._hot[number, rate]
 
@@ -82,10 +81,8 @@ class KernelsOnStack:
         again_local, again = self._on_tiles(logic.sram * spends.accessed_again_k[members], None, len(members))
         groups = _groups(self.ready, members)
         group = [spends.fans[g] for g in groups]
-        tables = stage.tables
-        assert tables is not None
-        toll_zx = np.zeros((len(tables.sharded.sent_x), 5))
-        toll_zx[:, 2] = logic.network * tables.sharded.sent_x
+        toll_zx = np.zeros((len(stage.tables.sharded.sent_x), 5))
+        toll_zx[:, 2] = logic.network * stage.tables.sharded.sent_x
         written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
         return KernelHeat(
             own=self._spent_by(members, spends.own, flop[members] + local, other, rate),

@@ -69,7 +69,7 @@ class HeatSettler:
 
     def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: Effort) -> None:
         self.ready, self.limits, self.effort = ready, limits, effort
-        self.used = [number for number, stage in enumerate(ready.stages) if stage.tables is not None]
+        self.used = [*ready.stages]
         ranks = len(ready.pipeline)
         self.runs_rs = np.zeros((ranks, len(self.used)))
         for r, rank in enumerate(ready.pipeline):

@@ -74,9 +74,8 @@ def spending(ready: PricedPlan) -> Spending:
     kernels, count, words = graph.kernels, len(graph.kernels), graph.words
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
     parts_k = np.ones(count, dtype=np.int64)
-    for stage in ready.stages:
-        if stage.tables is not None:
-            parts_k[stage.members] = stage.tables.parts_k
+    for stage in ready.stages.values():
+        parts_k[stage.members] = stage.tables.parts_k
 
     def lying(held: float, share: float, features: int, tokens: int, split: bool, word: float) -> tuple[Flow, Flow]:
         """A tensor as it is written, and as it is read."""

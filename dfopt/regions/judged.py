@@ -110,8 +110,8 @@ def _fusions(of: PlanClass, ready: PricedPlan, partition_k: Ints) -> Iterator[So
     """
     if exchanges_behind(ready.instance) or moves(ready.instance) or ready.plan.two_batch_overlap:
         return
-    for number, stage in enumerate(ready.stages):
-        if stage.tables is not None and stage.tables.chip.fused:
+    for number, stage in ready.stages.items():
+        if stage.tables.chip.fused:
             seconds = objective(stage.tables, partition_k[stage.members])
             found, low, note = closed_form(seconds, 0.0, _NOTE), seconds, _NOTE
             if not all(arcs.complete for arcs in of.arcs_k):

@@ -65,13 +65,11 @@ class Refusals:
             self._shardings[shared] = best_sharding(instance, tables, options)
         chosen = self._shardings[shared]
         for ready in of_sharding(instance, chosen, options, tiles):
-            for number, stage in enumerate(ready.stages):
-                if stage.tables is not None:
-                    self._check((shared, ready.sharded.tile_count, number), stage)
+            for number, stage in ready.stages.items():
+                self._check((shared, ready.sharded.tile_count, number), stage)
 
     def _check(self, key: Hashable, stage: PricedStage) -> None:
         """Raise Infeasible if a stage has no partitions; ``key``: what plans share that give a chip the same stage."""
-        assert stage.tables is not None and stage.limits is not None
         if key not in self._known:
             try:
                 self._known[key] = best_partitions(stage, self._options, np.inf)

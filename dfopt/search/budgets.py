@@ -217,7 +217,6 @@ def fit(
         if found_s <= upper or options.clock.over:
             break
         rounds = [min(found_s * (1 + 1e-9), most)]  # blocks of all that is no slower: the next answer is the last
-    assert stage.tables is not None and stage.limits is not None
     part = numbered(stage.tables, stage.limits, columns.decode(solution.x))
     taken = columns.block[columns.taken(solution.x)]
     low = min(solution.bound, upper, found_s)
@@ -233,7 +232,7 @@ def _columns(
     Where a budget looks at more than kernels, a block is there once for every way to run it. The int array has the
     number of blocks of tokens of each way, 0 where weights are held.
     """
-    assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
+    assert stage.lattice is not None
     began = time.perf_counter()
     search = ShortestPath(stage.tables, stage.limits, stage.lattice, upper)
     if not search.run(clock).complete:

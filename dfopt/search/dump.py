@@ -99,13 +99,12 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     yield "interchip", interchip.formulate(tables, result.assumptions)
     ready = priced_mapping(setting, result.mapping, options, listed=True)
     partition_k = ready.partitions(result.mapping)
-    for number, stage in enumerate(ready.stages):
-        if stage.tables is not None and stage.limits is not None and stage.tables.chip.fused:
+    for number, stage in ready.stages.items():
+        if stage.tables.chip.fused:
             yield f"intrachip-{number}", _fusion(stage, objective(stage.tables, partition_k[stage.members]))
 
 
 def _fusion(stage: PricedStage, known: float) -> Model:
-    assert stage.tables is not None and stage.limits is not None
     if stage.lattice is not None:
         search = ShortestPath(stage.tables, stage.limits, stage.lattice, known * _NEAR)
         search.run()

@@ -66,24 +66,25 @@ class Fitter:
         ready = priced_mapping(self.setting, mapping, self.options, listed=True)
         stage = _checked(ready.stages, self.stage)
         partition_k = ready.partitions(mapping)
-        times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
+        times = {number: objective(one.tables, partition_k[one.members]) for number, one in ready.stages.items()}
+        layer_k = np.array([*times.values()])
         rule = None if is_cut(ready.graph, ready.plan) else self._step_rule(ready)
-        most = np.inf if rule is None else float(rule[0].most(cutoff, np.array(times), self.stage, rule[1])[0])
+        most = np.inf if rule is None else float(rule[0].most(cutoff, layer_k, self.stage, rule[1])[0])
         fitted = fit(stage, self.budgets, times[self.stage], self.options, most) if most > 0 else None
         if fitted is None:
             return Pruned(cutoff, ())
         partition_k[stage.members] = fitted.partition_k
         tokens_k = ready.fastest_tokens(partition_k)
         tokens_k[stage.members] = fitted.tokens_k
-        lows = np.array(times)
-        times[self.stage], lows[self.stage] = fitted.seconds, fitted.low
+        times[self.stage] = fitted.seconds
         metric = self.options.request.objective.metric
         found = scored(ready, metric, partition_k, None, 0.0, (), len(partition_k), tokens_k)
-        for number, seconds in enumerate(times):
+        for number, seconds in times.items():
             check_stage(found.score, number, seconds)
         self.fitted[found.mapping.digest()] = fitted
         if rule is not None:
-            return replace(found, bound=float(rule[0].of(lows[:, None], rule[1])[0, 0]))
+            layer_k[self.stage] = fitted.low
+            return replace(found, bound=float(rule[0].of(layer_k[:, None], rule[1])[0, 0]))
         # if all that takes time took a smaller share of it, so would a step
         return replace(found, bound=found.value * fitted.low / fitted.seconds)
 
@@ -136,7 +137,7 @@ class Fitter:
     def _step_rule(self, ready: PricedPlan) -> tuple[Steps, Beside]:
         """What makes a step of the seconds of layers, and what is beside them; of passes what they take at least."""
         [table] = self._bounds.tables([ready.plan])
-        sharded, priced = ready.sharded, [(one.tables, one.limits) for one in ready.stages]
+        sharded, priced = ready.sharded, [(one.tables, one.limits) for one in ready.stages.values()]
         shares, gradients, weights = sharded.output_k[None], sharded.gradient_k[None], sharded.weight_k[None]
         beside = table.steps.messages.of(OptionFigures(shares, gradients, weights, least=False))
         return table.steps, beside._replace(passes=least_of_stages(priced, ready.instance))
@@ -188,18 +189,17 @@ class Rows(Relaxation[Part, float]):
         return self._lattices[shared]
 
 
-def _checked(stages: Sequence[PricedStage], number: int) -> PricedStage:
+def _checked(stages: dict[int, PricedStage], number: int) -> PricedStage:
     """A stage whose blocks can be listed.
 
     Raises
     ------
     PlanError
     """
-    held = [n for n, stage in enumerate(stages) if stage.tables is not None]
-    if number not in held:
-        raise PlanError(f"optimize_within: found stage {number}, expected one of {', '.join(map(str, held))}")
+    if number not in stages:
+        raise PlanError(f"optimize_within: found stage {number}, expected one of {', '.join(map(str, stages))}")
     stage = stages[number]
-    if stage.tables is not None and not stage.tables.chip.fused:
+    if not stage.tables.chip.fused:
         raise PlanError(
             "optimize_within: the chip runs kernel by kernel, so there are no partitions to choose; use a dataflow"
             " chip (assumption execution: dataflow)"

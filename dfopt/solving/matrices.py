@@ -269,9 +269,8 @@ def _mapped(instance: Instance, options: Options, form: PlanModel, x: Floats, ti
     """The mapping of a solution, priced, and the partition of every kernel."""
     sharding, stage_k, partition_k = form.decode(x)
     ready = priced_plan(instance, sharding, stage_k.tolist(), tiles, options)
-    for stage in ready.stages:
-        if stage.tables is not None and stage.limits is not None:
-            partition_k[stage.members] = numbered(stage.tables, stage.limits, partition_k[stage.members])
+    for stage in ready.stages.values():
+        partition_k[stage.members] = numbered(stage.tables, stage.limits, partition_k[stage.members])
     return ready, partition_k
 
 
@@ -279,6 +278,5 @@ def _fits(ready: PricedPlan, partition_k: Ints) -> bool:
     """Whether what waits between the partitions of every stage fits beside what stays."""
     return all(
         most_alive(stage.tables, stage.limits, partition_k[stage.members]) <= stage.limits.dram_left
-        for stage in ready.stages
-        if stage.tables is not None and stage.limits is not None
+        for stage in ready.stages.values()
     )

@@ -15,15 +15,13 @@ from dfopt.terms.step.offload import frees_memory_k
 __all__ = ["least_of_stages"]
 
 
-def least_of_stages(
-    stages: Iterable[tuple[StageTables | None, IntraChipLimits | None]], instance: Instance
-) -> PassSeconds:
+def least_of_stages(stages: Iterable[tuple[StageTables, IntraChipLimits]], instance: Instance) -> PassSeconds:
     """What both passes of layers take at least, by the least of their kernels.
 
     Parameters
     ----------
     stages : iterable
-        Every kind of layer, priced, with the limits on its partitions. None: it has no kernels.
+        Every kind of layer, priced, with the limits on its partitions.
     instance : Instance
         Setting and plan.
 
@@ -34,15 +32,13 @@ def least_of_stages(
     """
     index, free_k, found = instance.graph.index(), frees_memory_k(instance.setting), []
     for tables, limits in stages:
-        ahead = back = ahead_memory = back_memory = 0.0
-        if tables is not None and limits is not None:
-            forward_k = tables.sharded.forward_k
-            memory_k = least_terms(tables, limits)[1]
-            ahead = float(rest_bound(tables, limits, ~forward_k[None, :])[0])
-            ahead_memory = float(memory_k[forward_k].sum())
-            if not tables.chip.fused or limits.forward_backward == "separate":  # else all may be mixed
-                seen_k = np.array([not free_k[index[name]] for name in tables.sharded.names], dtype=bool)
-                back = float(rest_bound(tables, limits, forward_k[None, :])[0])
-                back_memory = float(memory_k[~forward_k & seen_k].sum())
+        forward_k, memory_k = tables.sharded.forward_k, least_terms(tables, limits)[1]
+        ahead = float(rest_bound(tables, limits, ~forward_k[None, :])[0])
+        ahead_memory = float(memory_k[forward_k].sum())
+        back = back_memory = 0.0
+        if not tables.chip.fused or limits.forward_backward == "separate":  # else all may be mixed
+            seen_k = np.array([not free_k[index[name]] for name in tables.sharded.names], dtype=bool)
+            back = float(rest_bound(tables, limits, forward_k[None, :])[0])
+            back_memory = float(memory_k[~forward_k & seen_k].sum())
         found.append((ahead, back, ahead_memory, back_memory, 0.0, 0.0))
     return PassSeconds(*(np.array(of_kinds)[:, None, None] for of_kinds in zip(*found, strict=True)))

@@ -65,18 +65,15 @@ def priced_plan(
     if instance.graph.folded:
         stage_k = [instance.graph.kind_of(kernel) for kernel in instance.graph.kernels]
     chip, places = chip_of(instance.system, instance.assumptions), np.array(stage_k, dtype=np.int64)
-    members_of = [np.flatnonzero(places == number).astype(np.int64) for number in range(instance.mapped_stages)]
-    tables_of = {n: stage_tables(restrict(sharded, mine), chip) for n, mine in enumerate(members_of) if len(mine)}
+    members_of = {number: np.flatnonzero(places == number).astype(np.int64) for number in np.unique(places).tolist()}
+    tables_of = {number: stage_tables(restrict(sharded, members), chip) for number, members in members_of.items()}
     left = dram_left(instance, {n: sharded_states(instance.setting, each.sharded) for n, each in tables_of.items()})
-    stages = []
-    for number, members in enumerate(members_of):
-        if (tables := tables_of.get(number)) is None:
-            stages.append(PricedStage(members, None, None, None))
-            continue
+    stages = {}
+    for number, tables in tables_of.items():
         lattice = lattice_of(instance, tables, options.clock) if listed and asked.formulation != "assignment" else None
         limits = limits_of(instance, tables, number, asked, left[number], options.clock)
-        stages.append(PricedStage(members, tables, limits, lattice))
-    return PricedPlan(instance, dict(sharding), sharded, places, tuple(stages))
+        stages[number] = PricedStage(members_of[number], tables, limits, lattice)
+    return PricedPlan(instance, dict(sharding), sharded, places, stages)
 
 
 def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, listed: bool = False) -> PricedPlan:

@@ -92,10 +92,8 @@ def fused(
     asked, records = options.request, [*records]
     options.clock.charge(JUDGED)
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
-    times, lows, p_used = [0.0] * len(ready.stages), [0.0] * len(ready.stages), 1
-    for number, stage in enumerate(ready.stages):
-        if stage.tables is None or stage.limits is None:
-            continue
+    times, least_share, p_used = dict[int, float](), 1.0, 1
+    for number, stage in ready.stages.items():
         p_used, room = max(p_used, stage.limits.p_max), stage.limits.dram_left
         start = greedy(stage.tables, stage.limits, begin or options.clock) if stage.tables.chip.fused else None
         cutoff = _cutoff(ready, number, incumbent, asked.objective.metric)
@@ -110,16 +108,17 @@ def fused(
             records.append(record_of("intrachip", number, form, proof.solution, None, proof.seconds, note))
             return Pruned(incumbent, tuple(records))
         partition_k[stage.members] = numbered(stage.tables, stage.limits, found.partition_k)
-        times[number], lows[number] = found.objective, found.bound
+        times[number] = found.objective
+        if found.bound < found.objective * (1 - _ROUNDED):
+            least_share = min(least_share, found.bound / found.objective)
         shown = found.formulation, found.solution, found.objective, found.bound, found.note
         records.append(record_of("intrachip", number, *shown))
     solved = scored(ready, asked.objective.metric, partition_k, None, 0.0, tuple(records), p_used)
-    for number, seconds in enumerate(times):
+    for number, seconds in times.items():
         check_stage(solved.score, number, seconds)
     if ready.only_fusion or not (moves(ready.instance) or exchanges_behind(ready.instance)):
         # if all that takes time took a smaller share of it, so would a step
-        share = min((low / seconds for low, seconds in zip(lows, times, strict=True) if seconds > 0), default=1.0)
-        solved = replace(solved, bound=solved.value * (share if share < 1 - _ROUNDED else 1.0))
+        solved = replace(solved, bound=solved.value * least_share)
     return solved
 
 
@@ -141,7 +140,6 @@ def best_partitions(
         See :func:`dfopt.fusion.intrachip.optimize_intrachip`.
     """
     asked = options.request
-    assert stage.tables is not None and stage.limits is not None
     return optimize_intrachip(
         stage.tables,
         replace(stage.limits, dram_left=room),

@@ -239,7 +239,7 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
     search = searched(Setting(graph, world.system, world.assumptions), [world.plan], options_of())
     study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
     parts = study.ready.stages[0].tables
-    assert parts is not None and parts.parts_k.max() > 1
+    assert parts.parts_k.max() > 1
     agrees_with_the_judge(study, study.known.mapping)
 
 
@@ -346,7 +346,7 @@ SEPARATE: dict[str, Any] = {"forward_backward": "separate", "empty_partitions": 
 @share(0.6)
 @given(
     st.one_of(studies(execution="dataflow", **SEPARATE), studies(**IN_TOKEN_BLOCKS, **SEPARATE)).filter(
-        lambda study: all(stage.tables is None or stage.tables.kernels <= 3 for stage in study.ready.stages)
+        lambda study: all(stage.tables.kernels <= 3 for stage in study.ready.stages.values())
     )
 )
 def test_no_other_partitioning_and_levels_are_faster(study: ThreeAnswers) -> None:
@@ -367,7 +367,6 @@ def test_no_other_partitioning_and_levels_are_faster(study: ThreeAnswers) -> Non
     per_stage = []
     for number in settler.used:
         stage = study.ready.stages[number]
-        assert stage.tables is not None and stage.limits is not None
         limits = stage.limits
         found = partitionings(stage.tables, limits)
         hot = settler.limits.kernels.hot(number, rate.rate)
