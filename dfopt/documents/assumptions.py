@@ -101,7 +101,7 @@ class Assumptions(Document):
         Whether partitions of a dataflow chip may take their tokens in blocks and read their weights again for each,
         instead of holding them on the chip. ``allow``: where it is faster, or the weights do not fit; but not under
         ``compute_model: cycle`` or without ``weights_from_dram``. ``none``: never. ``auto``: ``allow``
-        where no layer has more than 32 kernels in its forward pass; of more there may be too many blocks to list.
+        where no layer has more than 32 forward kernels, and layers repeat or nothing trains; else blocks are too many.
     gradients : e.g. exact
         Cost of weight gradients in training. ``exact``: accumulators take SRAM and DRAM traffic, and replicas add them
         up at the end of the step. ``dfmodel``: they are free, and their all-reduce is spread over the microbatches.

@@ -260,7 +260,8 @@ def resolve(
     if assumptions.token_blocks == "auto" and graph is not None:
         # however much is computed again: a question has one answer for all ways to draw its graph
         ahead = Counter(graph.kind_of(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
-        changes["token_blocks"] = "allow" if max(ahead.values(), default=0) <= _FEW_KERNELS else "none"
+        few = max(ahead.values(), default=0) <= _FEW_KERNELS and (graph.folded or not graph.trains)
+        changes["token_blocks"] = "allow" if few else "none"
     if assumptions.operand_traffic is not None and execution != "kernel_by_kernel":
         raise PlanError(
             f"operand_traffic: found {assumptions.operand_traffic} beside execution {execution}, expected"

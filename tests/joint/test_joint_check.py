@@ -27,7 +27,7 @@ from dfopt.search.kept import proven_gap
 from dfopt.search.verify import Verification, seconds_for, verdict, verify
 
 Data = dict[str, Any]
-PLAIN = {"sharding_objective": "joint", "sequence_parallelism": "none"}
+PLAIN = {"sharding_objective": "joint", "sequence_parallelism": "none", "token_blocks": "none"}
 
 
 @cache
