@@ -259,7 +259,7 @@ class Exploration(Sealed):
         Digest of the whole exploration, which shows whether someone edited the file.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/exploration/1"
+    SCHEMA: ClassVar[str] = "dfopt/exploration/2"
 
     def asked_digest(self) -> str:
         """Digest of what was asked."""

@@ -25,7 +25,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "45 designs" in shown and "between_packages" in shown
     assert "verified" in call("check", tmp_path / "best.json").out
     told = json.loads(call(*asked, "--no-sensitivity", "--json").out)
-    assert told["gap"] <= 0.05 and told["schema"] == "dfopt/exploration/1"
+    assert told["gap"] <= 0.05 and told["schema"] == "dfopt/exploration/2"
     assert call("explore", "gpt2-small", tmp_path / "none.yaml").code == 3
     fast = call(*asked[:3], "--step-limit", "1ns", "-q")
     assert fast.code == 4 and "keeps its limits (step time at most 1 ns)" in fast.err
