@@ -25,7 +25,7 @@ from dfopt.regions.region import Region
 EVERY = patch.multiple("dfopt.fusion.pieces", _LONG=0.0, _WIDE=10**5, _MOST=10**6)  # graphs of any shape
 WORLDS: dict[str, Any] = {
     "execution": ["dataflow", "library"],
-    "token_blocks": None,
+    "token_blocks": "none",
     "compute_model": ["fixed", "efficiency"],
     "empty_partitions": "allow",
     "most": 5,
@@ -102,7 +102,7 @@ def test_few_vectors_and_entries_leave_a_bound(world: World, data: st.DataObject
 def test_two_layers_drawn_apart_are_proven() -> None:
     """82 kernels with 514,156 down-sets: one answer about the root shows the optimum, and its mapping has it."""
     graph = df.load_graph("gpt3-175b", mode="training", drawn=2)
-    chosen = df.Assumptions(sequence_parallelism="none", token_blocks=None)
+    chosen = df.Assumptions(sequence_parallelism="none")
     result = df.optimize(graph, "sn10-8-ring", tp=8, zero=0, assumptions=chosen, sensitivity=False)
     assert result.status == "optimal"
     assert result.value == pytest.approx(2832.687295, rel=1e-6)
