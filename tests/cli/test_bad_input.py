@@ -351,7 +351,7 @@ CASES = [
     solve("least DRAM", "--set sharding_objective=joint", INFEASIBLE, "least DRAM: ", chip__dram__capacity="2 kB"),
     solve(
         "p_max too small",
-        "--tp 4 --p-max 1",
+        "--tp 4 --p-max 1 --set token_blocks=none",
         INFEASIBLE,
         "at most 1 partition",
         "levers",

@@ -65,5 +65,5 @@ def test_the_stack_is_asked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert said.splitlines()[0] == "different stack: not given against microbump-8"
     rows = {line.split("  ")[0]: line.split() for line in said.splitlines()}
     assert rows["stack"][-2:] == ["none", "microbump-8"]
-    assert "slower" in rows["against the first"] and rows["step time"][-2:] == ["820.4", "s"]
+    assert "slower" in rows["against the first"] and rows["step time"][-2:] == ["820.3", "s"]
     assert rows["without heat"][-2:] == ["762.9", "s"]
