@@ -36,8 +36,8 @@ MUTATIONS = [
     Mutation(
         "dominance: kernels whose output is handed on to other stages are compared without it",
         "dfopt/regions/reductions.py",
-        "stays = set(messages.handed.tolist()) if messages.sends else set()",
-        "stays = set[int]()",
+        "messages.handed.tolist() if messages.sends else ())",
+        "())",
         (BOUNDS, WHOLE),
     ),
     Mutation(
@@ -50,15 +50,15 @@ MUTATIONS = [
     Mutation(
         "path bound: one per cent too high",
         "dfopt/regions/relaxations.py",
-        "return [one.by_all for one in facts]",
-        "return [1.01 * one.by_all for one in facts]",
+        'By the paths, and all else that is shown."""\n        return facts.by_all',
+        'By the paths, and all else that is shown."""\n        return 1.01 * facts.by_all',
         (BOUNDS, WHOLE),
     ),
     Mutation(
         "dual of resources: one per cent too high",
         "dfopt/regions/relaxations.py",
-        "return [one.by_dual for one in facts]",
-        "return [1.01 * one.by_dual for one in facts]",
+        "return facts.by_dual",
+        "return 1.01 * facts.by_dual",
         (BOUNDS, WHOLE),
     ),
     Mutation(
