@@ -34,7 +34,7 @@ def usual_assumptions(name: str) -> Assumptions:
 
     What the backward pass needs of split tokens is gathered once in a layer: a library gathers it again for every
     product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time. Every
-    stage of a pipeline has a time of its own: those with embedding and logits more.
+    stage of a pipeline has a time of its own: those with embedding and logits more. Its kernels hold their weights.
     """
     return Assumptions(
         profile=name,
@@ -45,6 +45,7 @@ def usual_assumptions(name: str) -> Assumptions:
         backward_gathers="layer",
         optimizer_step="adam",
         bubble="stages",
+        token_blocks="none",
     )
 
 

@@ -17,7 +17,7 @@ from dfopt.terms.rules.held import waits
 
 
 @share(0.6)
-@given(covered(most=4, token_blocks=None), st.data())
+@given(covered(most=4, token_blocks="none"), st.data())
 def test_no_partitions_leave_less_to_wait(world: World, data: st.DataObject) -> None:
     _, root = drawn_root(world, data)
     of = root.of
