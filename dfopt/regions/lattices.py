@@ -26,6 +26,7 @@ from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance, Setting
 from dfopt.solving.fusing import limits_of
 from dfopt.terms.chip import chip_of
+from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded import LayerOptions
 
 __all__ = ["MOST_SETS", "KnownArcs", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of"]
@@ -84,7 +85,9 @@ def arcs_among(
     tables, members = _structure(instance, member_k)
     rule, chip, sharded = _rule(instance), tables.chip, tables.sharded
     free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
-    limits = IntraChipLimits(len(members), forward_backward="shared")  # of one order, with no other partitions
+    elsewhere = counts_training(instance.graph, instance.assumptions)
+    # of one order, with no other partitions
+    limits = IntraChipLimits(len(members), forward_backward="shared", saved_in_dram=elsewhere)
     if chip.fused:
         limits = limits_of(instance, tables, number, free)
     arrays = member_k, sharded.forward_k, sharded.sets_k, sharded.src_t, sharded.dst_t
