@@ -10,6 +10,7 @@ import numpy as np
 from dfopt.documents.graph import Graph
 from dfopt.heat.balanced_power import crowding
 from dfopt.physics.ops import flop
+from dfopt.physics.token_blocks import takes_blocks
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 from dfopt.terms.figures import Figures
@@ -30,8 +31,8 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
     """What is known of partitions under a plan, whatever the mapping.
 
     A kernel whose weights (and the gradients that it adds to) are more than SRAM under every sharding runs in parts,
-    alone in its partition. Of the others a partition holds no more than have room for theirs. Where all compute at one
-    rate, and share the chip in balance, that bounds their crowding: `dfopt.heat.balanced_power`.
+    alone in its partition; one that may take its tokens in blocks needs no room. Of the others a partition holds no more
+    than have room for theirs. Where all compute at one rate, and share the chip in balance, that bounds their crowding: `dfopt.heat.balanced_power`.
 
     Parameters
     ----------
@@ -48,6 +49,8 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
         return Together(frozenset(names), 1.0)
     stationary_o = figures.by_option("stationary_bytes")
     held_k = figures.least(stationary_o, np.ones(len(stationary_o), dtype=bool))
+    if instance.assumptions.token_blocks != "none":
+        held_k = np.where([takes_blocks(kernel) for kernel in graph.kernels], 0.0, held_k)
     room = chip.sram.capacity * (1 + _SLACK)
     alone = frozenset(name for name, size in zip(names, held_k.tolist(), strict=True) if size > room)
     kind_k, most = np.array([graph.kind_of(kernel) for kernel in graph.kernels]), 1

@@ -113,11 +113,13 @@ def test_even_compute_gets_what_its_hottest_cell_lets_it() -> None:
     assert reached == pytest.approx(512, rel=2e-3) and 1 / max(prices.by_price(free)) == pytest.approx(557, rel=2e-3)
 
 
-def test_kernels_that_are_said_to_be_alone_are() -> None:
+@pytest.mark.parametrize(("token_blocks", "alone"), [("none", {"FFN0", "FFN1"}), ("allow", set())])
+def test_kernels_that_are_said_to_be_alone_are(token_blocks: str, alone: set[str]) -> None:
     system = df.load_system("sn10-8-ring", {"chip.sram.capacity": "60 MB"})
-    result = df.optimize(df.load_graph("gpt3-175b"), system, tp=8)
+    chosen = df.Assumptions(token_blocks=token_blocks)
+    result = df.optimize(df.load_graph("gpt3-175b"), system, tp=8, assumptions=chosen)
     setting = Setting(result.graph, system, resolve(result.assumptions, system.chip.execution, 0.5))
     found, held = together(setting.under(result.mapping.plan)), [part.kernels for part in result.score.partitions]
-    assert all(len(names) == 1 for names in held if set(names) & found.alone) and found.alone == {"FFN0", "FFN1"}
+    assert all(len(names) == 1 for names in held if set(names) & found.alone) and found.alone == alone
     most = max(len(names) for names in held)
     assert most > 1 and crowding(most, system.chip.tiles) <= found.crowding < 1.2

@@ -109,8 +109,8 @@ def test_every_assumption_is_listed_and_the_changed_ones_are_marked() -> None:
         assert {row[0] for row in rows} == fields
         assert {row[0] for row in rows if not row[2].startswith("default")} == changed
         assert any(f"{len(changed)} of {len(fields)} fields" in paragraph.text for paragraph in of(page, "p"))
-        assert {row[0] for row in rows if row[2] == "default: as the chip says"} == {
-            "execution", "overlap", "compute_utilization"
+        assert {row[0] for row in rows if row[2] == "default: as chip and graph say"} == {
+            "execution", "overlap", "compute_utilization", "token_blocks"
         }  # fmt: skip
 
 

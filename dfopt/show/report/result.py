@@ -270,7 +270,7 @@ def _assumptions(result: Result) -> Section:
         if value == usual:
             how: object = "default"
         elif usual == named.get(name) and value == chip.get(name):
-            how = "default: as the chip says"
+            how = "default: as chip and graph say"
         else:
             changed += 1
             how = mark("of the profile" if own is not None and value == named.get(name) else "changed", "open")
