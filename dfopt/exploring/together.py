@@ -31,8 +31,9 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
     """What is known of partitions under a plan, whatever the mapping.
 
     A kernel whose weights (and the gradients that it adds to) are more than SRAM under every sharding runs in parts,
-    alone in its partition; one that may take its tokens in blocks needs no room. Of the others a partition holds no more
-    than have room for theirs. Where all compute at one rate, and share the chip in balance, that bounds their crowding: `dfopt.heat.balanced_power`.
+    alone in its partition; one that may take its tokens in blocks needs no room. Of the others a partition holds no
+    more than have room for theirs. Where all compute at one rate, and share the chip in balance, that bounds their
+    crowding: `dfopt.heat.balanced_power`.
 
     Parameters
     ----------

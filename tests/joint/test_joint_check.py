@@ -458,7 +458,7 @@ def test_a_plan_whose_blocks_are_not_listed_may_be_infeasible(monkeypatch: pytes
     """And the others are searched all the same."""
     monkeypatch.setattr(lattices, "MOST_SETS", 2)
     tokens, system, assumed, asked = CASES["one"]
-    chosen = profile("default").with_(**PLAIN | assumed)
+    chosen = profile("default").with_(**PLAIN | assumed | {"token_blocks": "none"})
     result = df.optimize(mlp(tokens), machine(system), assumptions=chosen, **asked)
     best = case("one")
     assert result.bound <= best["value"] * (1 + 1e-9) and best["value"] <= result.value * (1 + 1e-9)

@@ -84,7 +84,7 @@ def test_a_zoo_machine_waits_for_its_sram(system: str) -> None:
     chosen = resolve(result.assumptions, result.system.chip.execution, 1.0)
     setting = Setting(result.graph, result.system, chosen)
     bound = PlanBounds(setting).seconds(setting.under(result.plan))
-    assert 0.5 * result.step_time <= bound <= result.step_time  # before anything is solved
+    assert 0.5 * result.step_time <= bound <= result.step_time * (1 + 1e-12)  # before anything is solved
     said = df.verify(result)
     assert said.ok, said
     for kind in ("breakdown", "partitions", "roofline"):
