@@ -14,6 +14,7 @@ from dfopt.physics.token_blocks import takes_blocks
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 from dfopt.terms.figures import Figures
+from dfopt.terms.token_blocks import token_rows
 
 __all__ = ["Together", "part_of", "together"]
 
@@ -50,7 +51,7 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
         return Together(frozenset(names), 1.0)
     stationary_o = figures.by_option("stationary_bytes")
     held_k = figures.least(stationary_o, np.ones(len(stationary_o), dtype=bool))
-    if instance.assumptions.token_blocks != "none":
+    if token_rows(figures.layer) is not None:
         held_k = np.where([takes_blocks(kernel) for kernel in graph.kernels], 0.0, held_k)
     room = chip.sram.capacity * (1 + _SLACK)
     alone = frozenset(name for name, size in zip(names, held_k.tolist(), strict=True) if size > room)
