@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -36,6 +37,8 @@ from dfopt.terms.step.roofline import least_step
 
 __all__ = ["GraphSearch"]
 
+_BOUNDED: Final = 10_000
+"""Plans that are bounded together: their arrays take up to a hundred megabytes."""
 _MOST_PLANS: Final = 100_000
 """Plans that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes."""
 _ROUNDED: Final = 1 + 1e-9
@@ -163,11 +166,13 @@ class GraphSearch:
     def _bound(self, plans: Sequence[Plan]) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
         plans, state = [plan for plan in plans if plan not in self.bounds], self.state
-        for table in self.plan_bounds.tables(plans, state.check_time):
-            state.check_time()
-            state.clock.charge(work.TABLE + work.BOUNDED * len(table.plans))
-            self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
-            self._used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+        for at in range(0, len(plans), _BOUNDED):
+            for table in self.plan_bounds.tables(plans[at : at + _BOUNDED], state.check_time):
+                state.check_time()
+                state.clock.charge(work.TABLE + work.BOUNDED * len(table.plans))
+                self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
+                self._used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+            gc.collect(0)  # a table and what is worked out of it refer to each other
         state.end_earlier(_RECORD_S * len(plans))
 
     def _fits(self, plan: Plan) -> bool:
