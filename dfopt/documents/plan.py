@@ -191,11 +191,6 @@ class Plan(Document, OnAxes):
         """All that it says but how its stages hold layers: thousands of plans may differ in that only."""
         return (*_BUT_STAGES(self.__dict__), *sorted(self.__pydantic_extra__.items()))
 
-    @property
-    def apart_from_layers(self) -> Hashable:
-        """All that it says but how many layers its stages have."""
-        return self.apart_from_stages, self.interleave, self.recomputed
-
     def held_by(self, shared_from: int | None, *, copied: bool = False) -> int:
         """Chips that hold a thing together which is shared out from some level of ``zero`` on.
 

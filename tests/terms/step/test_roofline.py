@@ -81,7 +81,7 @@ def layers_by_hand(instance: Instance) -> tuple[list[float], list[float]]:
 def test_plans_that_differ_in_layers_are_bounded_at_a_time_as_each_by_itself() -> None:
     setting, legal = setting_of("decode, experts, several microbatches", "default")
     few = [plan for plan in legal if plan.stages in (2, 4)][::7]
-    assert len({plan.apart_from_layers for plan in few}) < len(few)
+    assert len({(plan.apart_from_stages, plan.interleave, plan.recomputed) for plan in few}) < len(few)
     found = least_of(setting, few)
     for plan in few:
         bounds = PlanBounds(setting)
