@@ -19,6 +19,7 @@ from dfopt.bnb import Clock
 from dfopt.documents.request import Request
 from dfopt.regions.arcs import chain_of
 from dfopt.regions.passes import seconds_of
+from dfopt.regions.piece_prices import PassPieces
 from dfopt.regions.pieces import Attained, best_of_passes
 from dfopt.regions.region import Region
 
@@ -48,13 +49,18 @@ def seconds(region: Region, found: Attained) -> float:
     return float(price_vb.sum())
 
 
-def check(world: World, data: st.DataObject) -> None:
+def in_pieces(world: World, data: st.DataObject) -> tuple[Region, list[tuple[PassPieces, ...]]]:
+    """A region of all blocks with options to choose, and by kind of layer the passes of its class."""
     _, region = drawn(world, data, Request(two_batch_overlap=False, pp=None if world.graph.folded else 1))
-    of = region.of
     assume(region.complete and region.vectors > 1)
-    for kind in range(of.kinds):
-        with EVERY:
-            passes = of.passes(kind, Clock())
+    with EVERY:
+        return region, [region.of.passes(kind, Clock()) for kind in range(region.of.kinds)]
+
+
+def check(world: World, data: st.DataObject) -> None:
+    region, passes_k = in_pieces(world, data)
+    of = region.of
+    for kind, passes in enumerate(passes_k):
         best = float(layers(region, kind).min())
         cutoff = best * data.draw(st.sampled_from([0.9, 1.1, np.inf])) if np.isfinite(best) else np.inf
         found = best_of_passes(passes, of.table_of_blocks, region.domain, of.chip.bounding, cutoff, Clock())
@@ -89,12 +95,9 @@ def test_where_seconds_add_up_the_bound_is_the_best(world: World, data: st.DataO
 def test_few_vectors_and_entries_leave_a_bound(world: World, data: st.DataObject) -> None:
     """Where too many kernels matter, charges take their least over the options of some."""
     with patch("dfopt.regions.piece_prices._VECTORS", 2), patch("dfopt.regions.rests._ENTRIES", 4):
-        _, region = drawn(world, data, Request(two_batch_overlap=False, pp=None if world.graph.folded else 1))
+        region, passes_k = in_pieces(world, data)
         of = region.of
-        assume(region.complete and region.vectors > 1)
-        for kind in range(of.kinds):
-            with EVERY:
-                passes = of.passes(kind, Clock())
+        for kind, passes in enumerate(passes_k):
             found = best_of_passes(passes, of.table_of_blocks, region.domain, of.chip.bounding, np.inf, Clock())
             assert found.low <= layers(region, kind).min() * (1 + SAME)
 
