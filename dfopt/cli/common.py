@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import sys
@@ -14,6 +15,7 @@ import typer
 
 from dfopt import arguments
 from dfopt.cli.help import FORMAT, RUNNING, App, Group, verbose
+from dfopt.documents.uncollected import uncollected
 from dfopt.errors import visible
 from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, exit_code, process_start, seconds_since_start, wall_limit
 
@@ -44,6 +46,20 @@ importer = App(
     cls=Group, rich_markup_mode=None, help="Turn other tools' files into dfopt documents.", no_args_is_help=True
 )
 app.add_typer(importer, name="import")
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """While a command imports what it needs, look for no cycles, and never among what was imported.
+
+    The collector of Python goes over all modules several times while they are made, and once more in every search:
+    of a second of imports that took 0.15 s.
+    """
+    with uncollected():
+        before = len(sys.modules)
+        yield
+        if len(sys.modules) > before:
+            gc.freeze()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import app, detail_of, echo, emit, errors, importer
+from dfopt.cli.common import app, detail_of, echo, emit, errors, importer, importing
 from dfopt.cli.outputs import check_folder, check_output
 from dfopt.interrupts import seconds_left
 
@@ -99,10 +99,11 @@ def check(
         dfopt check my-chip.yaml my-model.yaml
         dfopt check best.json --time-limit 600
     """
-    from dfopt.commands import checked
-    from dfopt.documents.store import is_store
-    from dfopt.errors import DfoptError
-    from dfopt.search.verify import verdict
+    with importing():
+        from dfopt.commands import checked
+        from dfopt.documents.store import is_store
+        from dfopt.errors import DfoptError
+        from dfopt.search.verify import verdict
 
     with errors(" before all claims were checked", time_limit):
         worst, rows = 0, []

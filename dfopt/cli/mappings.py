@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dfopt import __version__, arguments
-from dfopt.cli.common import app, detail_of, emit, errors
+from dfopt.cli.common import app, detail_of, emit, errors, importing
 from dfopt.cli.outputs import check_output
 from dfopt.errors import PlanError
 from dfopt.interrupts import seconds_left
@@ -60,9 +60,10 @@ def score(
         dfopt score best.json llama-3.1-70b h200-8 --assume ideal
     """
     with errors(time_limit=time_limit):
-        from dfopt.cli.judging import judged
-        from dfopt.show.details import answer_report
-        from dfopt.show.physical import ranking_report
+        with importing():
+            from dfopt.cli.judging import judged
+            from dfopt.show.details import answer_report
+            from dfopt.show.physical import ranking_report
 
         sections = detail_of(detail)
         ranked = judged(documents, stack, throttle, batch, param, assume, set_)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dfopt import arguments
-from dfopt.cli.common import app, detail_of, echo, emit, errors
+from dfopt.cli.common import app, detail_of, echo, emit, errors, importing
 from dfopt.cli.mappings import end_by
 from dfopt.cli.outputs import check_output
 from dfopt.cli.question_options import split_options, with_question_options
@@ -98,12 +98,13 @@ def solve(
         dfopt solve my-model/config.json h100:64 --phase prefill --isl 4096 --tp 8
     """
     with shielded(final=True), errors(" before the first mapping was found"):
-        from dfopt.cli.asking import asked_of, report_of
-        from dfopt.documents.mapping import Pins
-        from dfopt.errors import Infeasible
-        from dfopt.search import answer
-        from dfopt.show.progress import ProgressLine
-        from dfopt.show.refusals import brief
+        with importing():
+            from dfopt.cli.asking import asked_of, report_of
+            from dfopt.documents.mapping import Pins
+            from dfopt.errors import Infeasible
+            from dfopt.search import answer
+            from dfopt.show.progress import ProgressLine
+            from dfopt.show.refusals import brief
 
         sections = detail_of(detail)
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it

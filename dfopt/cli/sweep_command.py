@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dfopt.cli.common import app, echo, emit, errors, store_of
+from dfopt.cli.common import app, echo, emit, errors, importing, store_of
 from dfopt.cli.outputs import check_folder, check_output
 
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ def sweep(
         dfopt sweep study.yaml --part 1/4 --out-dir results
     """
     with errors("; the same command goes on with the cells that are not solved yet"):
-        from dfopt.cli.sweep_progress import SweepProgress
-        from dfopt.cli.sweep_tables import report
-        from dfopt.errors import PlanError
-        from dfopt.studies.shard import Shard
-        from dfopt.studies.sweep import collect, load_study
-        from dfopt.studies.sweep import sweep as solve_all
+        with importing():
+            from dfopt.cli.sweep_progress import SweepProgress
+            from dfopt.cli.sweep_tables import report
+            from dfopt.errors import PlanError
+            from dfopt.studies.shard import Shard
+            from dfopt.studies.sweep import collect, load_study
+            from dfopt.studies.sweep import sweep as solve_all
 
         share = None if part is None else Shard.parse(part)
         path = store_of(study, store, "" if share is None else share.suffix)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dfopt import arguments
-from dfopt.cli.common import app, assumptions_of, echo, emit, errors, importer
+from dfopt.cli.common import app, assumptions_of, echo, emit, errors, importer, importing
 from dfopt.cli.outputs import check_output
 from dfopt.cli.question_options import split_options, with_question_options
 from dfopt.interrupts import seconds_left, shielded
@@ -127,11 +127,12 @@ def explore_designs(
         dfopt explore gpt2-small my-design.yaml --technologies n5,n3 --jobs 4
     """
     with shielded(final=True), errors(" before the first design was found", time_limit):
-        from dfopt.documents.exploration_request import COMPARED
-        from dfopt.exploring.explore import explore
-        from dfopt.physics.merits import MERITS
-        from dfopt.show.exploration import exploration_report
-        from dfopt.show.progress import ProgressLine
+        with importing():
+            from dfopt.documents.exploration_request import COMPARED
+            from dfopt.exploring.explore import explore
+            from dfopt.physics.merits import MERITS
+            from dfopt.show.exploration import exploration_report
+            from dfopt.show.progress import ProgressLine
 
         check_output("--output", output, (".json", ".yaml", ".yml"))
         served, fields = split_options(options)
