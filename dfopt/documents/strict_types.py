@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import core_schema
 
 __all__ = ["tighten"]
+
+
+_TIGHT: Final = "dfopt_tight"  # among the metadata of the schema of a part that is strict
 
 
 def _whole(value: object) -> object:
@@ -31,6 +34,11 @@ def tighten(node: Any) -> None:
             tighten(item)
     elif isinstance(node, dict):
         kind = node.get("type")
+        if kind == "model":
+            marks = node.setdefault("metadata", {})
+            if _TIGHT in marks:
+                return  # a part that was made before, as every part inside a document was
+            marks[_TIGHT] = True
         if isinstance(kind, str) and kind in ("int", "float", "bool", "str"):
             if "strict" in node:
                 return  # done before, or the author decided
