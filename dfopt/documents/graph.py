@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import Any, ClassVar, Self
 
-import networkx as nx
 from pydantic import ConfigDict, Field, model_validator
 
 from dfopt.documents.architecture import Architecture
@@ -184,6 +184,8 @@ class Graph(Named):
 
     def networkx(self) -> Any:
         """Which kernel feeds which, as a :class:`networkx.DiGraph` of their names."""
+        import networkx as nx  # it takes long to import, and few ask
+
         drawn: nx.DiGraph[str] = nx.DiGraph()  # given edges at once, it swallows an interrupt and has but some of them
         drawn.add_edges_from((tensor.src, tensor.dst) for tensor in self.tensors)
         drawn.add_nodes_from(kernel.name for kernel in self.kernels)
@@ -191,8 +193,20 @@ class Graph(Named):
 
     @cached_property
     def _levels(self) -> dict[str, int]:
-        generations = enumerate(nx.topological_generations(self.networkx()))
-        return {name: level for level, names in generations for name in names}
+        waiting = TopologicalSorter[str]()
+        for src, dst in dict.fromkeys((tensor.src, tensor.dst) for tensor in self.tensors):
+            waiting.add(src)
+            waiting.add(dst, src)
+        for kernel in self.kernels:
+            waiting.add(kernel.name)
+        waiting.prepare()
+        found, level = dict[str, int](), 0
+        while waiting:
+            names = waiting.get_ready()
+            found |= dict.fromkeys(names, level)
+            waiting.done(*names)
+            level += 1
+        return found
 
     def levels(self) -> dict[str, int]:
         """Longest-path level of every kernel, sources at 0; not to be changed."""

@@ -7,8 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-import networkx as nx
-
 from dfopt.documents.ends import Output
 from dfopt.documents.kernel import OPERANDS, Kernel, Tensor, is_training, needed
 from dfopt.documents.sections import LAYER, Layers, Section
@@ -256,6 +254,8 @@ def _cycle_issues(wiring: Wiring, positions: dict[str, int]) -> Iterator[Issue]:
     try:  # every graph that is drawn is asked, and to sort it is five times as quick as to look for a cycle
         return TopologicalSorter(feeds).prepare()
     except CycleError:
+        import networkx as nx  # it takes long to import
+
         names = [edge[0] for edge in nx.find_cycle(nx.DiGraph(edges))]
     shown = names if len(names) <= 6 else [*names[:3], "...", *names[-2:]]
     remedy = "a graph is one evaluation and must be acyclic; a tensor that goes to the next layer belongs under carried"

@@ -266,8 +266,8 @@ class Listed:
 def _in_order(edges: Ints, later: Bools) -> Ints:
     """Kernels or blocks after all that they need, those that come ``later`` as late as that allows."""
     src, dst = edges.T
-    after = [np.unique(dst[src == k]).tolist() for k in range(len(later))]
-    return order_by_rank(after, [(of, k) for k, of in enumerate(later.tolist())])
+    before = [np.unique(src[dst == k]).tolist() for k in range(len(later))]
+    return order_by_rank(before, [(of, k) for k, of in enumerate(later.tolist())])
 
 
 def listed(structure: Structure, clock: Clock) -> Bools | None:

@@ -101,7 +101,7 @@ def down_sets(
     n, forward = tables.kernels, tables.sharded.forward_k
     before, after = precedence(tables)
     if order is None:
-        order = order_by_rank(after, [(not forward[k], k) for k in range(n)])
+        order = order_by_rank(before, [(not forward[k], k) for k in range(n)])
     most = n if skipped is None else skipped
     place = np.argsort(order)
     followers = [place[after[k]] for k in order.tolist()]

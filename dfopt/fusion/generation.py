@@ -103,7 +103,7 @@ class Generation:
         limits = self.limits
         self.classes = interchangeable(self.tables, self.clock)
         self._first_prices()
-        self.before, self.after = precedence(self.tables)
+        self.before, _ = precedence(self.tables)
         self.orders = topological_orders(self.tables)
         most = self.classes.size_c.astype(np.float64)
         least = most
@@ -339,7 +339,7 @@ class Generation:
         place = np.empty(n, dtype=np.int64)
         place[self.orders[-1]] = np.arange(n)
         keys = [(not forward[k], int(rank[k]), int(place[k])) for k in range(n)]
-        return order_by_rank(self.after, keys)
+        return order_by_rank(self.before, keys)
 
     def _round(self, point: LpPoint, clock: Clock) -> None:
         """Choose whole blocks among the real ones, line them up, and cut the order that results."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
+from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from dfopt.bnb import UNLIMITED, Clock
@@ -35,8 +37,8 @@ def topological_orders(tables: StageTables) -> list[Ints]:
     sink = np.array([not heads for heads in after])
     found: list[Ints] = []
     for order in (
-        order_by_rank(after, [(not forward[k], k) for k in range(tables.kernels)]),
-        order_by_rank(after, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
+        order_by_rank(before, [(not forward[k], k) for k in range(tables.kernels)]),
+        order_by_rank(before, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
         _depth_first(before, after, forward),
     ):
         if not any(np.array_equal(order, other) for other in found):
@@ -44,12 +46,16 @@ def topological_orders(tables: StageTables) -> list[Ints]:
     return found
 
 
-def order_by_rank(after: list[list[int]], rank: Sequence[tuple[object, ...]]) -> Ints:
-    """Always the ready kernel of the lowest rank."""
-    drawn: nx.DiGraph[int] = nx.DiGraph()
-    drawn.add_nodes_from(range(len(after)))
-    drawn.add_edges_from((a, b) for a, heads in enumerate(after) for b in heads)
-    return np.array([*nx.lexicographical_topological_sort(drawn, key=rank.__getitem__)], dtype=np.int64)
+def order_by_rank(before: list[list[int]], rank: Sequence[tuple[Any, ...]]) -> Ints:
+    """Always the ready kernel of the lowest rank, of kernels with those that come before each."""
+    waiting, ready, order = TopologicalSorter(dict(enumerate(before))), list[tuple[Any, int]](), list[int]()
+    waiting.prepare()
+    while waiting:
+        for k in waiting.get_ready():
+            heappush(ready, (rank[k], k))
+        order.append(heappop(ready)[1])
+        waiting.done(order[-1])
+    return np.array(order, dtype=np.int64)
 
 
 def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools) -> Ints:

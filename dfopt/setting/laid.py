@@ -10,8 +10,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Literal
 
-import networkx as nx
-
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.kernel import needed, operand_shape
@@ -75,6 +73,8 @@ class Laid:
         products = {one.name: self._of_product(one) for one in self.whole.kernels if _is_gradient(one)}
         order: Iterable[str] = sorted(self.of, key=self.whole.levels().__getitem__)
         if products:
+            import networkx as nx  # it takes long to import
+
             drawn = self.whole.networkx()
             drawn.add_edges_from((forward.name, name) for name, forward in products.items())
             order = nx.topological_sort(drawn)

@@ -6,8 +6,6 @@ import itertools
 import math
 from collections.abc import Collection, Container, Hashable, Iterator
 
-import networkx as nx
-
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, Dims, groups
 from dfopt.documents.dim_names import block_name, split_part_name
@@ -70,13 +68,14 @@ class Orders:
             axes, which = groups()[over]
             self._priced.append((tuple(axis.name for axis in axes), which, (Collective(kind),)))
         # axes that no collective has in common are put in order on their own
-        drawn: nx.Graph[str] = nx.Graph()
-        drawn.add_nodes_from(AXES)
-        for names, _, _ in self._priced:
-            nx.add_path(drawn, names)
+        joined = [names for names, _, _ in self._priced]
         if graph.trains:  # chips of the second axis add up gradients together with the copies
-            nx.add_path(drawn, [axis.name for axis in AXES.values() if axis.splits in ("modules", "batch")])
-        self._together = [tuple(axis for axis in AXES if axis in one) for one in nx.connected_components(drawn)]
+            joined.append(tuple(axis.name for axis in AXES.values() if axis.splits in ("modules", "batch")))
+        group = {axis: {axis} for axis in AXES}
+        for names in joined:
+            whole = set[str]().union(*(group[name] for name in names))
+            group |= dict.fromkeys(whole, whole)
+        self._together = list(dict.fromkeys(tuple(axis for axis in AXES if axis in group[name]) for name in AXES))
         self._known: dict[tuple[tuple[str, Dims], ...], list[Shared]] = {}
 
     def of(self, shared: Shared, fixed: Collection[str] = ()) -> list[Shared]:

@@ -28,8 +28,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import networkx as nx
-
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
 from dfopt.documents.kernel import needed
 from dfopt.errors import GraphError, Issue
@@ -159,6 +157,8 @@ def _check(graph: Graph) -> None:
 
 def _reverse(graph: Graph) -> list[str]:
     """Consumers before producers; otherwise the last kernel first."""
+    import networkx as nx  # it takes long to import, and only training asks
+
     return list(nx.lexicographical_topological_sort(graph.networkx(), key=graph.index().__getitem__))[::-1]
 
 

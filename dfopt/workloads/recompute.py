@@ -16,7 +16,6 @@ import itertools
 from collections.abc import Callable, Collection, Container, Iterator
 from typing import Annotated, Final
 
-import networkx as nx
 from pydantic import AfterValidator
 
 from dfopt.documents.base import problem
@@ -245,6 +244,8 @@ def _of_experts(graph: Graph) -> set[str]:
 
 def _from_latents(graph: Graph) -> set[str]:
     """What queries, keys and values become from latents until they meet in the scores or are weighed up."""
+    import networkx as nx  # it takes long to import, and only training asks
+
     feeds, shut = graph.networkx(), with_roles(graph, (*ATTENTION, "context", "latent", "norm"))
     latents, ends = with_roles(graph, ("latent",)), with_roles(graph, ("scores", "context"))
     behind = set[str]().union(*(nx.descendants(feeds, name) for name in latents))
@@ -285,6 +286,8 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
     >>> [kernel.name for kernel in again.kernels if kernel not in kept.kernels]
     ['QK_again', 'Softmax_again']
     """
+    import networkx as nx  # it takes long to import, and only training asks
+
     kernels, mine = {kernel.name: kernel for kernel in graph.kernels}, set(names)
     feeds = graph.networkx().subgraph(mine)
     read = {t.src for t in graph.tensors if t.src in mine and kernels[t.dst].pass_ != "forward"}
