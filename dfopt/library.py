@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.base import Document
-from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping as Mapped
@@ -18,25 +17,20 @@ from dfopt.documents.published import Figure
 from dfopt.documents.question import Question
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import System
+from dfopt.documents.system import Source, System
 from dfopt.documents.zoo import KINDS as ZOOS
 from dfopt.documents.zoo import Kind, find, is_path, zoo
 from dfopt.errors import DocumentError, Issue, NotInZoo, PlanError, SystemSpecError, close_matches, refuse
 from dfopt.machines.compose import expand_system
-from dfopt.machines.designs import expand_design, load_design
 from dfopt.machines.fields import with_fields
 from dfopt.machines.replace import replaced
 from dfopt.machines.sizes import sized, split_size
 from dfopt.machines.stacks import expand_stack
-from dfopt.machines.technologies import expand_part, expand_technology
-from dfopt.technology.as_system import derived_system
 from dfopt.workloads import expand, load_graph, overridden, parameters_of, sizes_of
 
-# Kinds whose files may be written in terms of others.
-_IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
-    "graph": expand, "system": expand_system, "stack": expand_stack, "technology": expand_technology,
-    "technology-part": expand_part, "design": expand_design,
-}  # fmt: skip
+if TYPE_CHECKING:
+    from dfopt.documents.design import Design
+
 _OF_DESIGN: Final = "design."  # how fields of a design begin, beside those of the system that it makes
 
 
@@ -72,8 +66,20 @@ def load_sized(name_or_path: str, overrides: dict[str, Any] | None = None) -> tu
         refuse(name_or_path, message, "--param belongs to graphs built from a workload")
     if overrides:
         data = overridden(data, overrides, str(path))
-    make: Callable[..., Document] = _IN_OTHER_TERMS.get(kind) or KINDS[kind].from_data
-    return make(data, str(path)), sizes_of(data, path) if kind == "graph" else ()
+    return _reader(kind)(data, str(path)), sizes_of(data, path) if kind == "graph" else ()
+
+
+def _reader(kind: str) -> Callable[..., Any]:
+    """What reads a kind of document; files of some may be written in terms of others."""
+    if kind in ("technology", "technology-part", "design"):  # most runs have none, and they take long to import
+        from dfopt.machines import designs, technologies
+
+        return {
+            "technology": technologies.expand_technology, "technology-part": technologies.expand_part,
+            "design": designs.expand_design,
+        }[kind]  # fmt: skip
+    own: dict[str, Callable[..., Any]] = {"graph": expand, "system": expand_system, "stack": expand_stack}
+    return own.get(kind) or KINDS[kind].from_data
 
 
 def _found(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
@@ -173,19 +179,21 @@ def load_system(
     return system_from(load_source(name), overrides or {}, name, own if chips is None else chips, nodes)
 
 
-def load_source(name_or_path: str | os.PathLike[str]) -> System | Design:
+def load_source(name_or_path: str | os.PathLike[str]) -> Source:
     """What a system can be made from: itself, or a design; ``designs/NAME`` is one of the zoo."""
     name = os.fspath(name_or_path)
     if _shelf_of(name) == "designs":
+        from dfopt.machines.designs import load_design
+
         return load_design(name.removeprefix("designs/"))
     path = find("systems", name_or_path)
     data = load_strict(path)  # once: it may be a pipe
     is_design = isinstance(data, Mapping) and str(data.get("schema", "")).startswith("dfopt/design/")
-    return expand_design(data, path) if is_design else expand_system(data, path)
+    return _reader("design")(data, path) if is_design else expand_system(data, path)
 
 
 def system_from(
-    source: System | Design, fields: Mapping[str, Any], name: str, chips: int | None = None, nodes: int | None = None
+    source: Source, fields: Mapping[str, Any], name: str, chips: int | None = None, nodes: int | None = None
 ) -> System:
     """The system of a source, in a size and with some fields replaced as in `load_system`; errors call it ``name``.
 
@@ -206,6 +214,11 @@ def system_from(
             raise DocumentError(name, [Issue("$.design", message, "name a design here, or set fields of the system")])
         system = source
     else:
+        from dfopt.documents.design import Design
+        from dfopt.machines.designs import expand_design
+        from dfopt.technology.as_system import derived_system
+
+        assert isinstance(source, Design)
         design = expand_design(replaced(source.to_data(), of_design, name), name) if of_design else source
         try:
             system = derived_system(design)
@@ -225,13 +238,16 @@ def system_from(
 
 def as_system(given: System | Design | str | os.PathLike[str]) -> System:
     """A system as it is, or the one of a zoo name or a path, also of a design."""
-    if isinstance(given, System | Design):
+    if isinstance(given, Source):
         return system_from(given, {}, given.name)
     return load_system(_named(given, "system"))
 
 
 def as_design(given: Design | str | os.PathLike[str]) -> Design:
     """A design as it is, or the one of a zoo name or a path."""
+    from dfopt.documents.design import Design
+    from dfopt.machines.designs import load_design
+
     if isinstance(given, Design):
         return given
     name = _named(given, "design")

@@ -20,12 +20,11 @@ from pydantic_core import PydanticCustomError
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import keys
 from dfopt.documents.calibration import Calibration
-from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.names import TAKEN_BY, in_documents, word_of
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
-from dfopt.documents.system import System
+from dfopt.documents.system import Source, System
 from dfopt.documents.zoo import beside, zoo
 from dfopt.errors import PlanError, did_you_mean, shown
 from dfopt.library import load_system, system_from
@@ -130,7 +129,7 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
             near = "df.load_graph takes it; a graph that is a document keeps its parameters: name it to change them"
         near = f"{TAKEN_BY[key]} takes it" if key in TAKEN_BY else near or "`dfopt show` lists them"
         raise PlanError(f"{word_of(key)}: neither an option nor a parameter of the workload ({near})")
-    graph, system = _named(graph, (Graph,), "graph"), _named(system, (System, Design), "system")
+    graph, system = _named(graph, (Graph,), "graph"), _named(system, (Source,), "system")
     question = Question(graph=graph, system=system, options=request or Request.of(**asked))
     parameters = rest | dict(direct.pop("parameters", {}))
     return question.changed(**direct, parameters=parameters, **fields)

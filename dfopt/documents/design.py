@@ -8,10 +8,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.base import Part, problem
 from dfopt.documents.design_choices import DesignChoices
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC, DesignSizes
 from dfopt.documents.design_template import Template
+from dfopt.documents.system import Source
 from dfopt.documents.technology import Area, Technology
 from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Ratio, Watts
@@ -98,7 +99,7 @@ class DesignShares(Part):
     perimeter: Shares = Field(default_factory=dict)
 
 
-class Design(Named):
+class Design(Source):
     """One point among the chips that a technology allows.
 
     Attributes

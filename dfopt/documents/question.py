@@ -14,12 +14,11 @@ from pydantic import Field, InstanceOf, SerializerFunctionWrapHandler, field_ser
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
 from dfopt.documents.calibration import Calibration
-from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.names import in_documents
 from dfopt.documents.request import Request
 from dfopt.documents.stack import Stack
-from dfopt.documents.system import System
+from dfopt.documents.system import Source
 
 __all__ = ["AUTO", "Question"]
 
@@ -71,7 +70,7 @@ class Question(Document):
 
     graph: str | InstanceOf[Graph] | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
-    system: str | InstanceOf[System] | InstanceOf[Design] | None = None
+    system: str | InstanceOf[Source] | None = None
     chips: int | None = Field(default=None, ge=1)
     nodes: int | None = Field(default=None, ge=1)
     set: dict[str, Any] = Field(default_factory=dict)

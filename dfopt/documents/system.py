@@ -230,7 +230,11 @@ def _at_stack(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 ChipStack = Annotated[Stack, WrapValidator(_at_stack)]
 
 
-class System(Named):
+class Source(Named):
+    """What a system can be made from: a system itself, or a design, which questions need not import to say so."""
+
+
+class System(Source):
     """A machine of ``chips`` equal chips on a product of network dimensions.
 
     Attributes

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import spelled_out
 from dfopt.documents.calibration import Calibration
-from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
@@ -26,6 +25,7 @@ from dfopt.search.optimization import search
 from dfopt.solving.options import Only, Progress
 
 if TYPE_CHECKING:
+    from dfopt.documents.design import Design
     from dfopt.keywords import Asked
 
 __all__ = ["Answer", "answer", "solve"]
