@@ -65,7 +65,7 @@ def import_megatron(
 
             lines = write_again(arguments, result, out_dir)
         else:
-            from dfopt.frontends.megatron import write_run
+            from dfopt.frontends.megatron.convert import write_run
 
             lines = write_run(arguments, out_dir)
         for line in lines:

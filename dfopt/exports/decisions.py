@@ -18,7 +18,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.saved import type_of_weights
 from dfopt.errors import refuse
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
-from dfopt.frontends.megatron import megatron_shardings
+from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.physics.overlap import hides_weights
 from dfopt.workloads.recompute import ATTENTION
 

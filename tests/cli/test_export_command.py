@@ -11,7 +11,8 @@ from cli_tools import call
 
 import dfopt as df
 from dfopt.exports.tools import TOOLS
-from dfopt.frontends.megatron import load_run, megatron_shardings
+from dfopt.frontends.megatron.convert import load_run
+from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import load_graph
 
 BY_KERNEL = df.Assumptions(execution="kernel_by_kernel")

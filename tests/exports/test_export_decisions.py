@@ -18,7 +18,7 @@ from dfopt.exports.folder import export
 from dfopt.exports.sizes import sizes_of
 from dfopt.exports.tool import exported
 from dfopt.exports.tools import TOOLS
-from dfopt.frontends.megatron import megatron_shardings
+from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import load_graph
 
 

@@ -24,9 +24,10 @@ from dfopt.exports.nested import nested
 from dfopt.exports.sizes import Sizes, Unlike, sizes_of
 from dfopt.exports.tool import Lacks, exported
 from dfopt.exports.tools import TOOLS
-from dfopt.frontends.megatron import load_run, megatron_shardings
 from dfopt.frontends.megatron.arguments import Arguments
+from dfopt.frontends.megatron.convert import load_run
 from dfopt.frontends.megatron.files import FLAGS, REFUSED, UNPRICED, VALUES, option
+from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import load_graph
 from dfopt.workloads.recompute import RECOMPUTES, SOME
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dfopt as df
-from dfopt.frontends.megatron import Run, load_run
+from dfopt.frontends.megatron.convert import Run, load_run
 from dfopt.frontends.megatron.files import words_of
 from dfopt.frontends.megatron.script import Script, unknown_in
 

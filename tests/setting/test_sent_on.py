@@ -7,7 +7,7 @@ import pytest
 import dfopt as df
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.frontends.megatron import megatron_shardings
+from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
 from dfopt.search.verify import verify
