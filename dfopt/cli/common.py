@@ -6,7 +6,7 @@ import gc
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +23,15 @@ if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions
     from dfopt.documents.base import Document
     from dfopt.documents.calibration import Calibration
+    from dfopt.documents.score import Score
     from dfopt.documents.system import System
     from dfopt.machines.calibrations import Assumed
+
+
+LIMIT_BROKEN = 7
+"""Exit status when a stack of dies is too hot, draws too much power, or is too small."""
+UNPROVEN = 8
+"""Exit status of an answer whose gap is above what was asked for, where a proof is required."""
 
 
 def echo(text: str, err: bool = False) -> None:
@@ -105,6 +112,14 @@ def detail_of(words: str | None) -> tuple[str, ...]:
         if name not in DETAILS:
             raise PlanError(f"--detail: found {name!r} ({did_you_mean(name, DETAILS, ', '.join(DETAILS))})")
     return names
+
+
+def end_by(scores: Sequence[Score], proven: bool = True) -> None:
+    """End a command that has told its answer: with a status of its own for broken limits and for a missing proof."""
+    if any(score.physical is not None and score.physical.violations for score in scores):
+        raise typer.Exit(LIMIT_BROKEN)
+    if not proven:
+        raise typer.Exit(UNPROVEN)
 
 
 def emit(as_json: bool, data: Document | Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:

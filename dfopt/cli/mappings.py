@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import typer
 
 from dfopt import __version__, arguments
-from dfopt.cli.common import app, detail_of, emit, errors, importing
+from dfopt.cli.common import app, detail_of, emit, end_by, errors, importing
 from dfopt.cli.outputs import check_output
 from dfopt.errors import PlanError
 from dfopt.interrupts import seconds_left
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dfopt.documents.score import Score
-
-LIMIT_BROKEN = 7
-"""Exit status when a stack of dies is too hot, draws too much power, or is too small."""
-UNPROVEN = 8
-"""Exit status of an answer whose gap is above what was asked for, where a proof is required."""
-
-
-def end_by(scores: Sequence[Score], proven: bool = True) -> None:
-    """End a command that has told its answer: with a status of its own for broken limits and for a missing proof."""
-    if any(score.physical is not None and score.physical.violations for score in scores):
-        raise typer.Exit(LIMIT_BROKEN)
-    if not proven:
-        raise typer.Exit(UNPROVEN)
 
 
 @app.command()

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dfopt import arguments
-from dfopt.cli.common import app, detail_of, echo, emit, errors, importing
-from dfopt.cli.mappings import end_by
+from dfopt.cli.common import app, detail_of, echo, emit, end_by, errors, importing
 from dfopt.cli.outputs import check_output
 from dfopt.cli.question_options import split_options, with_question_options
 from dfopt.errors import PlanError

@@ -17,7 +17,7 @@ from cli_tools import GRAPH, SYSTEM, call, write
 from typer.main import get_command
 
 import dfopt as df
-from dfopt.cli import app
+from dfopt.cli import _COMMANDS, app
 from dfopt.cli.help import field_of
 from dfopt.documents.names import ACTS, OPTIONS, TAKEN_BY, WORDS, in_documents
 from dfopt.documents.request import Request
@@ -83,9 +83,8 @@ def test_every_option_has_a_sentence_and_examples_have_options_that_exist(path: 
 
 
 def test_help_is_there_before_pydantic() -> None:
-    script = (
-        "import sys, dfopt.cli; print(*(name for name in ('pydantic', 'numpy', 'rich.table') if name in sys.modules))"
-    )
+    heavy = "('pydantic', 'numpy', 'rich.table')"
+    script = f"import sys; from dfopt.cli import app; print(*(name for name in {heavy} if name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
@@ -135,3 +134,13 @@ def test_a_new_file_is_commented_and_right(kind: str, tmp_path: Path) -> None:
 def test_a_new_file_of_no_kind() -> None:
     wrong = call("new", "systm")
     assert wrong.code == 2 and "did you mean 'system'?" in wrong.err
+
+
+def test_a_command_is_made_without_the_others() -> None:
+    names = "(each.name or each.callback.__name__ for each in _app(sys.argv[1]).registered_commands)"
+    script = f"import sys; from dfopt.cli import _app; print(*{names})"
+    for first, *others in filter(None, _COMMANDS.values()):
+        done = subprocess.run([sys.executable, "-c", script, first], capture_output=True, text=True, check=True)
+        assert set(done.stdout.split()) == {first, *others}
+    every = {"import", "explain", *(name for commands in _COMMANDS.values() for name in commands)}
+    assert set(get_command(app).commands) == every  # type: ignore[attr-defined]
