@@ -85,7 +85,7 @@ def _column(model: Model, terms: Terms) -> int:
 
 
 def _after(model: Model, layers: _Layers) -> int:
-    """A column of :func:`dfopt.physics.overlap.reduced_after_s`: of every layer one thing, and then the other."""
+    """A column of the closed form of :mod:`dfopt.physics.overlap`: of every layer one thing, and then the other."""
     passed, finished = list[tuple[int, float]](), -1
     for first, then, times in layers:
         F = int(model.continuous(f"after_{len(model.row_blocks)}", (1,), 0.0)[0])

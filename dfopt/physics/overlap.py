@@ -36,39 +36,12 @@ them, and more is hidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
-
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
-from dfopt.physics.window import Shown
 
-__all__ = ["Reduced", "exposed_s", "hides", "hides_weights", "reduced_after_s"]
-
-
-class Reduced(NamedTuple):
-    """What a pipeline stage exchanges.
-
-    ``last_s``: seconds in which the gradients of its first layer are added up, the last in the backward pass, and in
-    which its weights are brought together, if the forward pass hides that; ``ends_s``: seconds of the stage for one
-    microbatch until all is added up, as far as known, with what it waits for weights; ``weights_s``: of a step in which
-    weights are brought together, where nothing hides it; ``times``: how often in a step gradients are added up.
-    """
-
-    last_s: float
-    ends_s: float
-    weights_s: float = 0.0
-    times: int = 1
-
-    def until_s(self, stage_s: float) -> float:
-        """Seconds of the last pass through a stage that takes so many for one microbatch, and of all its exchanges."""
-        return self.weights_s + self.times * max(stage_s + self.last_s, self.ends_s)
-
-    def shows_s(self, stage_s: float, slowest_s: float) -> float:
-        """Of these, what the step does not have anyway."""
-        return self.until_s(stage_s) - self.times * slowest_s
+__all__ = ["hides", "hides_weights"]
 
 
 def hides(assumptions: Assumptions, graph: Graph) -> bool:
@@ -90,40 +63,3 @@ def hides_weights(assumptions: Assumptions, graph: Graph, plan: Plan) -> bool:
     """
     some = assumptions.parameter_overlap is not None and hides(assumptions, graph)
     return some and plan.zero in (1, 2) and reductions(plan) == 1
-
-
-def reduced_after_s(layers: Iterable[tuple[float, float, int]]) -> float:
-    """Seconds from the begin of a backward pass until the gradients of all layers are added up.
-
-    Parameters
-    ----------
-    layers : iterable of (float, float, int)
-        In the order of the backward pass: seconds of the backward pass of a layer, seconds in which its gradients are
-        added up, and how many such layers follow one another.
-
-    Examples
-    --------
-    Three layers of 2 s: where 1 s each is exchanged that of the last one shows, of 3 s each 1 s more of the two others.
-
-    >>> reduced_after_s([(2.0, 1.0, 3)]), reduced_after_s([(2.0, 3.0, 3)])
-    (7.0, 11.0)
-    """
-    passed = finished = 0.0
-    for backward_s, reduce_s, times in layers:
-        if times:  # the line between the first and the last of equal layers has its maximum at an end
-            first = max(finished, passed + backward_s) + times * reduce_s
-            passed += times * backward_s
-            finished = max(first, passed + reduce_s)
-    return finished
-
-
-def exposed_s(stages: Sequence[float], reduced: Sequence[Reduced | Shown]) -> float:
-    """Seconds of a step beyond the work of its slowest stage, from the seconds of every stage for one microbatch.
-
-    Examples
-    --------
-    >>> exposed_s([6.0], [Reduced(last_s=1.0, ends_s=7.0)]), exposed_s([8.0], [Reduced(last_s=3.0, ends_s=13.0)])
-    (1.0, 5.0)
-    """
-    slowest = max(stages)
-    return max(0.0, *(one.shows_s(stage_s, slowest) for stage_s, one in zip(stages, reduced, strict=True)))

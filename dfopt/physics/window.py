@@ -21,11 +21,9 @@ stages, as in all that are interleaved. So the same function of lower bounds is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate, combinations
-from typing import NamedTuple
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,10 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 
-__all__ = ["Shown", "Window", "by_window", "exposed_in_windows", "least_lines", "running"]
-
-Line = tuple[float, float]
-"""Seconds at 0, and how many more for a second."""
+__all__ = ["Window", "by_window", "exposed_in_windows", "running"]
 
 
 def by_window(assumptions: Assumptions, graph: Graph) -> bool:
@@ -127,73 +122,3 @@ def running(parts: Iterable[tuple[float, int]]) -> float:
     """
     seconds, times = zip(*parts, strict=True)
     return float(sum(total * often for total, often in zip(accumulate(seconds), times, strict=True)))
-
-
-def least_lines(least: Window, forward_s: float, stages: int, chunks: int, layers: int) -> tuple[Line, ...]:
-    """What shows at least of a stage's exchanges, as lines of the seconds of one of its layers.
-
-    Parameters
-    ----------
-    least : Window
-        The least of every figure of a layer; ``backward_s`` and ``in_the_way`` are not looked at.
-    forward_s : float
-        Seconds of the forward pass of a layer, at least.
-    stages, chunks, layers : int
-        Of the pipeline, and of the stage.
-
-    Examples
-    --------
-    With 2 s for a layer there is 0.9 s to hide behind, as above.
-
-    >>> lines = least_lines(Window(1.0, 1.0, 0.1, 0.9, 0.0, False, 0.0), 1.0, stages=1, chunks=1, layers=4)
-    >>> round(max(at + slope * 2.0 for at, slope in lines), 12)
-    1.4
-    """
-    if not layers:
-        return ((0.0, 0.0),)
-    each, lost_s, slowed_s = max(layers / chunks, 1.0), forward_s + least.memory_s, least.compute_s * least.usage
-    found: list[Line] = [(least.exchange_s, 0.0)]
-    if chunks > 1:
-        open_s = stages * (least.hop_s - each * lost_s)
-        over_s = each * least.exchange_s + stages * each * slowed_s - open_s
-        found.append(((chunks - 1) * over_s, -(chunks - 1) * stages * each))
-    last_s = (each - 1) * least.exchange_s + slowed_s
-    if each > 1:
-        last_s += (each - 1) * lost_s + least.memory_s + least.hop_s / 2
-    found.append((last_s, 1 - each))
-    first, *others = found
-    sums = ((first, *some) for many in range(len(others) + 1) for some in combinations(others, many))
-    return tuple((math.fsum(at for at, _ in some), math.fsum(slope for _, slope in some)) for some in sums)
-
-
-class Shown(NamedTuple):
-    """What shows at least of what a pipeline stage exchanges, from its seconds for one microbatch.
-
-    ``lines``: of these seconds, the largest counts; ``rounds``: how often a step has them; ``after_s``: what is charged
-    where nothing is hidden, if that is a choice.
-    """
-
-    lines: tuple[Line, ...]
-    rounds: float
-    after_s: float = math.inf
-
-    @classmethod
-    def of_layers(
-        cls, lines: Iterable[Line], layers: int, beside_s: float, once_s: float, rounds: float, after_s: float
-    ) -> Shown:
-        """From lines of the seconds of a layer; a stage takes ``beside_s`` beside them, a step ``once_s``.
-
-        Lines with which a step would fall are left out: the others are a bound, too.
-        """
-        of_stage = ((once_s + at - slope * beside_s / (layers or 1), slope / (layers or 1)) for at, slope in lines)
-        return cls(tuple(line for line in of_stage if rounds + line[1] >= 0), rounds, after_s)
-
-    def shows_s(self, stage_s: float, _slowest_s: float = 0.0) -> float:
-        """Seconds of a step beside those of the stage, which takes at least so many.
-
-        Examples
-        --------
-        >>> Shown(((6.0, -2.0), (1.0, 0.0)), rounds=4.0).shows_s(2.0)
-        2.0
-        """
-        return min(max(at + slope * stage_s for at, slope in self.lines), self.after_s)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from exposed_by_hand import Reduced, exposed_s, reduced_after_s
 from hypothesis import given
 from hypothesis import strategies as st
-
-from dfopt.physics.overlap import Reduced, exposed_s, reduced_after_s
 
 SECONDS = st.integers(0, 50).map(float)
 LAYERS = st.lists(st.tuples(SECONDS, SECONDS, st.integers(0, 5)), min_size=1, max_size=6)

@@ -10,6 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from exposed_by_hand import Shown, least_lines
 from given_plans import by_arrays, region_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
-from dfopt.physics.window import Shown, Window, least_lines
+from dfopt.physics.window import Window
 from dfopt.regions.facts import Facts
 from dfopt.search.verify import verify
 from dfopt.terms.bounds import PlanBounds

@@ -97,7 +97,7 @@ class Exposed:
     def _behind_layers(self, of: Exchanging) -> Floats:
         """Seconds per step that exchanges add beside the slowest stage, if hidden layer by layer: (stages, vectors).
 
-        The rule is that of :class:`dfopt.physics.overlap.Reduced`: ``weights_s + n * (max(stage_s + last_s, ends_s) -
+        The rule is that of :mod:`dfopt.physics.overlap`: ``weights_s + n * (max(stage_s + last_s, ends_s) -
         slowest_s)``, with these figures of the stage:
 
         - ``weights_s``: seconds per step that no pass hides. They include the optimizer's step.
@@ -131,8 +131,8 @@ class Exposed:
 
         The rule (:mod:`dfopt.physics.window`) hides exchanges of all layers but the last behind the backward pass. All
         layers are of one kind. The result is the optimizer's step plus the largest of up to four linear functions ``a +
-        b * stage_s`` of the time of the stage for one microbatch, with ``b`` at most 0
-        (:func:`dfopt.physics.window.least_lines`). Each function adds up some of three parts:
+        b * stage_s`` of the time of the stage for one microbatch, with ``b`` at most 0. Each
+        function adds up some of three parts:
 
         1. the exchange of the last layer, which nothing hides;
         2. the least by which exchanges of the last chunk exceed the backward pass that may hide them;
@@ -163,7 +163,7 @@ class Exposed:
             slope_rv = (over * (1 - chunks_rv) * stages_rv * each_rv + last * (1 - each_rv)) / some_rv
             line_rv = size_rv * once_rv + exchange_rv + over * over_rv + last * last_rv
             line_rv = line_rv + slope_rv * (of.stage_rv - chunks_rv * of.hop_rv)
-            counts_rv = (rounds_rv + slope_rv >= 0) & ((chunks_rv > 1) | (over == 0))  # see dfopt.physics.window.Shown
+            counts_rv = (rounds_rv + slope_rv >= 0) & ((chunks_rv > 1) | (over == 0))
             shows_rv = np.maximum(shows_rv, np.where(counts_rv, line_rv, -np.inf))
         after_rv = size_rv * (exchange_rv + once_rv)
         if table.assumptions.gradient_overlap == "calculon_or_none":
@@ -239,7 +239,7 @@ class Exposed:
 
 
 def _after(first_rpv: Floats, then_rpv: Floats, times_rpv: Ints) -> Floats:
-    """:func:`dfopt.physics.overlap.reduced_after_s` of many stages: of every layer one thing, and then the other."""
+    """The closed form of :mod:`dfopt.physics.overlap` for many stages: of every layer one thing, and then the other."""
     passed_rv = finished_rv = np.zeros((len(times_rpv), 1))
     for p in range(times_rpv.shape[1]):
         times_rv, own_rv, after_rv = times_rpv[:, p], first_rpv[:, p], then_rpv[:, p]

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from exposed_by_hand import Reduced, Shown, least_lines, reduced_after_s
+
 from dfopt.physics.copies import reductions
-from dfopt.physics.overlap import Reduced, reduced_after_s
 from dfopt.physics.pipeline import step_time
 from dfopt.physics.tiled import usage_of
-from dfopt.physics.window import Shown, Window, by_window, least_lines
+from dfopt.physics.window import Window, by_window
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import in_order
 from dfopt.terms.step.overlap import in_the_way

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from exchanges_by_hand import Layers, shown_of_stages
+from exposed_by_hand import exposed_s
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import World, worlds
@@ -12,7 +13,6 @@ from strategies import World, worlds
 import dfopt as df
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.physics.overlap import exposed_s
 from dfopt.physics.pipeline import resolve, step_time, with_point_to_point
 from dfopt.physics.states import capacities
 from dfopt.setting.instance import Setting
