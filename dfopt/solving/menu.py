@@ -16,7 +16,6 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.sharding.tables import InterChipTables
-from dfopt.terms.conversions import LAYOUTS
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import LEAST_TERMS, TERMS
@@ -138,38 +137,3 @@ class Menu:
         chosen_o = np.array([scheme == scheme_k[k] for k, scheme in pairs], dtype=bool)
         for tiles in tile_counts(graph, self.instance.assumptions, least_rows(self.instance, scheme_k)):
             yield tiles, self.domain_of(chosen_o)
-
-    def undominated(self, among_o: Bools) -> Bools:
-        """Of some options those that no other one of them, of the same kernel, replaces at no cost whatever else is.
-
-        Looked at are kernels whose output nobody reads, such as weight updates: one of their schemes is as good as
-        another if no figure is larger, and if it asks for each input as the other does, or for what is there anyway.
-        """
-        tables = self.tables
-        kept = among_o.copy()
-        if self.figures.layer.by_cycles:  # two menus of compute tiles are rarely comparable
-            return kept
-        figures = self.figures
-        # resources are those of one tile; any other number of tiles is between that and the most
-        buffer_o = figures.buffer_o(ops.streamed_rows(self.instance.graph))
-        columns = figures.weight_o, figures.output_o, *map(figures.by_option, figures.resources), buffer_o
-        figures_oz = np.stack(columns, axis=1)[tables.place_o]
-        graph, index = self.instance.graph, self.instance.graph.index()
-        # of what is handed on to another stage a smaller share can take longer: chips that hold it whole send parts
-        sources = {index[tensor.src] for tensor in (*graph.tensors, *graph.carried)}
-        bound = sources | {k for pair in tables.partial_kk for k in pair}
-        produced_kl = np.zeros((tables.kernels, len(LAYOUTS)), dtype=bool)
-        produced_kl[tables.kernel_o, tables.produced_o] = True
-        # [t, l]: whether a reader gets layout l for nothing, whatever the source does
-        free_tl = np.all(~produced_kl[tables.src_t][:, :, None] | (tables.conversion_tll <= 0), axis=1)
-        for k in set(range(tables.kernels)) - bound:
-            mine = np.flatnonzero((tables.kernel_o == k) & among_o)
-            for o in mine.tolist():
-                for other in mine[kept[mine] & (mine != o)].tolist():
-                    read = np.flatnonzero(tables.dst_t == k)
-                    asks, instead = tables.required_to[read, o], tables.required_to[read, other]
-                    as_cheap = (asks == instead) | free_tl[read, instead]
-                    if as_cheap.all() and (figures_oz[other] <= figures_oz[o]).all():
-                        kept[o] = False
-                        break
-        return kept

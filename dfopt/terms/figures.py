@@ -150,14 +150,6 @@ class Figures:
         """What a function says of every kernel, in the order of options; asked once for kernels that are alike."""
         return np.concatenate([kernel.answer(figure, figure) for kernel in LayerKernel.all_of(self.layer)])
 
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Names of the resources (costs such as ``dram_bytes``) that rules of single kernels add to in this layer.
-
-        These are the names for which :meth:`by_option` may return other amounts than 0.
-        """
-        return tuple(self._by_resource)
-
     def by_option(self, resource: str) -> Floats:
         """Amount of one resource, such as DRAM bytes, that each option of each kernel takes for one microbatch.
 
