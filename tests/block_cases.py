@@ -10,11 +10,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from oracles import judged
 from strategies import Dice, World, with_sram, worlds
+from table_sums import sums_of
 
 from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
 from dfopt.documents.score import PartitionScore
 from dfopt.physics import ops
-from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.sharded_graph import tile_counts
@@ -35,10 +35,9 @@ def needing_blocks(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> W
     layer = Layer(world.instance.shared, tile_counts(world.graph, world.assumptions)[0])
     table, rows = Table.of(layer, TERMS), token_rows(layer)
     assert rows is not None
-    count_ki = counts(table.incidences, np.eye(len(layer.kernels), dtype=bool))
     options = np.array([[draw(st.sampled_from(range(size))) for size in table.sizes_k]])
-    sums = (table.sums(table.exact(options), count_ki, name)[0] for name in ("beside_token_bytes", "token_bytes"))
-    beside_k, cut_k = sums
+    amounts, alone = table.exact(options), np.eye(len(layer.kernels), dtype=bool)
+    beside_k, cut_k = (sums_of(table, amounts, alone, name)[0] for name in ("beside_token_bytes", "token_bytes"))
     blocks = draw(st.sampled_from([rows.most, 4, 3, 2, 1]))
     need = float((beside_k + cut_k * shares_of(rows, np.array(min(blocks, rows.most)))).max())
     return replace(world, system=with_sram(world.system, max(need * draw(st.sampled_from([1.01, 1.3, 2.0])), 1.0)))

@@ -19,7 +19,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
 from dfopt.terms.counting import Counting
 from dfopt.terms.cycle import least_level
-from dfopt.terms.incidence import Has, Incidence, counts
+from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TOKEN_SUMS, TokenRows, blocks_needed, shares_of
@@ -135,16 +135,6 @@ class Blocks:
     def counting(self) -> Counting:
         """How often the blocks pay incidences."""
         return Counting(self.member_bk) if self.shared_counting is None else self.shared_counting
-
-    @cached_property
-    def count_bi(self) -> Floats:
-        """Number of times that each block pays the cost items of the table, by rule.
-
-        Float array, shape (blocks, incidences), at least 0. An *incidence* is a rule that says how often a block pays
-        a cost item, from the kernels that it holds (:class:`~dfopt.terms.incidence.Incidence`). The axes are in the
-        order of :attr:`member_bk` and of :attr:`dfopt.terms.table.Table.incidences`.
-        """
-        return counts(self.table.incidences, self.member_bk)
 
     def prices(self, amount_vc: Floats) -> BlockPrices:
         """Time, bytes and legality of every block, from the amounts of all charges.

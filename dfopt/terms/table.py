@@ -60,7 +60,7 @@ class Table:
 
     @cached_property
     def incidences(self) -> tuple[Incidence, ...]:
-        """Distinct rules by which blocks pay charges, by first use: the columns of ``count_bi`` in :meth:`sums`."""
+        """Distinct rules by which blocks pay charges, by first use."""
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
 
     @cached_property
@@ -173,34 +173,10 @@ class Table:
             least_oc[:, self.columns_c[c]] = least.reshape(len(least_oc), -1)
         return least_oc
 
-    def sums(self, amount_vc: Floats, count_bi: Floats, resource: str) -> Floats:
-        """Total of a resource that each block pays: over its charges the sum of amount x number of times.
-
-        Parameters
-        ----------
-        amount_vc : float array, shape (vectors, columns)
-            Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
-        count_bi : float array, shape (blocks, incidences)
-            How often blocks pay charges of each of :attr:`incidences`: see :func:`dfopt.terms.incidence.counts`.
-        resource
-            Name of a resource without levels, such as ``dram_bytes``. If its sums are of the layer and not of blocks
-            (:attr:`~dfopt.terms.charges.Resource.of`), use :meth:`totals`. That is not checked.
-
-        Returns
-        -------
-        float array, shape (vectors, blocks)
-            In the unit of the resource. Zeros for a resource without charges. NaN where a block pays an infinite amount
-            0 times; only ``legal`` has infinite amounts.
-        """
-        if resource not in self.of_resource:
-            return np.zeros((len(amount_vc), len(count_bi)))
-        places, columns = self.of_resource[resource]
-        return np.asarray(amount_vc[:, columns[:, 0]] @ count_bi[:, self.incidence_c[places]].T)
-
     def sums_at(self, amount_vc: Floats, count_bc: Floats, resource: str, level_vb: Ints) -> Floats:
         """Total of a resource that each block pays under each vector of options, at a given level of each block.
 
-        It is :meth:`sums` of a resource with levels (latencies that a block may have), such as ``compute_tiles``.
+        It is a sum over charges of amount x number of times. Levels are latencies that a block may have.
 
         Parameters
         ----------

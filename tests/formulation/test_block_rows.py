@@ -12,6 +12,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from sharded_cases import whole_domain
 from strategies import Dice, World, falls, share, with_sram, worlds
+from table_sums import sums_of
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.formulation.block_rows import BlockRows
@@ -20,7 +21,6 @@ from dfopt.milp import Model, Termination, solve
 from dfopt.setting.instance import Setting
 from dfopt.terms.blocks import Blocks
 from dfopt.terms.chip import chip_of
-from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.table import Table
@@ -104,10 +104,10 @@ def in_token_blocks(draw: st.DrawFn) -> Case:
     layer, option_k, member_bk = case
     table, rows = Table.of(layer, TERMS), token_rows(layer)
     assert rows is not None
-    count_bi, amounts = counts(table.incidences, member_bk), table.exact(option_k[None])
+    amounts = table.exact(option_k[None])
 
     def sums_b(name: str) -> Floats:
-        return np.asarray(table.sums(amounts, count_bi, name)[0])
+        return np.asarray(sums_of(table, amounts, member_bk, name)[0])
 
     blocks = min(draw(st.sampled_from([rows.most, 4, 3, 2, 1])), rows.most)
     held_b = sums_b("buffer_bytes") + sums_b("stationary_bytes")

@@ -14,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sharded_cases import whole_domain
 from strategies import Dice, World, assumptions, share, with_sram, worlds
+from table_sums import sums_of
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -105,8 +106,8 @@ def cases(draw: st.DrawFn, most: int = 3) -> World:
     assume(len(amounts))
     v, b, part = dice(range(len(amounts))), dice(range(len(blocks.member_bk))), dice([1, 2, 3, 0])
     if part:
-        sums = (blocks.table.sums(amounts, blocks.count_bi, name) for name in ("beside_token_bytes", "token_bytes"))
-        beside, cut = sums
+        names = "beside_token_bytes", "token_bytes"
+        beside, cut = (sums_of(blocks.table, amounts, blocks.member_bk, name) for name in names)
         need = beside[v, b] + cut[v, b] / part
     else:
         need = blocks.prices(amounts).sram_bytes[v, b]

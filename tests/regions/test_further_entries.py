@@ -14,6 +14,7 @@ from covered import covered, request_of, setting_of, space_of
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, share
+from table_sums import sums_of
 
 import dfopt as df
 from dfopt.bnb import (
@@ -39,7 +40,6 @@ from dfopt.regions.region import Part, Region, listed
 from dfopt.regions.relaxations import OfClass
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
-from dfopt.terms.incidence import counts
 
 
 class ComputeAlone(OfClass):
@@ -58,8 +58,8 @@ class ComputeAlone(OfClass):
 
     def _least(self, region: Region) -> float:
         table, facts = region.of.table, self._memory.of(region)
-        whole = counts(table.incidences, np.ones((1, len(region.domain)), dtype=bool))
-        return float(facts.least_step(table.sums(facts.least_c[None], whole, "compute_s")[0]))
+        whole = np.ones((1, len(region.domain)), dtype=bool)
+        return float(facts.least_step(sums_of(table, facts.least_c[None], whole, "compute_s")[0]))
 
 
 class FirstOptions(Heuristic[Part, JudgedMapping]):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sharded_cases import whole_domain
 from strategies import share
+from table_sums import sums_of
 
 from dfopt.terms.charges import Charge, merged
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside, Open, counts
@@ -89,9 +90,9 @@ def test_blocks_pay_as_often_as_their_kernels_say(some: list[Incidence]) -> None
 def test_sums_are_incidence_times_amount(made: tuple[list[Charge], Table]) -> None:
     charges, table = made
     vectors = table.vectors(whole_domain(table.sizes_k))
-    amounts, count = table.exact(vectors), counts(table.incidences, MEMBER)
+    amounts = table.exact(vectors)
     for resource in ("a", "b"):
-        sums = table.sums(amounts, count, resource)
+        sums = sums_of(table, amounts, MEMBER, resource)
         for v, options in enumerate(vectors.tolist()):
             expected = [paid(charges, tuple(options), block, resource) for block in BLOCKS]
             assert sums[v].tolist() == pytest.approx(expected, rel=1e-12)
@@ -109,12 +110,12 @@ def test_least_sums_are_below_every_exact_one_and_attained_by_one_option(
     made: tuple[list[Charge], Table], data: st.DataObject
 ) -> None:
     _, table = made
-    domain, count = part_of(table, data), counts(table.incidences, MEMBER)
+    domain = part_of(table, data)
     least = table.least(domain)
     exact = table.exact(table.vectors(domain))
     assert (least <= exact).all() and (least == exact.min(axis=0)).all()
     for resource in ("a", "b"):
-        low, sums = (table.sums(amounts, count, resource) for amounts in (least[None], exact))
+        low, sums = (sums_of(table, amounts, MEMBER, resource) for amounts in (least[None], exact))
         assert (low <= sums * (1 + 1e-12)).all()
         if len(exact) == 1:
             assert low.tolist() == sums.tolist()
@@ -130,7 +131,7 @@ def test_least_sums_are_below_every_exact_one_and_attained_by_one_option(
 def test_dominance_loses_no_optimum(made: tuple[list[Charge], Table], data: st.DataObject) -> None:
     """Of a function that grows with the sums of all blocks, whatever it is: here a few, and a limit."""
     _, table = made
-    domain, count = part_of(table, data), counts(table.incidences, MEMBER)
+    domain = part_of(table, data)
     left = domain
     for k in data.draw(st.permutations(range(KERNELS))):
         left = (*left[:k], tuple(table.undominated_of(k, left)), *left[k + 1 :])
@@ -140,7 +141,7 @@ def test_dominance_loses_no_optimum(made: tuple[list[Charge], Table], data: st.D
 
     def best(options: Domain) -> float:
         amounts = table.exact(table.vectors(options))
-        a, b = (table.sums(amounts, count, resource) for resource in ("a", "b"))
+        a, b = (sums_of(table, amounts, MEMBER, resource) for resource in ("a", "b"))
         values = np.maximum(a, b) @ np.array(weights) + (a.max(axis=1) * b.sum(axis=1))
         return float(np.where(b.max(axis=1) <= limit, values, np.inf).min())
 

@@ -16,6 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, mapping_of
 from strategies import Dice, World, assumptions, share, with_sram, worlds
+from table_sums import sums_of
 
 import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
@@ -27,7 +28,6 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.blocks import BlockPrices, Blocks
 from dfopt.terms.chip import chip_of
-from dfopt.terms.incidence import counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.rules.held import HANDED_ON, PARTIAL_SUMS, TILE_ROWS
@@ -200,7 +200,7 @@ def waiting(table: Table, amount_vc: np.ndarray, run: list[np.ndarray]) -> float
     """The most that waits while one of some blocks runs, which run one after another."""
     before, most = np.zeros_like(run[0]), 0.0
     for block in run:
-        open_ = table.sums(amount_vc, counts(table.incidences, np.array([before, block])), "waiting_bytes")
+        open_ = sums_of(table, amount_vc, np.array([before, block]), "waiting_bytes")
         most, before = max(most, float(open_.sum())), before | block
     return most
 
@@ -217,8 +217,7 @@ def test_layers_hold_what_the_judge_says(case: Case) -> None:
     states, waits = {}, {}
     for number in sorted({each.stage for each in mapping.kernels}):
         place = np.array([each.partition if each.stage == number else -1 for each in mapping.kernels])
-        count = counts(table.incidences, (place >= 0)[None])
-        sizes = [table.sums(amount_vc, count, name)[0, 0] for name in HELD]
+        sizes = [sums_of(table, amount_vc, (place >= 0)[None], name)[0, 0] for name in HELD]
         here = [kernel for kernel, at in zip(world.graph.kernels, place, strict=True) if at >= 0]
         states[number] = states_of(instance.setting, here, sizes)
         waits[number] = waiting(table, amount_vc, [place == at for at in sorted({*place.tolist()} - {-1})])
