@@ -17,7 +17,12 @@ def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | Non
     if tiles is None:
         schemes = [sharding[kernel.name] for kernel in instance.graph.kernels]
         tiles = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))[0]
-    return layer.least(layer.figures.options(sharding), tiles)
+    return layer.least(chosen(layer, sharding), tiles)
+
+
+def chosen(layer: LayerOptions, sharding: Mapping[str, Sharding]) -> Domain:
+    """The option of every kernel under a sharding, and no other."""
+    return tuple((number,) for number in layer.figures.numbers(sharding))
 
 
 def whole_domain(sizes_k: Sequence[int]) -> Domain:

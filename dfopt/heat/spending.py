@@ -185,7 +185,7 @@ def _sent(ready: PricedPlan) -> Floats:
 
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
     layer = LayerOptions.of(ready.instance)
-    sent_k += layer.conversions.sent(layer.figures.options(ready.sharding))
+    sent_k += layer.conversions.sent(layer.figures.numbers(ready.sharding))
     for dims, share_k in ready.instance.adding if adds_up_at_once(ready.assumptions) else ():
         group = math.prod(chips(dim) for dim in dims)
         for k, volume in enumerate((share_k * ready.sharded.gradient_k).tolist()):

@@ -17,7 +17,6 @@ from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.fusion.pieces import TooWide, are_numbered, pieces_of
-from dfopt.physics.ops import splits_tiles
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.factors import OF_SECONDS
@@ -258,8 +257,7 @@ class PlanClass(PlanGroup):
         """
         if self.tiles in tile_counts(self.setting.graph, self.setting.assumptions):
             return None
-        pairs = zip(self.layer.kernels, self.layer.schemes_k, strict=True)
-        return tuple(np.array([splits_tiles(kernel, scheme) for scheme in schemes]) for kernel, schemes in pairs)
+        return self.layer.shares_rows_ko
 
     def are_tiled_so(self, option_vk: Ints) -> Bools:
         """Whether tiles are as large as options ask for: bool array, shape (vectors,)."""
@@ -279,7 +277,7 @@ class PlanClass(PlanGroup):
             If a kernel does not fit the chip, even alone.
         """
         members = np.flatnonzero(self.kind_k == kind).astype(np.int64)
-        layer, exact = self.menu.stage(self.menu.allowed(domain), self.tiles), all(len(left) == 1 for left in domain)
+        layer, exact = self.menu.layer.least(domain, self.tiles), all(len(left) == 1 for left in domain)
         return stage_tables(restrict(layer, members), self.chip if exact else self.chip.bounding)
 
     def illegal(self, amount_vc: Floats) -> Floats:

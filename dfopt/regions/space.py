@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-import numpy as np
-
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.arcs import Arcs
@@ -21,7 +19,6 @@ from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import memoized
 from dfopt.setting.stages import is_cut
-from dfopt.sharding.tables import build
 from dfopt.solving.menu import Menu
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts
@@ -148,7 +145,7 @@ class Space:
         Where the sharding comes first, and stages with it, the plan with the options that these are chosen of.
         """
         shared = plan.instances[0].shared
-        menu = Menu(shared, build(shared, self.request.pin_sharding))
+        menu = Menu(shared, self.request.pin_sharding)
         if not self.jointly:
             return [Unsharded(self, plan, menu)]
         return self.regions_of(plan, menu, _domains(menu))
@@ -190,7 +187,7 @@ class Space:
 
     @memoized
     def _menu(self, shared: Instance) -> Menu:
-        return Menu(shared, build(shared, self.request.pin_sharding))
+        return Menu(shared, self.request.pin_sharding)
 
     def _menus(self, plans: Iterable[Plan]) -> list[tuple[Menu, list[Plan]]]:
         """Some plans, with the menu that they share.
@@ -224,10 +221,7 @@ def _simplest(group: Mapping[Plan, float]) -> tuple[float, int, int]:
 
 def _domains(menu: Menu) -> Sequence[tuple[int, Domain]]:
     """Numbers of tiles with the options that go with each: chips that share no rows of a tile may have smaller ones."""
-    graph, assumptions, shares_o = menu.instance.graph, menu.instance.assumptions, menu.shares_tiles
-    shared = tile_counts(graph, assumptions, menu.instance.plan.shards if shares_o.any() else 1)
-    found = [(tiles, menu.domain_of(np.ones_like(shares_o))) for tiles in shared]
+    graph, assumptions = menu.instance.graph, menu.instance.assumptions
+    shared = tile_counts(graph, assumptions, menu.instance.plan.shards if menu.apart != menu.domain else 1)
     others = [tiles for tiles in tile_counts(graph, assumptions) if tiles not in shared]
-    if others and np.bincount(menu.tables.kernel_o, ~shares_o, menu.tables.kernels).all():
-        found += [(tiles, menu.domain_of(~shares_o)) for tiles in others]
-    return found
+    return [(tiles, menu.domain) for tiles in shared] + [(tiles, menu.apart) for tiles in others if all(menu.apart)]

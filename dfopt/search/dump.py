@@ -86,16 +86,16 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     options = Options(asked).asking(formulation=form, gap=0.0, solver="highs", seed=0)
     setting = Setting(result.graph, result.system, result.assumptions)
     instance = setting.under(result.plan)
-    tables = interchip.build(instance.shared, asked.pin_sharding)
     joint = result.assumptions.sharding_objective == "joint"
     if joint and solved_together(result.graph, result.plan, asked):
-        menu, tiles = Menu(instance.shared, tables), result.mapping.tile_count
+        menu, tiles = Menu(instance.shared, asked.pin_sharding), result.mapping.tile_count
         matrices, _ = assignment_of(instance, options, menu, tiles, result.p_max)
         yield "joint", matrices.model
         return
     if memory_rows(result.system.chip, result.assumptions):
         found = f"{result.system.name}: found rows of unit memory, whose times are not linear in what a fusion chooses"
         raise PlanError(f"{found}; assume sharding_objective: joint, or leave them out")
+    tables = interchip.build(instance.shared, asked.pin_sharding)
     yield "interchip", interchip.formulate(tables, result.assumptions)
     ready = priced_mapping(setting, result.mapping, options, listed=True)
     partition_k = ready.partitions(result.mapping)

@@ -6,6 +6,7 @@ included), l layout (RR, SR, RS).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,8 +21,10 @@ from dfopt.setting.pinned import forbidden_pins
 from dfopt.terms.by_kernel import fanout_groups
 from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
 from dfopt.terms.figures import Figures
+from dfopt.terms.layer import Layer
 from dfopt.terms.rules.network import inherent
 from dfopt.terms.step.hops import sent_s
+from dfopt.terms.table import Domain
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -40,7 +43,6 @@ class InterChipTables:
 
     stages: int
     kernel_o: Ints
-    place_o: Ints  # among all options, those that pins have taken included: see `dfopt.terms.figures.Figures`
     scheme_o: tuple[Sharding, ...]
     compute_o: Floats
     network_o: Floats
@@ -86,7 +88,17 @@ class InterChipTables:
         return np.where(wants_ls[LAYOUTS.index("RR")] > 0, whole, np.minimum(each, whole))
 
 
-def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterChipTables:
+def options_left(layer: Layer, pins: Mapping[str, Sharding]) -> Domain:
+    """Options that pins leave, as places among those that kernels have in a layer; one chip has only one each."""
+    pinned = pins if layer.degree > 1 else {}
+    pairs = zip(layer.kernels, layer.schemes_k, strict=True)
+    return tuple(
+        tuple(o for o, scheme in enumerate(schemes) if pinned.get(kernel.name, scheme) == scheme)
+        for kernel, schemes in pairs
+    )
+
+
+def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> InterChipTables:
     """Price every sharding scheme, conversion and hop.
 
     Parameters
@@ -106,7 +118,8 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     if reason := forbidden_pins(instance.setting, pins or {}, degree):
         raise PlanError(reason)
     index, figures = graph.index(), Figures(instance)
-    layer, left_o = figures.layer, _left(figures, pins or {})
+    layer = figures.layer
+    left_o = np.flatnonzero(figures.allowed(options_left(layer, pins or {})))
     kernel_o = figures.kernel_o[left_o]
     scheme_o = tuple(figures.scheme_o[o] for o in left_o.tolist())
     collectives_o = np.array([kind is not None for k in range(len(graph.kernels)) for kind in inherent(layer, k)])
@@ -145,7 +158,6 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     return InterChipTables(
         stages=1 if graph.folded else plan.stages,
         kernel_o=kernel_o,
-        place_o=left_o,
         scheme_o=scheme_o,
         compute_o=figures.at_rate_o[left_o],
         network_o=figures.sent_o[left_o],
@@ -189,11 +201,3 @@ def _held(figures: Figures) -> Floats:
     made_k = np.array([graph.output_bytes(k) for k in range(len(graph.kernels))])
     made_k += graph.words.activations * np.array([ops.gradient_elements(kernel) for kernel in graph.kernels])
     return figures.weight_o + made_k[figures.kernel_o] * figures.output_o + figures.by_option("cached_bytes")
-
-
-def _left(figures: Figures, pins: dict[str, Sharding]) -> Ints:
-    """The options that pins leave."""
-    names = [kernel.name for kernel in figures.layer.kernels]
-    pinned = pins if figures.layer.degree > 1 else {}
-    pairs = zip(figures.kernel_o.tolist(), figures.scheme_o, strict=True)
-    return np.flatnonzero([pinned.get(names[k], scheme) == scheme for k, scheme in pairs])

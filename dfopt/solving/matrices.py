@@ -18,7 +18,6 @@ from dfopt.fusion.blocks import restrict, stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
 from dfopt.fusion.priced import PricedPlan
 from dfopt.milp import Termination, TracePoint, solve, unanswered
-from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import is_cut
 from dfopt.sharding.interchip import InterChipMapping
@@ -145,13 +144,12 @@ def assignment_of(
     if not menu.is_listed:
         raise Unstated("a tensor has too many readers to state what its conversion takes")
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions)
-    tables, shards = menu.tables, instance.plan.shards
     # with more tiles than these not every chip has rows of its own in each
-    allowed_o = ~menu.shares_tiles | (tiles <= max(tile_counts(graph, instance.assumptions, shards)))
-    if not np.logical_or.reduceat(allowed_o, menu.first_k).all():
+    shared = tiles <= max(tile_counts(graph, instance.assumptions, instance.plan.shards))
+    if not all(domain := menu.domain if shared else menu.apart):
         raise Infeasible(f"a kernel that is pinned to be split by tokens allows fewer tiles than {tiles}")
-    least_stage = menu.stage(allowed_o, tiles)
-    free, limits = tables.stages > 1, []
+    least_stage = menu.layer.least(domain, tiles)
+    free, limits = is_cut(graph, instance.plan), []
     place_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
     for number in range(instance.mapped_stages):
         members = np.arange(len(place_k)) if free else np.flatnonzero(place_k == number)
@@ -171,7 +169,7 @@ def assignment_of(
             form.choices.s_ko[k][place]
             for k, left in enumerate(menu.domain)
             for place, o in enumerate(left)
-            if ops.splits_tiles(graph.kernels[k], layer.schemes_k[k][o])
+            if layer.shares_rows_ko[k][o]
         ]
         form.model.rows("shared_tiles", [(np.array(columns)[None, :], 1.0)], lower=1)
     return form, limits

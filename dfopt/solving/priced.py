@@ -61,7 +61,7 @@ def priced_plan(
     """
     options.clock.charge(PREPARED)
     layer, asked = LayerOptions.of(instance), options.request
-    sharded = layer.least(layer.figures.options(sharding), tiles)
+    sharded = layer.least(tuple((number,) for number in layer.figures.numbers(sharding)), tiles)
     if instance.graph.folded:
         stage_k = [instance.graph.kind_of(kernel) for kernel in instance.graph.kernels]
     chip, places = chip_of(instance.system, instance.assumptions), np.array(stage_k, dtype=np.int64)

@@ -9,7 +9,7 @@ l for layout l).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -22,6 +22,7 @@ from dfopt.terms.conversions import overhead_of_kernels
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Wanted
 from dfopt.terms.rules.network import inherent
+from dfopt.terms.table import Domain
 
 __all__ = ["Conversions"]
 
@@ -55,14 +56,11 @@ class Conversions:
         """Tensors that may have to be converted for some readers at the cost of their source."""
         return (one for one in self.figures.layer.wanted if not one.tolls)
 
-    def _asked(self, one: Wanted, allowed_o: Bools) -> dict[int, list[int]]:
+    def _asked(self, one: Wanted, domain: Domain) -> dict[int, list[int]]:
         """Sets of layouts that each reader may want under the options that are left."""
-        first_k, found = self.figures.first_k, {}
-        for k, bits_o in one.layouts_ko.items():
-            found[k] = sorted({*bits_o[allowed_o[first_k[k] : first_k[k] + len(bits_o)]].tolist()})
-        return found
+        return {k: sorted({*bits_o[list(domain[k])].tolist()}) for k, bits_o in one.layouts_ko.items()}
 
-    def network(self, allowed_o: Bools) -> Floats:
+    def network(self, domain: Domain) -> Floats:
         """Least seconds of communication of each kernel, with the layout conversions of its output that it pays for.
 
         They are :attr:`dfopt.terms.figures.Figures.network_o`, plus the seconds of those conversions that the kernel,
@@ -75,9 +73,8 @@ class Conversions:
 
         Parameters
         ----------
-        allowed_o : bool array, shape (options,)
-            True for options that are left, at least one of every kernel. An option is a kernel with one of its sharding
-            schemes. The axis has the options of all kernels, in the order of :class:`~dfopt.terms.figures.Figures`.
+        domain
+            By kernel the options that are left, as places among its own, at least one of every kernel.
 
         Returns
         -------
@@ -87,15 +84,15 @@ class Conversions:
         seconds_o = self.figures.network_o.copy()
         for one in self._by_source:
             seconds_ls = self.figures.layer.conversion_s(one)
-            asked = self._asked(one, allowed_o).values()
+            asked = self._asked(one, domain).values()
             sure = reduce(or_, (asks[0] for asks in asked if len(asks) == 1), 0)
             more = [seconds_ls[:, [sure | each for each in asks]].min(axis=1) for asks in asked if len(asks) > 1]
             least_l = np.max([seconds_ls[:, sure], *more], axis=0) if more else seconds_ls[:, sure]
             mine = self.figures.kernel_o == one.fan.source
             seconds_o[mine] += least_l[self.figures.produced_o[mine]]
-        return self.figures.least(seconds_o, allowed_o)
+        return self.figures.least(seconds_o, self.figures.allowed(domain))
 
-    def sent(self, allowed_o: Bools) -> Floats:
+    def sent(self, number_k: Sequence[int]) -> Floats:
         """Bytes that one chip sends to the other tensor-parallel chips in one evaluation, by kernel.
 
         Two parts add up: the collectives that add up partial sums, and the layout conversions that the kernel which
@@ -104,27 +101,25 @@ class Conversions:
 
         Parameters
         ----------
-        allowed_o : bool array, shape (options,)
-            True for exactly one option of each kernel. An option is a kernel with one of its sharding schemes. The axis
-            has the options of all kernels, in the order of :class:`~dfopt.terms.figures.Figures`.
+        number_k : sequence of int
+            The option of each kernel, as a place among its own.
 
         Returns
         -------
         float array, shape (kernels,), B
             Bytes of one evaluation (one microbatch). A conversion counts at the kernel that makes the tensor.
         """
-        layer, option_k = self.figures.layer, np.flatnonzero(allowed_o)
-        made_k = self.figures.produced_o[option_k]
-        sent_k = np.zeros(len(option_k))
-        for k, number in enumerate((option_k - self.figures.first_k).tolist()):
+        layer, domain = self.figures.layer, tuple((number,) for number in number_k)
+        sent_k = np.zeros(len(domain))
+        for k, number in enumerate(number_k):
             if (kind := inherent(layer, k)[number]) is not None:
                 sent_k[k] += bytes_sent(kind, layer.graph.output_bytes(k), layer.degree)
         for one in self._by_source:
-            wanted = reduce(or_, (asks[0] for asks in self._asked(one, allowed_o).values()))
-            sent_k[one.fan.source] += layer.conversion_sent(one)[made_k[one.fan.source], wanted]
+            wanted, source = reduce(or_, (asks[0] for asks in self._asked(one, domain).values())), one.fan.source
+            sent_k[source] += layer.conversion_sent(one)[layer.produced_ko[source][number_k[source]], wanted]
         return sent_k
 
-    def tolls(self, allowed_o: Bools) -> tuple[Floats, Floats, Bools]:
+    def tolls(self, domain: Domain) -> tuple[Floats, Floats, Bools]:
         """Seconds, bytes and payers of *tolls*: what a block pays once per evaluation if it holds any of some kernels.
 
         A block is a set of kernels that run together on a chip. If it reads a saved tensor in a later pass, it pays for
@@ -136,9 +131,8 @@ class Conversions:
 
         Parameters
         ----------
-        allowed_o : bool array, shape (options,)
-            True for options that are left, at least one of every kernel. An option is a kernel with one of its sharding
-            schemes. The axis has the options of all kernels, in the order of :class:`~dfopt.terms.figures.Figures`.
+        domain
+            By kernel the options that are left, as places among its own, at least one of every kernel.
             Each reader counts with the least seconds and the least bytes of the options that are left.
 
         Returns
@@ -152,9 +146,9 @@ class Conversions:
         found: list[tuple[float, float, Bools]] = []
         for one in (one for one in layer.wanted if one.tolls):
             seconds_ls, sent_ls = layer.conversion_s(one), layer.conversion_sent(one)
-            makes = np.unique(self.figures.produced_o[(self.figures.kernel_o == one.fan.source) & allowed_o])
+            makes = np.unique(layer.produced_ko[one.fan.source][list(domain[one.fan.source])])
             least_k, sent_k = np.zeros((2, count))
-            for kernel, asks in self._asked(one, allowed_o).items():
+            for kernel, asks in self._asked(one, domain).items():
                 ways = np.ix_(makes, np.array(asks))
                 least_k[kernel], sent_k[kernel] = seconds_ls[ways].min(), sent_ls[ways].min()
             levels = np.unique(np.append(least_k, 0.0)).tolist()

@@ -29,6 +29,7 @@ from dfopt.terms.rules.network import COLLECTIVES, OWN_COMMUNICATIONS
 from dfopt.terms.rules.tensors import END_BUFFERS
 from dfopt.terms.rules.weights import gradient_bytes
 from dfopt.terms.rules.work import accessed, at_rate
+from dfopt.terms.table import Domain
 
 __all__ = ["Figures"]
 
@@ -81,34 +82,7 @@ class Figures:
         """Sharding scheme of each option, in the order of options, such as ``m``, which splits output features."""
         return tuple(chain(*self.layer.schemes_k))
 
-    def options(self, schemes: Mapping[str, Sharding]) -> Bools:
-        """Mask that selects, for every kernel, the option with the sharding scheme that is given for the kernel.
-
-        Parameters
-        ----------
-        schemes
-            Scheme of every kernel, by the name of the kernel. Names of no kernel of the graph are not read.
-
-        Returns
-        -------
-        bool array, shape (options,)
-            True for exactly one option of each kernel.
-
-        Raises
-        ------
-        KeyError
-            If a kernel of the graph has no entry.
-        PlanError
-            If a kernel may not take the scheme given for it.
-        """
-        wanted = [schemes[kernel.name] for kernel in self.layer.kernels]
-        for kernel, scheme, legal in zip(self.layer.kernels, wanted, self.layer.schemes_k, strict=True):
-            if reason := forbidden(kernel, scheme, legal, self.layer.degree):
-                raise PlanError(reason)
-        pairs = zip(self.kernel_o.tolist(), self.scheme_o, strict=True)
-        return np.array([scheme == wanted[k] for k, scheme in pairs], dtype=bool)
-
-    def numbers(self, schemes: Mapping[str, Sharding]) -> Ints:
+    def numbers(self, schemes: Mapping[str, Sharding]) -> list[int]:
         """Index, among each kernel's own options, of the sharding scheme that is given for the kernel.
 
         Parameters
@@ -118,8 +92,8 @@ class Figures:
 
         Returns
         -------
-        int array, shape (kernels,)
-            0 for a kernel that takes its first option.
+        list of int
+            By kernel. 0 for a kernel that takes its first option.
 
         Raises
         ------
@@ -128,7 +102,21 @@ class Figures:
         PlanError
             If a kernel may not take the scheme given for it.
         """
-        return np.flatnonzero(self.options(schemes)) - self.first_k
+        found = []
+        for kernel, legal in zip(self.layer.kernels, self.layer.schemes_k, strict=True):
+            if reason := forbidden(kernel, schemes[kernel.name], legal, self.layer.degree):
+                raise PlanError(reason)
+            found.append(legal.index(schemes[kernel.name]))
+        return found
+
+    def allowed(self, domain: Domain) -> Bools:
+        """Mask of the options of a domain among the options of all kernels: bool array, shape (options,).
+
+        ``domain``: by kernel the options that are left, as places among its own, at least one of every kernel.
+        """
+        allowed_o = np.zeros(len(self.kernel_o), dtype=bool)
+        allowed_o[[first + o for first, left in zip(self.first_k.tolist(), domain, strict=True) for o in left]] = True
+        return allowed_o
 
     @by_reads
     def _by_resource(self) -> dict[str, Floats]:
@@ -161,7 +149,7 @@ class Figures:
         Parameters
         ----------
         resource
-            Name of a resource, such as ``dram_bytes``: see :data:`dfopt.terms.rules.RESOURCES`.
+            Name of a resource, such as ``dram_bytes``.
 
         Returns
         -------

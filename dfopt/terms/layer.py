@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
@@ -172,11 +172,6 @@ class Layer:
         """Whether all kernels compute at one rate: ``compute_model: fixed``, and one peak FLOP/s for their types."""
         return self.assumptions.compute_model == "fixed" and len(set(self.instance.setting.rate_k)) == 1
 
-    @property
-    def keeps_saved(self) -> bool:
-        """Whether activations kept for backward count as saved, not as tensors between blocks: `counts_training`."""
-        return counts_training(self.graph, self.assumptions)
-
     @by_reads
     def schemes_k(self) -> tuple[tuple[Sharding, ...], ...]:
         """Sharding schemes that each kernel may take, its options, in the order of kernels: at least one each."""
@@ -198,6 +193,12 @@ class Layer:
             np.array([LAYOUTS.index(ops.PRODUCED[scheme]) for scheme in schemes], dtype=np.int64)
             for schemes in self.schemes_k
         )
+
+    @by_reads
+    def shares_rows_ko(self) -> tuple[Bools, ...]:
+        """Options under which chips share the rows of every tile, by kernel: bool arrays, shape (options,)."""
+        pairs = zip(self.kernels, self.schemes_k, strict=True)
+        return tuple(np.array([ops.splits_tiles(kernel, scheme) for scheme in schemes]) for kernel, schemes in pairs)
 
     @by_reads
     def output_tile_k(self) -> Floats:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Floats, Ints
 from dfopt.physics.library import sets_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
@@ -26,7 +26,7 @@ from dfopt.terms.incidence import Has
 from dfopt.terms.rules import HELD, TOKEN_BLOCKS
 from dfopt.terms.rules.tensors import CARRIED, moves_again
 from dfopt.terms.sharded_graph import ShardedGraph
-from dfopt.terms.table import Table
+from dfopt.terms.table import Domain, Table, amounts_left
 from dfopt.terms.token_blocks import TokenCharges, token_rows
 
 __all__ = ["LayerOptions"]
@@ -36,7 +36,7 @@ __all__ = ["LayerOptions"]
 class LayerOptions:
     """Bytes and seconds of a layer on one chip, under any subset of the legal sharding schemes (options) of kernels.
 
-    Methods take the subset as a mask: a bool array, shape (options,), true for the options that are left.
+    Methods take the subset as a domain: by kernel the options that are left, as places among its own.
 
     Arrays with the suffix o have the shape (options,): an entry for each option of each kernel, in the order of kernels
     and schemes. Bytes and seconds are those of one chip in one evaluation of the graph, which is one microbatch.
@@ -77,7 +77,7 @@ class LayerOptions:
         """Layout conversions that options of a source and its readers may need: seconds and bytes of one microbatch."""
         return Conversions(self.figures)
 
-    def least(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
+    def least(self, domain: Domain, tiles: int) -> ShardedGraph:
         """Price the layer on one chip with the least of every figure over the options that are left.
 
         Each figure (bytes, seconds or share of a kernel or tensor) is the least by itself: another figure may be least
@@ -85,8 +85,8 @@ class LayerOptions:
 
         Parameters
         ----------
-        allowed_o : bool array, shape (options,)
-            Options that are left, at least one of every kernel.
+        domain
+            By kernel the options that are left, as places among its own, at least one of every kernel.
         tiles : int
             Tiles that the streamed axis (mostly that of tokens) is cut into.
 
@@ -104,7 +104,7 @@ class LayerOptions:
             If the chip lacks lanes, stages or frequency under ``compute_model: cycle``, or a table under
             ``efficiency``. Questions to the optimiser refuse that before.
         """
-        figures, layer = self.figures, self.figures.layer
+        figures, layer, allowed_o = self.figures, self.figures.layer, self.figures.allowed(domain)
         tiled = layer.at(tiles)
 
         def lowest(figure_o: Floats) -> Floats:
@@ -112,12 +112,12 @@ class LayerOptions:
 
         output_k = lowest(figures.output_o)
         b_t = self.whole_t * output_k[self.plain.src_t]
-        moved_k, again_k = self._carried("dram_bytes", allowed_o, 1), self._carried("reread_bytes", allowed_o, 1)
+        moved_k, again_k = self._carried("dram_bytes", domain, 1), self._carried("reread_bytes", domain, 1)
         again_k += lowest(figures.by_option("reread_bytes"))
         for fan in layer.fan_outs:
             if not fan.carried and (kernels := moves_again(layer, fan)):
                 np.add.at(again_k, list(kernels), fan.whole * output_k[fan.source])
-        toll_x, sent_x, payers_xk = self.conversions.tolls(allowed_o)
+        toll_x, sent_x, payers_xk = self.conversions.tolls(domain)
         return replace(
             self.plain,
             compute_k=lowest(figures.by_option("compute_s")),
@@ -125,12 +125,12 @@ class LayerOptions:
             weight_k=lowest(figures.weight_o),
             mem_k=lowest(figures.by_option("dram_bytes")) + moved_k,
             accessed_k=lowest(figures.accessed_o) + moved_k,
-            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + self._carried("buffer_bytes", allowed_o, tiles),
-            net_k=self.conversions.network(allowed_o),
+            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + self._carried("buffer_bytes", domain, tiles),
+            net_k=self.conversions.network(domain),
             b_t=b_t,
             moved_t=b_t * (layer.moves_tensors),
             tile_t=b_t * tiled.output_tile_k[self.plain.src_t],
-            menus=self._menus(allowed_o, tiles) if layer.by_cycles else (),
+            menus=self._menus(domain, tiles) if layer.by_cycles else (),
             tile_count=tiles,
             output_k=output_k,
             held_k=np.stack([lowest(figures.by_option(resource)) for resource in HELD], axis=1),
@@ -139,31 +139,28 @@ class LayerOptions:
             toll_x=toll_x,
             sent_x=sent_x,
             payers_xk=payers_xk,
-            token_charges=self._token_charges(allowed_o, tiles),
+            token_charges=self._token_charges(domain, tiles),
         )
 
-    def _token_charges(self, allowed_o: Bools, tiles: int) -> TokenCharges | None:
+    def _token_charges(self, domain: Domain, tiles: int) -> TokenCharges | None:
         """What partitions need and move that take their tokens in blocks.
 
         Charges of different kernels stay apart, so that sums are those of the least of each kernel and each tensor.
         """
-        figures = self.figures
-        layer = figures.layer.at(tiles)
+        layer = self.figures.layer.at(tiles)
         if (rows := token_rows(layer)) is None:
             return None
         charges = merged((charge for term in TOKEN_BLOCKS for charge in term.of(layer)), 0)
-        table, ends = Table(tuple(map(len, layer.schemes_k)), charges), np.append(figures.first_k[1:], len(allowed_o))
-        left = (np.flatnonzero(allowed_o[first:end]) for first, end in zip(figures.first_k, ends, strict=True))
-        return TokenCharges.of(rows, table, table.least(tuple(tuple(mine.tolist()) for mine in left)))
+        table = Table(tuple(map(len, layer.schemes_k)), charges)
+        return TokenCharges.of(rows, table, table.least(domain))
 
-    def _carried(self, resource: str, allowed_o: Bools, tiles: int) -> Floats:
+    def _carried(self, resource: str, domain: Domain, tiles: int) -> Floats:
         """What kernels have at least of what layers hand on, in so many tiles."""
         found_k = np.zeros(len(self.figures.layer.kernels))
         for charge in CARRIED.of(self.figures.layer.at(tiles)):
             if charge.resource == resource:
                 assert isinstance(charge.incidence, Has)
-                left = allowed_o[self.figures.kernel_o == charge.scope[0]]
-                found_k[charge.incidence.kernel] += charge.amount[left].min()
+                found_k[charge.incidence.kernel] += amounts_left(charge, domain).min()
         return found_k
 
     @by_reads
@@ -212,12 +209,11 @@ class LayerOptions:
             sets_k=np.array([sets_of(kernel) for kernel in graph.kernels]),
         )  # fmt: skip
 
-    def _menus(self, allowed_o: Bools, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
+    def _menus(self, domain: Domain, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
         """Compute tiles and seconds that some option that is left reaches, without those that another one beats."""
         found = []
-        for k, menus in enumerate(self.figures.layer.at(tiles).menus_ko):
-            mine = [menu for menu, left in zip(menus, allowed_o[self.figures.kernel_o == k], strict=True) if left]
-            used, seconds = (np.concatenate([menu[i] for menu in mine]) for i in (0, 1))
+        for menus, left in zip(self.figures.layer.at(tiles).menus_ko, domain, strict=True):
+            used, seconds = (np.concatenate([menus[o][i] for o in left]) for i in (0, 1))
             order = np.lexsort((seconds, used))
             used, seconds = used[order], seconds[order]
             better = seconds < np.minimum.accumulate(np.append(np.inf, seconds))[:-1]

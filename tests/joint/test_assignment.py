@@ -33,7 +33,6 @@ from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.sharding import interchip
 from dfopt.solving.levels import best_sharding
 from dfopt.solving.matrices import from_levels
 from dfopt.solving.menu import Menu
@@ -89,10 +88,10 @@ def squeezed(world: World, score: Score, memory: str, share: float) -> World:
 def programs(world: World, options: Options) -> list[Solved | Pruned]:
     """The plan as one program for every number of tiles that it may have, but for those with which nothing fits."""
     instance, found = world.instance, list[Solved | Pruned]()
-    menu = Menu(instance.shared, interchip.build(instance.shared, options.request.pin_sharding))
+    menu = Menu(instance.shared, options.request.pin_sharding)
     choose = partial(best_sharding, instance, menu.tables, options)
     # also tiles in each of which every chip has rows of its own
-    rows = {1, world.plan.shards} if menu.shares_tiles.any() else {1}
+    rows = {1, world.plan.shards} if menu.apart != menu.domain else {1}
     for tiles in {count for least in rows for count in tile_counts(world.graph, world.assumptions, least)}:
         with suppress(Infeasible):
             found.append(from_levels(instance, options, menu, tiles, math.inf, choose))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from sharded_cases import shard
+from sharded_cases import chosen, shard
 from strategies import World, shardings, share, worlds
 
 from dfopt import optimize
@@ -20,20 +20,13 @@ from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sra
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.physics.pipeline import resolve
-from dfopt.sharding import interchip
 from dfopt.solving.menu import Menu
 from dfopt.terms.chip import chip_of
 from dfopt.terms.sharded_graph import ShardedGraph, tile_counts
 
 
 def menu_of(world: World) -> Menu:
-    return Menu(world.instance, interchip.build(world.instance))
-
-
-def options_of(menu: Menu, sharding: dict[str, str]) -> np.ndarray:
-    names = [kernel.name for kernel in menu.instance.graph.kernels]
-    pairs = zip(menu.tables.kernel_o, menu.tables.scheme_o, strict=True)
-    return np.array([sharding[names[k]] == z for k, z in pairs])
+    return Menu(world.instance, {})
 
 
 def same(one: ShardedGraph, two: ShardedGraph) -> None:
@@ -56,19 +49,19 @@ def same(one: ShardedGraph, two: ShardedGraph) -> None:
 
 
 @st.composite
-def chosen(draw: st.DrawFn):
+def sharded_worlds(draw: st.DrawFn):
     world = draw(worlds(max_pp=2))
     sharding = draw(shardings(world.graph, world.plan, world.assumptions))
     tiles = draw(st.sampled_from(tile_counts(world.graph, world.assumptions)))
     return world, sharding, tiles
 
 
-@given(chosen())
+@given(sharded_worlds())
 def test_with_nothing_left_to_choose_it_is_the_sharded_layer(case) -> None:
     world, sharding, tiles = case
     menu = menu_of(world)
     exact = shard(world.instance, sharding, tiles)
-    same(menu.stage(options_of(menu, sharding), tiles), exact)
+    same(menu.layer.least(chosen(menu.layer, sharding), tiles), exact)
 
 
 def test_gradients_that_are_added_up_are_those_of_the_options() -> None:
@@ -79,25 +72,26 @@ def test_gradients_that_are_added_up_are_those_of_the_options() -> None:
     rules = resolve(Assumptions(), "dataflow", 0.5)
     graph, system = Graph(name="g", kernels=(kernel,)), System(name="s", chip=chip, network=(link,))
     menu = menu_of(World(graph, system, Plan(tp=2, tp_dims=("x",)), rules))
-    added = {z: float(menu.stage(options_of(menu, {"w": z}), 1).gradient_k[0]) for z in menu.tables.scheme_o}
+    stage_z = {z: menu.layer.least(chosen(menu.layer, {"w": z}), 1) for z in menu.figures.scheme_o}
+    added = {z: float(stage.gradient_k[0]) for z, stage in stage_z.items()}
     assert added["m"] * 2 == added["none"] > 0
 
 
 @share(3)
-@given(chosen(), st.data())
+@given(sharded_worlds(), st.data())
 def test_no_block_is_cheaper_under_any_sharding(case, data) -> None:
     world, sharding, tiles = case
     menu = menu_of(world)
-    allowed = options_of(menu, sharding)
-    for o in range(len(allowed)):
-        allowed[o] |= data.draw(st.booleans())
+    of_sharding = chosen(menu.layer, sharding)
+    pairs = zip(menu.domain, of_sharding, strict=True)
+    allowed = tuple(tuple(o for o in left if o in picked or data.draw(st.booleans())) for left, picked in pairs)
     exact = shard(world.instance, sharding, tiles)
     chip = chip_of(world.system, world.assumptions)
     try:
         tables = stage_tables(exact, chip)
     except Infeasible:
         reject()
-    relaxed = stage_tables(menu.stage(allowed, tiles), chip)  # where the sharding fits it must
+    relaxed = stage_tables(menu.layer.least(allowed, tiles), chip)  # where the sharding fits it must
     count = len(exact.names)
     rows = data.draw(st.lists(st.integers(1, 2**count - 1), min_size=1, max_size=12))
     member = np.array([[row >> k & 1 for k in range(count)] for row in rows], dtype=bool)

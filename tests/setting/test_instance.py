@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from sharded_cases import shard
+from sharded_cases import chosen, shard
 from strategies import World, shardings, share, worlds
 
 from dfopt.documents.request import Request
@@ -29,7 +29,7 @@ def work(instance: Instance, sharding: Any) -> tuple[Any, Any]:
     """What a chip's kernels cost, worked out from the whole plan and nothing that is known of others."""
     alone = Instance(replace(instance.setting), instance.plan)
     layer = LayerOptions(alone)
-    return build(alone), layer.least(layer.figures.options(sharding), shard(instance, sharding).tile_count)
+    return build(alone), layer.least(chosen(layer, sharding), shard(instance, sharding).tile_count)
 
 
 @share(0.5)

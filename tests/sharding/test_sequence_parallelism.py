@@ -235,7 +235,7 @@ def test_one_gather_serves_all_readers(readers: tuple[Sharding, ...], kinds: lis
         layer = LayerOptions.of(instance)
         if value == "none":
             schemes = {name: {"n": "m", "k>n": "k"}.get(z, z) for name, z in schemes.items()}  # type: ignore[misc]
-        found = layer.conversions.sent(layer.figures.options(schemes))[0]
+        found = layer.conversions.sent(layer.figures.numbers(schemes))[0]
         assert found == sum(bytes_sent(Collective(kind), graph.output_bytes(0), 4) for kind in expected)
 
 

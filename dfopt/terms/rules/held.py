@@ -21,7 +21,7 @@ from dfopt.setting.instance import Setting
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.kernel import LayerKernel, by_option, output_share, weight_bytes
-from dfopt.terms.layer import Layer
+from dfopt.terms.layer import Layer, counts_training
 from dfopt.terms.rules.weights import gradient_bytes
 
 __all__ = [
@@ -49,7 +49,7 @@ def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``weights`` and ``weights_copied``, B; for routed experts ``experts``
         and ``experts_copied`` instead. ``parameters`` and ``parameters_copied``, no unit. Nothing is yielded for a
         kernel without a weight, nor for a backward kernel as above.
@@ -81,7 +81,7 @@ def reduced(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``gradient_bytes``, B: the part that only data-parallel copies add up.
         ``gradient_bytes_copied``, B: the part that data-parallel copies add up together with all chips of the
         module-wise parallel axis (mp), as all of these hold that part of the weight (``copied`` of the kernel). Nothing
@@ -113,7 +113,7 @@ def caches(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``cached_bytes``, B. Nothing is yielded for a kernel without
         ``states``.
     """
@@ -137,7 +137,7 @@ def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``saved_bytes``, B: what is kept until the backward pass of the
         microbatch. Add it to the amount of :func:`saved`. It is negative where the tensors of the graph count more
         bytes than are kept. ``working_bytes``, B: what is in memory only while the layer runs, such as outputs that are
@@ -169,7 +169,7 @@ def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``saved_bytes``, B, once for every such output of the kernel. Nothing
         is yielded for a kernel without such an output, nor in a graph that does not train.
     """
@@ -216,8 +216,9 @@ def waiting(layer: Layer) -> Iterator[Charge]:
     """
     if not waits(layer.instance.setting):
         return
+    saves = counts_training(layer.graph, layer.assumptions)
     for fan in layer.fan_outs:
-        if not fan.carried and not (layer.keeps_saved and fan.kept):
+        if not fan.carried and not (saves and fan.kept):
             size = fan.whole * layer.output_share_ko[fan.source]
             yield Charge("waiting_bytes", Open(fan.source, fan.kernels), (fan.source,), size)
 
@@ -319,9 +320,8 @@ def tile_rows(layer: Layer) -> Iterator[Charge]:
     least = max(layer.assumptions.tile_rows or 1, layer.degree)
     if layer.tiles <= -(-rows // min(least, rows)):
         return
-    for k, kernel in enumerate(layer.kernels):
-        shares = [ops.splits_tiles(kernel, scheme) for scheme in layer.schemes_k[k]]
-        yield Charge("legal", Has(k), (k,), np.where(shares, np.inf, 0.0))
+    for k, shares_o in enumerate(layer.shares_rows_ko):
+        yield Charge("legal", Has(k), (k,), np.where(shares_o, np.inf, 0.0))
 
 
 TILE_ROWS = Term("rows of a tile", "a chip that works on a tile has a row of it", tile_rows, by_tiles=True)

@@ -232,14 +232,12 @@ def own_communications(layer: Layer) -> Iterator[Charge]:
     Yields
     ------
     Charge
-        For a kernel that states communications their seconds in one evaluation, a constant that its block pays once:
-        of ``hidden_s`` with two-batch overlap, else of ``network_s``. Nothing is yielded for other kernels.
+        For a kernel that states communications their seconds in one evaluation, a constant of ``network_s`` that its
+        block pays once. Nothing is yielded for other kernels, nor with two-batch overlap.
     """
-    shown, hidden = layer.instance.own_communication_s, layer.instance.hidden_s
-    for k in range(len(layer.kernels)):
-        for resource, seconds in (("network_s", shown[k]), ("hidden_s", hidden[k])):
-            if seconds:
-                yield Charge(resource, Has(k), (), np.array(seconds))
+    for k, seconds in enumerate(layer.instance.own_communication_s.tolist()):
+        if seconds:
+            yield Charge("network_s", Has(k), (), np.array(seconds))
 
 
 OWN_COMMUNICATIONS = Term("own communications", "stated by the kernels of the graph", own_communications)
