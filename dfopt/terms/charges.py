@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -17,40 +16,7 @@ from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer
 
-__all__ = ["Amounts", "Charge", "Resource", "Term", "amounts_of", "merged"]
-
-Unit = Literal["s", "B", "1"]
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A quantity that costs are counted in and summed up, such as DRAM bytes of a block of kernels.
-
-    It is named by every :class:`Charge`, which adds an amount to it. Sums are those of one chip in one evaluation of
-    the layer, which processes one microbatch. A *block* is a set of kernels that run together on the chip.
-
-    Attributes
-    ----------
-    name : e.g. dram_bytes
-        Key by which charges and sums refer to it.
-    unit : e.g. B
-        Unit of its amounts and sums: ``s``, ``B``, or ``1`` for none.
-    of : e.g. block
-        Scope of a sum. ``block``: every block has a sum of its own. ``layer``: there is one sum for the layer, whatever
-        its blocks are.
-    label : e.g. bytes to and from DRAM
-        Description for reports.
-    levels : bool, e.g. false
-        True: there is a sum for each latency that a block may have under the cycle model, see
-        :attr:`dfopt.terms.layer.Layer.latency_l`. False: there is one sum.
-    """
-
-    name: str
-    unit: Unit
-    of: Literal["block", "layer"]
-    label: str
-    levels: bool = False
-
+__all__ = ["Amounts", "Charge", "Term", "amounts_of", "merged"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
@@ -63,7 +29,10 @@ class Charge:
     Attributes
     ----------
     resource : e.g. dram_bytes
-        Name of the :class:`Resource` that the amount adds to.
+        Name of what the amount adds to: a quantity that costs are counted in and summed up, in seconds, bytes or no
+        unit. Sums are those of one chip in one evaluation: of each block, or of the whole layer whatever its blocks
+        are. Some resources have levels: a sum for each latency that a block may have under the cycle model, see
+        :attr:`dfopt.terms.layer.Layer.latency_l`.
     incidence
         The rule that says how often a block pays the amount, from the kernels that the block holds.
     scope : tuple of int
@@ -196,7 +165,7 @@ def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
     Returns
     -------
     dict of float array, shape (options of the kernel,)
-        By the name of a resource (:data:`dfopt.terms.rules.RESOURCES`), in its unit: the sum over the rules, on one
+        By the name of a resource, in its unit: the sum over the rules, on one
         chip in one evaluation, which is one microbatch. A resource that no rule adds to is left out.
 
     Raises

@@ -16,10 +16,40 @@ from dfopt.documents.plan import Plan
 from dfopt.setting.instance import Setting
 from dfopt.terms.charges import Term
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import RESOURCES, TERMS
+from dfopt.terms.rules import TERMS
 
 PAGE = Path(__file__).resolve().parents[2] / "dfopt" / "guide" / "formulation.md"
 START, END = "<!-- rules: tests/guide/rules_table.py -->", "<!-- end of rules -->"
+RESOURCES = {
+    "compute_s": "compute (s)",
+    "compute_tiles": "compute tiles for a latency (1)",
+    "network_s": "communication (s)",
+    "dram_bytes": "bytes to and from DRAM, as its fastest memory counts them (B)",
+    "sram_traffic_bytes": "bytes read from SRAM and written there (B)",
+    "buffer_bytes": "bytes in SRAM of tensors that wait or move (B)",
+    "cut_buffer_bytes": "the part of them that is cut with the weight of a kernel (B)",
+    "stationary_bytes": "bytes in SRAM of weights and of gradients that are added up (B)",
+    "reread_bytes": "bytes that a kernel in weight parts moves again for each further one (B)",
+    "token_bytes": "bytes in SRAM of tensors that blocks of tokens cut, of all tokens (B)",
+    "beside_token_bytes": "bytes in SRAM beside them where tokens come in blocks (B)",
+    "block_reread_bytes": "bytes that each further block of tokens reads again (B)",
+    "block_access_bytes": "bytes that pass through SRAM again for each further block of tokens (B)",
+    "all_tokens": "kernels and tensors that need all tokens at once (1)",
+    "waiting_bytes": "bytes that wait in DRAM until they were read (B)",
+    "weights": "weights, but for those of routed experts (B)",
+    "weights_copied": "weights that all chips of the second axis have (B)",
+    "experts": "weights of routed experts (B)",
+    "experts_copied": "weights of routed experts that all chips of the second axis have (B)",
+    "parameters": "parameters, which gradients and the optimizer go by (1)",
+    "parameters_copied": "parameters that all chips of the second axis have (1)",
+    "gradient_bytes": "weight gradients that copies of the batch add up (B)",
+    "gradient_bytes_copied": "weight gradients that chips of the second axis add up, too (B)",
+    "cached_bytes": "caches of sequences (B)",
+    "saved_bytes": "activations kept for the backward pass (B)",
+    "working_bytes": "activations there while a layer runs (B)",
+    "legal": "infinite where options cannot be together (1)",
+}
+"""What rules add to, by name, with the unit of each: s, B, or 1 for none."""
 PAID = {
     "Has": "the partition of the kernel (A)",
     "AnyOf": "each partition with any of some kernels",
@@ -57,8 +87,7 @@ def layers() -> Iterator[Layer]:
 def row(term: Term, all_layers: list[Layer]) -> str:
     """What a rule charges, who pays, and where it is from."""
     charges = [charge for layer in all_layers for charge in term.charges(layer) if charge.amount.any()]
-    labels = {resource.name: f"{resource.label} ({resource.unit})" for resource in RESOURCES}
-    named = dict.fromkeys(labels[charge.resource] for charge in charges)
+    named = dict.fromkeys(RESOURCES[charge.resource] for charge in charges)
     paid = dict.fromkeys(PAID[type(charge.incidence).__name__] for charge in charges)
     assert charges, f"no layer has anything of {term.name}"
     return f"| {term.name} | {'; '.join(named)} | {'; '.join(paid)} | {term.source} |"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import names_page
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from dfopt.cli import app
 from dfopt.guide import show
+from dfopt.terms import rules
 
 
 def test_it_lists_every_page_with_a_line() -> None:
@@ -54,3 +56,9 @@ def test_the_page_of_models_is_that_of_the_importer() -> None:
 
 def test_the_rules_of_the_formulation_are_those_of_the_table() -> None:
     assert rules_table.PAGE.read_text(encoding="utf-8") == rules_table.page()
+
+
+def test_rules_add_to_every_resource_of_the_table() -> None:
+    source = "".join(path.read_text() for path in Path(rules.__file__).parent.glob("*.py"))
+    for name in rules_table.RESOURCES:  # some are named in a loop, or by a suffix
+        assert f'"{name.removesuffix("_copied")}"' in source

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Final
 
 from dfopt.physics.states import Amount
-from dfopt.terms.charges import Resource
 from dfopt.terms.rules.held import (
     CACHES,
     HANDED_ON,
@@ -38,7 +37,7 @@ from dfopt.terms.rules.token_blocks import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["HELD", "LEAST_TERMS", "OF_KERNELS", "OF_LAYER", "RESOURCES", "SENT", "TERMS", "TOKEN_BLOCKS"]
+__all__ = ["HELD", "LEAST_TERMS", "OF_KERNELS", "OF_LAYER", "SENT", "TERMS", "TOKEN_BLOCKS"]
 
 _WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
@@ -63,37 +62,6 @@ TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 """All rules."""
 LEAST_TERMS: Final = tuple(LEAST_CONVERSIONS if term is CONVERSIONS else term for term in TERMS)
 """All rules, with what conversions take at least: for layers in which a tensor has very many readers."""
-RESOURCES: Final = (
-    Resource("compute_s", "s", "block", "compute"),
-    Resource("compute_tiles", "1", "block", "compute tiles for a latency", levels=True),
-    Resource("network_s", "s", "block", "communication"),
-    Resource("hidden_s", "s", "block", "communication while another microbatch computes"),
-    Resource("dram_bytes", "B", "block", "bytes to and from DRAM, as its fastest memory counts them"),
-    Resource("sram_traffic_bytes", "B", "block", "bytes read from SRAM and written there"),
-    Resource("buffer_bytes", "B", "block", "bytes in SRAM of tensors that wait or move"),
-    Resource("cut_buffer_bytes", "B", "block", "the part of them that is cut with the weight of a kernel"),
-    Resource("stationary_bytes", "B", "block", "bytes in SRAM of weights and of gradients that are added up"),
-    Resource("reread_bytes", "B", "block", "bytes that a kernel in weight parts moves again for each further one"),
-    Resource("token_bytes", "B", "block", "bytes in SRAM of tensors that blocks of tokens cut, of all tokens"),
-    Resource("beside_token_bytes", "B", "block", "bytes in SRAM beside them where tokens come in blocks"),
-    Resource("block_reread_bytes", "B", "block", "bytes that each further block of tokens reads again"),
-    Resource("block_access_bytes", "B", "block", "bytes that pass through SRAM again for each further block of tokens"),
-    Resource("all_tokens", "1", "block", "kernels and tensors that need all tokens at once"),
-    Resource("waiting_bytes", "B", "block", "bytes that wait in DRAM until they were read"),
-    Resource("weights", "B", "layer", "weights, but for those of routed experts"),
-    Resource("weights_copied", "B", "layer", "weights that all chips of the second axis have"),
-    Resource("experts", "B", "layer", "weights of routed experts"),
-    Resource("experts_copied", "B", "layer", "weights of routed experts that all chips of the second axis have"),
-    Resource("parameters", "1", "layer", "parameters, which gradients and the optimizer go by"),
-    Resource("parameters_copied", "1", "layer", "parameters that all chips of the second axis have"),
-    Resource("gradient_bytes", "B", "layer", "weight gradients that copies of the batch add up"),
-    Resource("gradient_bytes_copied", "B", "layer", "weight gradients that chips of the second axis add up, too"),
-    Resource("cached_bytes", "B", "layer", "caches of sequences"),
-    Resource("saved_bytes", "B", "layer", "activations kept for the backward pass"),
-    Resource("working_bytes", "B", "layer", "activations there while a layer runs"),
-    Resource("legal", "1", "layer", "infinite where options cannot be together"),
-)
-"""All that charges add up to, with the unit of each: ``s``, ``B``, or ``1`` for none."""
 HELD: Final[dict[str, tuple[Amount, bool]]] = {
     **{f"{of}{'_copied' * copied}": (of, copied) for of in _WEIGHTS for copied in (False, True)},
     "saved_bytes": ("saved", False),

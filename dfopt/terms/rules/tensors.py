@@ -133,7 +133,7 @@ def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``dram_bytes``, B, once for every tensor that the kernel writes or
         reads. A tensor that is both inputs of a kernel counts once, with the larger share. Tensors to the next layer
         are not among them. Nothing is yielded if ``operand_traffic`` is None: then :func:`tensors` counts what blocks
@@ -211,7 +211,7 @@ def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``dram_bytes``, B, for every input of the graph that the kernel reads
         and every output of the graph that it writes. ``reread_bytes``, B: as much for every input, if a kernel that
         runs in parts of its weight reads inputs again (``weight_tiling: reread`` and ``reread_all``); it counts for
@@ -242,7 +242,7 @@ def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``buffer_bytes``, B, for every input of the graph that the kernel
         reads and every output of the graph that it writes. Nothing is yielded for a kernel without any, nor under
         ``layer_boundary: free``.
@@ -294,7 +294,7 @@ def own_data(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``dram_bytes``, B. A byte in a slower memory counts as (bandwidth of
         the fastest memory / bandwidth of that memory) bytes, so that their number over the bandwidth of the fastest
         memory is the time. Nothing is yielded for a kernel without ``states``, ``dram_bytes`` and

@@ -45,7 +45,7 @@ def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch).
 
         - ``all_tokens``, no unit: 1 for a kernel that cannot take blocks of tokens.

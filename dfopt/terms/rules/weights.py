@@ -76,7 +76,7 @@ def weights(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``dram_bytes``, B: the weights that are read. A byte in a slower
         memory counts as more bytes, so that their number over the bandwidth of the fastest memory is the time. Not
         yielded under ``weights_from_dram: false``. ``stationary_bytes``, B: the weights that are in SRAM at a time.
@@ -148,7 +148,7 @@ def gradients(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``dram_bytes``, B: the gradient (:func:`accumulated`) read and
         written, so twice; or once under ``gradient_traffic: written``. ``stationary_bytes``, B: the accumulator in SRAM
         in the type of activations, of routed experts that of one at a time. Nothing is yielded for a kernel of another

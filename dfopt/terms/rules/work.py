@@ -54,7 +54,7 @@ def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``compute_s``, s. Nothing is yielded under ``compute_model: cycle``,
         where :func:`compute_tiles` counts instead.
 
@@ -256,7 +256,7 @@ def sram_traffic(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     Yields
     ------
     (str, float array of shape (options,))
-        Name of a :class:`~dfopt.terms.charges.Resource`, and its amount under each option: on one chip, in one
+        Name of a resource, and its amount under each option: on one chip, in one
         evaluation of the layer (one microbatch). ``sram_traffic_bytes``, B: weights, weight gradient, own data, inputs
         and outputs of the graph (:func:`accessed`). Nothing is yielded if the SRAM of the chip has no bandwidth: it
         then takes no time.
