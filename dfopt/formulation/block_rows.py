@@ -154,24 +154,10 @@ class BlockRows:
         return found
 
     def _forbid(self) -> None:
-        """Options that cannot be together: each needs one of those of the other kernel that it can be with."""
-        for number, charge in enumerate(c for c in self.table.charges if c.resource == "legal"):
-            can = np.isfinite(self._cut(charge))
-            columns = [self.choices.s_ko[k] for k in charge.scope]
-            if len(columns) == 1:
-                self.model.bound(columns[0][~can], upper=0.0)
-                continue
-            if len(columns) > 2:
-                scope, classes, amount = self.classified(charge)
-                together = self.choices.placed(scope[0], scope, classes)
-                self.model.bound(together[np.isinf(amount)], upper=0.0)
-                continue
-            for axis, (mine, other) in enumerate((columns, columns[::-1])):
-                allowed = can if axis == 0 else can.T
-                some = ~allowed.all(axis=1)
-                partners = np.where(allowed[some], other, -1)
-                if some.any():
-                    self.model.rows(f"legal_{number}_{axis}", [(mine[some], 1.0), (partners, -1.0)], upper=0)
+        """Options that cannot be together, wherever the first of their kernels is."""
+        for charge in (each for each in self.table.charges if each.resource == "legal"):
+            scope, classes, amount = self.classified(charge)
+            self.model.bound(self.choices.placed(scope[0], scope, classes)[np.isinf(amount)], upper=0.0)
 
     def _sram(self) -> None:
         """What waits, moves and stays on the chip fits into its SRAM."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.milp import Model
+from dfopt.setting.reads import memoized
 from dfopt.terms.table import Domain
 
 __all__ = ["Choices", "Classes", "Scope"]
@@ -46,8 +47,6 @@ class Choices:
         self.s_ko = np.split(self.s_o, ends[:-1])
         for k, columns in enumerate(self.s_ko):
             model.rows(f"one_option_{k}", [(columns[None, :], 1.0)], 1, 1)
-        self._chosen: dict[tuple[int, tuple[int, ...]], Ints] = {}
-        self._placed: dict[tuple[int, Scope, Classes], Ints] = {}
         self._of_place: dict[tuple[Scope, Classes], dict[int, Ints]] = {}
 
     @property
@@ -59,15 +58,12 @@ class Choices:
         """The option of every kernel in a solution, as a place among those that its domain leaves."""
         return [int(np.argmax(x[columns])) for columns in self.s_ko]
 
+    @memoized
     def chosen(self, kernel: int, classes: tuple[int, ...]) -> Ints:
         """Columns that are 1 for the class whose option a kernel takes, shape (classes,)."""
-        key = kernel, classes
-        if key not in self._chosen:
-            self._chosen[key] = self._summed(
-                f"class_{len(self.model.column_blocks)}", self.s_ko[kernel][:, None], classes
-            )
-        return self._chosen[key][:, 0]
+        return self._summed(f"class_{len(self.model.column_blocks)}", self.s_ko[kernel][:, None], classes)[:, 0]
 
+    @memoized
     def placed(self, kernel: int, scope: Scope, classes: Classes) -> Ints:
         """Columns that are 1 where a block holds a kernel and the scope has a combination of classes.
 
@@ -76,12 +72,6 @@ class Choices:
         int array, shape (classes of the first kernel of the scope, ..., blocks)
             -1 where the kernel is never in a block.
         """
-        key = kernel, scope, classes
-        if key not in self._placed:
-            self._placed[key] = self._place(kernel, scope, classes)
-        return self._placed[key]
-
-    def _place(self, kernel: int, scope: Scope, classes: Classes) -> Ints:
         shape = tuple(max(each) + 1 for each in classes)
         kept = [axis for axis, size in enumerate(shape) if size > 1]
         if len(kept) < len(scope):  # whatever the others take

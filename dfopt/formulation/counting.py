@@ -11,7 +11,7 @@ Suffixes: b block, f combination of classes of a scope, i incidence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import singledispatchmethod
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.formulation.choices import Choices, Classes, Scope
 from dfopt.milp import Model
+from dfopt.setting.reads import memoized
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside
 
 __all__ = ["Count", "Counting"]
@@ -49,15 +50,12 @@ class Counting:
 
     choices: Choices
     exact: bool = False
-    _known: dict[tuple[Incidence, Scope, Classes], Count] = field(default_factory=dict)
-    _inside: dict[tuple[int, int, Scope, Classes], Ints] = field(default_factory=dict)
 
+    @memoized
     def count(self, incidence: Incidence, scope: Scope, classes: Classes) -> Count:
         """How often blocks pay an incidence while a scope has each combination of classes."""
-        key = incidence, scope, classes
-        if key not in self._known:
-            self._known[key] = self._counted(incidence, scope, classes)
-        return self._known[key]
+        found: Count = self._counted(incidence, scope, classes)
+        return found
 
     @singledispatchmethod
     def _counted(self, incidence: Incidence, scope: Scope, classes: Classes) -> Count:
@@ -125,17 +123,15 @@ class Counting:
         """Columns of a kernel in blocks beside a scope, shape (combinations, blocks)."""
         return self.choices.placed(kernel, scope, classes).reshape(-1, self.choices.blocks)
 
+    @memoized
     def both(self, source: int, reader: int, scope: Scope, classes: Classes) -> Ints:
         """Columns that are 1 where a block holds two kernels: the paper's B; -1 where it never does."""
-        key = source, reader, scope, classes
-        if key in self._inside:
-            return self._inside[key]
         model = self.choices.model
         made, read = self._placed(source, scope, classes), self._placed(reader, scope, classes)
         found = np.where(made == read, made, -1)
         f, b = np.nonzero((made >= 0) & (read >= 0) & (made != read))
         if len(f):
-            name, ends = f"B_{len(self._inside)}_{source}_{reader}", (made[f, b], read[f, b])
+            name, ends = f"B_{len(model.column_blocks)}_{source}_{reader}", (made[f, b], read[f, b])
             columns = model.continuous(name, (len(f),), 0.0, 1.0)
             for side, end in zip(("source", "reader"), ends, strict=True):
                 model.rows(f"{name}_{side}", [(columns, 1.0), (end, -1.0)], upper=0)
@@ -144,7 +140,6 @@ class Counting:
             terms = [(columns, 1.0), *((end, -1.0) for end in ends)]
             model.rows(f"{name}_both", terms if chosen is None else [*terms, (chosen[f], 1.0)], lower=less)
             found[f, b] = columns
-        self._inside[key] = found
         return found
 
     def _chosen(self, scope: Scope, classes: Classes) -> Ints | None:
@@ -169,7 +164,7 @@ class Counting:
                 else:
                     open_.append((f, b, listed))
         if open_:
-            name = f"count_{len(self._known)}"
+            name = f"count_{len(model.column_blocks)}"
             counted = model.continuous(name, (len(open_),), 0.0)
             rows, lower = list[Part](), list[float]()
             for column, (f, b, listed) in zip(counted.tolist(), open_, strict=True):

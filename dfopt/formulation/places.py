@@ -208,11 +208,9 @@ class Listed:
         What decides which blocks there may be.
     member_kb : bool array, shape (kernels, blocks)
         Which kernels each block holds, of :func:`listed`.
-    ordered : bool
-        Whether blocks that need each other are excluded; without it less is a bound only.
     """
 
-    def __init__(self, model: Model, structure: Structure, member_kb: Bools, *, ordered: bool = True) -> None:
+    def __init__(self, model: Model, structure: Structure, member_kb: Bools) -> None:
         assert structure.stage_k is not None
         self.member_kb, self.structure = member_kb, structure
         self.stage_b = structure.stage_k[np.argmax(member_kb, axis=0)]
@@ -224,7 +222,7 @@ class Listed:
             if mine.size:
                 fewest = limits.p_max if limits.exactly else 0
                 model.rows(f"partitions_{stage}", [(mine, 1.0)], fewest, limits.p_max)
-        if ordered and (member_kb.sum(axis=0) > 1).any():
+        if (member_kb.sum(axis=0) > 1).any():
             self._one_after_the_other(model)
 
     def _one_after_the_other(self, model: Model) -> None:

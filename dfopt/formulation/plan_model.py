@@ -22,6 +22,7 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Model
 from dfopt.physics.overlap import hides
 from dfopt.setting.instance import Instance
+from dfopt.setting.stages import is_cut
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
@@ -31,7 +32,7 @@ from dfopt.terms.step.overlap import exchanges_behind
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model", "structure_of"]
+__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model"]
 
 MOST_NONZEROS = 2_000_000
 """Of a model that is handed to a solver: presolve alone takes minutes beyond it."""
@@ -93,13 +94,6 @@ class PlanModel:
         return {kernel.name: schemes[left[o]] for kernel, schemes, left, o in taken}, *self.places.partitions(x)
 
 
-def structure_of(instance: Instance, limits: Sequence[IntraChipLimits]) -> Structure:
-    """What decides which blocks a plan may have; the stage of a kernel is a choice where kernels are drawn once."""
-    chip, graph = chip_of(instance.system, instance.assumptions), instance.graph
-    free = instance.mapped_stages > 1 and not graph.folded
-    return Structure(graph, chip, limits, None if free else np.array([graph.kind_of(each) for each in graph.kernels]))
-
-
 def plan_model(
     instance: Instance,
     layer: Layer,
@@ -142,8 +136,10 @@ def plan_model(
     Unstated
         Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ.
     """
-    structure, model = structure_of(instance, limits), Model("plan")
-    chip, stage_k = structure.chip, structure.stage_k
+    model, graph, chip = Model("plan"), instance.graph, chip_of(instance.system, instance.assumptions)
+    # where kernels are drawn once their stages are a choice
+    stage_k = None if is_cut(graph, instance.plan) else np.array([graph.kind_of(kernel) for kernel in graph.kernels])
+    structure = Structure(graph, chip, limits, stage_k)
     held = Held(instance, layer, table)
     waiting = _may_wait(held, table, domain, stage_k)
     member_kb = listed(structure, clock) if relaxed or not waiting else None

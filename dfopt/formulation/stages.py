@@ -22,6 +22,7 @@ from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.network import adds_up_at_once, affine
 from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
+from dfopt.setting.reads import memoized
 from dfopt.setting.stages import PipelineStage
 from dfopt.terms.incidence import Open
 from dfopt.terms.kernel import LayerKernel, weight_bytes
@@ -56,8 +57,6 @@ class StageRows:
         self.instance, self.layer, self.blocks = instance, layer, blocks
         self.choices, self.model = blocks.choices, blocks.model
         self.stage_b, self.stage_k = stage_b, stage_k
-        self._alive_of: dict[int, Terms] = {}
-        self._exchanges: dict[tuple[int, str], Terms] = {}
 
     # -- options in a stage of the mapping ------------------------------------------------------
     def _in_stage(self, kernel: int, number: int) -> Ints:
@@ -110,21 +109,20 @@ class StageRows:
         """What waits while each partition of a stage runs, beside what stays: the paper's L."""
         mine = np.flatnonzero(self.stage_b == number)
         terms: Terms = [(np.full(len(mine), H[0]), 1.0)]
-        for columns, amounts in self._alive(number, mine):
+        for columns, amounts in self._alive(number):
             terms.append((columns, amounts / unit))
         if len(terms) > 1:
             self.model.rows(f"dram_{name}", terms, upper=capacity / unit)
 
-    def _alive(self, number: int, mine: Ints) -> Terms:
-        """Columns of tensors that are open while each partition runs, with their bytes."""
-        if number not in self._alive_of:
-            found: Terms = []
-            for charge in self.blocks.table.charges:
-                if charge.resource == "waiting_bytes":
-                    assert isinstance(charge.incidence, Open)
-                    found.append(self._open(charge.incidence, *self.blocks.classified(charge), mine))
-            self._alive_of[number] = found
-        return self._alive_of[number]
+    @memoized
+    def _alive(self, number: int) -> Terms:
+        """Columns of tensors that are open while each partition of a stage runs, with their bytes."""
+        found, mine = Terms(), np.flatnonzero(self.stage_b == number)
+        for charge in self.blocks.table.charges:
+            if charge.resource == "waiting_bytes":
+                assert isinstance(charge.incidence, Open)
+                found.append(self._open(charge.incidence, *self.blocks.classified(charge), mine))
+        return found
 
     def _open(
         self, incidence: Open, scope: tuple[int, ...], classes: tuple[tuple[int, ...], ...], amount: Floats,
@@ -222,10 +220,9 @@ class StageRows:
             found += [(columns, -times * np.asarray(amounts) / unit) for columns, amounts in seconds]
         return found
 
+    @memoized
     def _exchanged(self, number: int, of: str) -> Terms:
         """Seconds of a step in which copies exchange gradients or weights of an evaluation, by stage of the mapping."""
-        if (number, of) in self._exchanges:
-            return self._exchanges[number, of]
         instance, found = self.instance, Terms()
         for dims, _ in () if adds_up_at_once(instance.assumptions) else instance.adding:
             resource = _REDUCED[0] if dims == instance.plan.copy_dims else _REDUCED[1]
@@ -241,7 +238,6 @@ class StageRows:
                 found += [(columns, amounts * cost.per_byte) for columns, amounts in terms]
                 if terms and fixed:
                     found.append((self._any(f"some_gradients_{len(self.model.column_blocks)}", number, sent_ko), fixed))
-        self._exchanges[number, of] = found
         return found
 
     def _any(self, name: str, number: int, amount_ko: list[Floats]) -> Ints:
