@@ -26,7 +26,7 @@ from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
 from dfopt.terms.incidence import Incidence, Inside, counts
 from dfopt.terms.sram import FITS, parts_of
-from dfopt.terms.table import Table
+from dfopt.terms.table import Table, amounts_left
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows
 
 __all__ = ["BlockRows"]
@@ -96,7 +96,7 @@ class BlockRows:
             classes = self._classes(charges, scope)
             count = self.counting.count(incidence, scope, classes)
             for charge in charges:
-                amount_f = _of_classes(self._cut(charge), classes).ravel()
+                amount_f = _of_classes(amounts_left(charge, self.choices.domain), classes).ravel()
                 some = np.flatnonzero(amount_f)
                 if len(some):
                     amounts = (amount_f[some, None] * count.times[some]).T
@@ -112,14 +112,14 @@ class BlockRows:
     def classified(self, charge: Charge) -> tuple[Scope, Classes, Floats]:
         """The scope of a charge, the classes of its options, and the amounts of these."""
         classes = self._classes([charge], charge.scope)
-        return charge.scope, classes, _of_classes(self._cut(charge), classes)
+        return charge.scope, classes, _of_classes(amounts_left(charge, self.choices.domain), classes)
 
     def _classes(self, charges: Sequence[Charge], scope: Scope) -> Classes:
         """Classes of the options of each kernel of a scope: under those of one class no charge differs."""
         found = list[tuple[int, ...]]()
         for kernel in scope:
             along = [
-                np.moveaxis(self._cut(charge), charge.scope.index(kernel), 0).reshape(
+                np.moveaxis(amounts_left(charge, self.choices.domain), charge.scope.index(kernel), 0).reshape(
                     len(self.choices.domain[kernel]), -1
                 )
                 for charge in charges
@@ -127,11 +127,6 @@ class BlockRows:
             ]
             found.append(_labels(np.concatenate(along, axis=1)))
         return tuple(found)
-
-    def _cut(self, charge: Charge) -> Floats:
-        """Amounts of a charge under the options that are left."""
-        left = [self.choices.domain[k] for k in charge.scope]
-        return charge.amount[np.ix_(*left)] if left else charge.amount
 
     def terms(self, resource: str, scale: float) -> Terms:
         """What blocks have of a resource, as terms of rows, one row a block."""
@@ -188,7 +183,8 @@ class BlockRows:
             shape = [max(each) + 1 for each in classes]
             sums = {name: np.zeros(shape) for name in _PARTS}
             for c, charge in zip(mine, charges, strict=True):
-                amount = _of_classes(self._cut(charge), [classes[scope.index(kernel)] for kernel in charge.scope])
+                of_charge = [classes[scope.index(kernel)] for kernel in charge.scope]
+                amount = _of_classes(amounts_left(charge, self.choices.domain), of_charge)
                 axes = [shape[axis] if kernel in charge.scope else 1 for axis, kernel in enumerate(scope)]
                 sums[charge.resource] += amount.reshape(axes) * paid_i[self.table.incidence_c[c]]
             self._in_parts(k, scope, classes, {name: each.ravel() for name, each in sums.items()})

@@ -63,7 +63,7 @@ class PlanModel:
     choices, places : Choices, Places
         Columns of these, and of the blocks that kernels may be in.
     unit_s : float, s
-        Seconds of the metric that are one unit of its objective.
+        Seconds of a step that are one unit of its objective.
     relaxed : bool
         Whether it leaves out what waits in DRAM between partitions, which then may be too much.
     bounding : bool
@@ -100,7 +100,6 @@ def plan_model(
     table: Table,
     domain: Domain,
     limits: Sequence[IntraChipLimits],
-    metric: str = "step_time",
     clock: Clock = UNLIMITED,
     *,
     relaxed: bool = False,
@@ -119,8 +118,6 @@ def plan_model(
         Options that each kernel may take.
     limits : sequence of IntraChipLimits
         Of every stage of the mapping; pins by number of the kernel in the graph.
-    metric : str
-        What is minimised.
     clock : Clock
         Of this form.
     relaxed : bool
@@ -156,7 +153,7 @@ def plan_model(
         if member_kb is None or instance.line is not None or not hides(instance.assumptions, layer.graph):
             raise Unstated("what the backward pass hides is stated for listed partitions and equal stages only")
         forward_b = np.asarray(member_kb[structure.forward_k].any(axis=0))
-    unit_s = rows.minimize(metric, time_b, forward_b)
+    unit_s = rows.minimize(time_b, forward_b)
     if (nonzeros := model.arrays().A.nnz) > MOST_NONZEROS:
         raise Large(nonzeros)
     return PlanModel(model, layer, choices, places, unit_s, relaxed, blocks.bounding)

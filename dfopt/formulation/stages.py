@@ -18,7 +18,7 @@ from dfopt.milp import Terms
 from dfopt.physics import ops
 from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
-from dfopt.physics.metrics import METRICS, Constants
+from dfopt.physics.metrics import Constants, step_seconds
 from dfopt.physics.network import adds_up_at_once, affine
 from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
@@ -151,20 +151,20 @@ class StageRows:
         return L, np.broadcast_to(amount.ravel(), L.shape)
 
     # -- time ---------------------------------------------------------------------------------
-    def minimize(self, metric: str, time_b: Ints, forward_b: Bools | None = None) -> float:
-        """Minimise a metric of the plan; the seconds that are one unit of the objective.
+    def minimize(self, time_b: Ints, forward_b: Bools | None = None) -> float:
+        """Minimise the step of the plan; the seconds that are one unit of the objective.
 
         The slowest pipeline stage, or the longest chain through all of them, and what a step takes beside.
         ``forward_b``: whether blocks have something of the forward pass, where what copies exchange hides behind the
         others.
         """
         instance, model, line = self.instance, self.model, self.instance.line
-        count, value = len(instance.pipeline), METRICS[metric].value
+        count = len(instance.pipeline)
         constants = Constants(instance.plan, instance.assumptions, line=line)
         most = max(times for stage in instance.pipeline for _, times in stage.runs)
         scale = most * self.blocks.unit_s
-        none = value([0.0] * count, constants)
-        rounds = value([1.0] * count, constants) - none
+        none = step_seconds([0.0] * count, constants)
+        rounds = step_seconds([1.0] * count, constants) - none
         unit = scale * rounds
         T, G = model.continuous("T", (1,)), model.continuous("G", (1,))
         T_s = np.repeat(T, count) if line is None and forward_b is None else model.continuous("T_s", (count,))
@@ -178,12 +178,13 @@ class StageRows:
             [(columns.reshape(1, -1), np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
             for hop in self._hops()
         ]
+        hides = hides_hops(instance)
         for place, (stage, hop) in enumerate(zip(instance.pipeline, sent_of, strict=True)):
             times_b = sum(times / most * (self.stage_b == number) for number, times in stage.runs)
             sent: Terms = [(columns, -np.asarray(seconds)) for columns, seconds in hop]
             work: Terms = [(T_s[[place]], 1.0), (time_b[None, :], -np.asarray(times_b)[None, :])]
-            model.rows(f"stage_{stage.number}", work + ([] if hides_hops(instance) else sent), lower=0)
-            if hides_hops(instance) and sent:
+            model.rows(f"stage_{stage.number}", work + ([] if hides else sent), lower=0)
+            if hides and sent:
                 model.rows(f"hop_{stage.number}", [(T_s[[place]], 1.0), *sent], lower=0)
             if forward_b is None:
                 model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage, unit)], lower=0)
@@ -192,7 +193,7 @@ class StageRows:
             model.minimize([(T, 1.0), (G, 1.0)], offset=offset)
             return unit
         parts = [self._parts(time_b, forward_b, number, scale) for number in range(instance.mapped_stages)]
-        sent_s = [[] if hides_hops(instance) else terms for terms in sent_of]
+        sent_s = [[] if hides else terms for terms in sent_of]
         step = step_terms(model, instance, parts, T, T_s, sent_s, rounds)
         model.minimize([(columns, np.asarray(values) / rounds) for columns, values in step], offset=offset)
         return unit
@@ -321,8 +322,6 @@ class StageRows:
                         [times * sent_s(self.instance, graph.bytes_of(tensor), share) for share in shares]
                     )
                     kinds[-1].append((self.choices.s_ko[source], seconds))
-        if len(kinds) == 1:
-            return kinds[0]
         most = self.model.continuous(f"handed_on{name}", (1,), 0.0)  # the last layer of a stage may be of any kind
         for kind, terms in enumerate(kinds):
             less: Terms = [(columns[None, :], -np.reshape(seconds, (1, -1)) / unit_s) for columns, seconds in terms]

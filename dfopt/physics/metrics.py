@@ -1,11 +1,11 @@
-"""Metrics: what a plan costs, from the times of its pipeline stages. An objective is one of them, limits are others.
+"""What a step takes from the times of its pipeline stages, and what it leaves to one of them.
 
-Every metric is non-decreasing in the time of every stage, so the same function of lower bounds is a lower bound.
+A step is non-decreasing in the time of every stage, so the same function of lower bounds is a lower bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dfopt.documents.assumptions import Assumptions
@@ -16,7 +16,7 @@ from dfopt.physics.pipeline import step_time
 
 @dataclass(frozen=True)
 class Constants:
-    """What a metric needs of a plan beside the times of its stages.
+    """What a step needs of a plan beside the times of its stages.
 
     ``line``: how stages lie in the pipeline, where the time of each is charged (:mod:`dfopt.physics.fill`).
     """
@@ -26,22 +26,7 @@ class Constants:
     line: Line | None = None
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One figure of a mapping, named as in documents; ``unit`` is a kind of :func:`dfopt.units.format`.
-
-    ``value``: (seconds of every stage for one microbatch, constants) -> the figure; non-decreasing in every stage.
-    ``most``: (figure, seconds of every stage, position, constants) -> the largest time of the stage at that position,
-    the others as given, with which the figure is not exceeded.
-    """
-
-    name: str
-    unit: str
-    value: Callable[[Sequence[float], Constants], float]
-    most: Callable[[float, Sequence[float], int, Constants], float]
-
-
-def _step_time(stages: Sequence[float], constants: Constants) -> float:
+def step_seconds(stages: Sequence[float], constants: Constants) -> float:
     """Seconds of a step: every microbatch passes the slowest stage, the pipeline fills once."""
     return step_time(
         constants.plan,
@@ -52,16 +37,12 @@ def _step_time(stages: Sequence[float], constants: Constants) -> float:
     ).total
 
 
-def _slowest_of(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
-    """Whatever the others take, no stage may take longer than a step of this length allows the slowest one."""
+def most_of_stage(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
+    """The largest time of the stage at a position, the others as given, with which a step takes no more than a value.
+
+    Whatever the others take, no stage may take longer than a step of this length allows the slowest one.
+    """
     left = value - (constants.assumptions.step_overhead or 0.0)
     if constants.line is not None:
         return constants.line.most_s(left, stages, position)
     return left / step_time(constants.plan, constants.assumptions, 1.0).total
-
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (Metric("step_time", "time", _step_time, _slowest_of),)
-}  # fmt: skip
-"""By name; ``Objective.metric`` is one of them."""

@@ -76,8 +76,8 @@ def judged(of: PlanClass, found: Priced, options: Options) -> Candidate:
     partition_k = np.array(found.partition_k, dtype=np.int64)
     solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(of, ready, partition_k))
     most = max(numbering.limits.p_max for numbering in of.numbering_k)
-    expected, metric = found.step_s if of.is_exact else None, options.request.objective.metric
-    solved = scored(ready, metric, partition_k, expected, found.step_s, solves, most)
+    expected = found.step_s if of.is_exact else None
+    solved = scored(ready, partition_k, expected, found.step_s, solves, most)
     return Candidate(solved.value, JudgedMapping.of(solved, options.request))
 
 

@@ -77,8 +77,7 @@ class Fitter:
         tokens_k = ready.fastest_tokens(partition_k)
         tokens_k[stage.members] = fitted.tokens_k
         times[self.stage] = fitted.seconds
-        metric = self.options.request.objective.metric
-        found = scored(ready, metric, partition_k, None, 0.0, (), len(partition_k), tokens_k)
+        found = scored(ready, partition_k, None, 0.0, (), len(partition_k), tokens_k)
         for number, seconds in times.items():
             check_stage(found.score, number, seconds)
         self.fitted[found.mapping.digest()] = fitted

@@ -15,7 +15,7 @@ from dfopt.regions.problem import parameters_of, problem_in, searched
 from dfopt.regions.space import Space
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
-from dfopt.solving.solved import Solved, judged
+from dfopt.solving.solved import Solved
 
 RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
 MOST_S: Final = 2.0  # for one of them
@@ -45,7 +45,7 @@ def sensitivities(
         space = Space.of_plans(Setting(graph, changed, assumptions), budget.request, [best.plan], known_arcs)
         # the winning mapping runs on the better machine too: a search cut short is never below it
         same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
-        own = Candidate(judged(same, options.request.objective.metric), JudgedMapping(None, None))
+        own = Candidate(same.step_time_s, JudgedMapping(None, None))
         kept = [own] if same.feasible else []
         outcome = searched(problem_in([space], budget), parameters_of(budget.request), clock, kept)
         if outcome.ending == "interrupted":

@@ -26,7 +26,7 @@ from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.solving.priced import priced_mapping
-from dfopt.solving.solved import Solved, judged
+from dfopt.solving.solved import Solved
 
 NOT_CHECKED = (
     "$.seconds, $.trace, $.plans[*].solves: how the search went, from which nothing follows",
@@ -101,7 +101,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     if score is None:
         return Verification("wrong", None, tuple(problems))
     problems += differences("$.score", score.to_data(), result.score.to_data())
-    value = judged(score, result.request.objective.metric)
+    value = score.step_time_s
     problems += _alternatives(result)
     clock = Clock.of_limit(time_limit)
     wrong, unsure = _sensitivities(result, value, clock)
@@ -241,7 +241,7 @@ def judged_again(where: str, mapping: Mapping, setting: Setting, request: Reques
         return None, [*wrong, f"{where}: does not fit graph and system: {error}"]
     wrong += [f"{where}: limit broken: {violation}" for violation in score.violations]
     for limit in request.objective.limits:
-        if (value := judged(score, limit.metric)) > limit.at_most * (1 + PROOF):
+        if (value := score.step_time_s) > limit.at_most * (1 + PROOF):
             wrong.append(f"{where}: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for")
     parts = [part for stage in range(mapping.stages) for part in mapping.partitions(stage)]
     if setting.assumptions.forward_backward != "halves" and not all(parts):
@@ -274,7 +274,7 @@ def _alternatives(result: Result) -> list[str]:
         wrong += more
         if score is None:
             continue
-        wrong += differences(f"{where}.value", judged(score, result.request.objective.metric), other.value)
+        wrong += differences(f"{where}.value", score.step_time_s, other.value)
         if other.value < before:
             wrong.append(f"{where}.value: faster than what stands before it")
         if (kind := different(other.mapping, other.variant, by)) in seen:
@@ -300,7 +300,7 @@ def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str
         where, found = f"$.sensitivity[{number}]", again.get(claim.resource)
         better = more_of(result.system, claim.resource, 1.1)
         score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
-        most = judged(score, asked.objective.metric)
+        most = score.step_time_s
         if score.feasible and claim.value > most * (1 + SAME):
             problems.append(f"{where}.value: the file says {claim.value!r}, the mapping itself takes {most!r}")
         if result.heat is None:

@@ -162,8 +162,8 @@ def assignment_of(
         p_max = mine.p_max if options.request.p_max is not None else min(max(mine.p_max, least), len(members))
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))
-    (layer, table), metric = menu.priced(tiles), options.request.objective.metric
-    form = plan_model(instance, layer, table, menu.domain, limits, metric, options.clock, relaxed=relaxed)
+    layer, table = menu.priced(tiles)
+    form = plan_model(instance, layer, table, menu.domain, limits, options.clock, relaxed=relaxed)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
         columns = [
             form.choices.s_ko[k][place]
@@ -240,7 +240,7 @@ def _round(
             return None
         # of a solve that was stopped the columns of the times tell nothing: they may be larger than needed
         expected = solution.objective if solution.termination is Termination.OPTIMAL and not form.bounding else None
-        found = scored(ready, asked.objective.metric, partition_k, expected, bound, (record,), p_max)
+        found = scored(ready, partition_k, expected, bound, (record,), p_max)
         record = record.model_copy(update={"objective": found.value})
         return replace(found, bound=min(bound, found.value), records=(record,))
     if solution.termination is not Termination.INFEASIBLE:

@@ -20,13 +20,13 @@ from dfopt.fusion.partitioning import most_alive, numbered
 from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.judge import evaluate
 from dfopt.milp import Termination, TracePoint
-from dfopt.physics.metrics import METRICS, Constants
+from dfopt.physics.metrics import Constants, most_of_stage
 from dfopt.solving.options import Options, record_of, reporter
 from dfopt.solving.work import JUDGED
 from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import exchanges_behind
 
-__all__ = ["Pruned", "Solved", "best_partitions", "check_stage", "fused", "judged", "scored"]
+__all__ = ["Pruned", "Solved", "best_partitions", "check_stage", "fused", "scored"]
 
 _AGREE = 1e-6
 _ROUNDED = 1e-12
@@ -96,7 +96,7 @@ def fused(
     for number, stage in ready.stages.items():
         p_used, room = max(p_used, stage.limits.p_max), stage.limits.dram_left
         start = greedy(stage.tables, stage.limits, begin or options.clock) if stage.tables.chip.fused else None
-        cutoff = _cutoff(ready, number, incumbent, asked.objective.metric)
+        cutoff = _cutoff(ready, number, incumbent)
         within = start, cutoff, reporter(options, ready.plan, f"intrachip stage {number}")
         try:
             found = best_partitions(stage, options, np.inf, *within)
@@ -113,7 +113,7 @@ def fused(
             least_share = min(least_share, found.bound / found.objective)
         shown = found.formulation, found.solution, found.objective, found.bound, found.note
         records.append(record_of("intrachip", number, *shown))
-    solved = scored(ready, asked.objective.metric, partition_k, None, 0.0, tuple(records), p_used)
+    solved = scored(ready, partition_k, None, 0.0, tuple(records), p_used)
     for number, seconds in times.items():
         check_stage(solved.score, number, seconds)
     if ready.only_fusion or not (moves(ready.instance) or exchanges_behind(ready.instance)):
@@ -155,14 +155,14 @@ def best_partitions(
     )
 
 
-def _cutoff(ready: PricedPlan, number: int, value: float, metric: str) -> float | None:
+def _cutoff(ready: PricedPlan, number: int, value: float) -> float | None:
     """Seconds of one evaluation of a stage above which a step exceeds a value, whatever takes time beside it."""
     if not np.isfinite(value):
         return None
     constants = Constants(ready.plan, ready.assumptions, line=ready.instance.line)
     nothing = [0.0] * len(ready.pipeline)
     most = (
-        METRICS[metric].most(value, nothing, position, constants) / times
+        most_of_stage(value, nothing, position, constants) / times
         for position, stage in enumerate(ready.pipeline)
         for each, times in stage.runs
         if each == number and times
@@ -185,7 +185,6 @@ def check_stage(score: Score, stage: int, seconds: float) -> None:
 
 def scored(
     ready: PricedPlan,
-    metric: str,
     partition_k: Ints,
     expected: float | None,
     bound: float,
@@ -206,9 +205,9 @@ def scored(
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
     model = ready.instance.setting.model
     score = evaluate(mapping, model, ready.system, ready.assumptions, physical=False)
-    value = judged(score, metric)
+    value = score.step_time_s
     if expected is not None and abs(value - expected) > _AGREE * max(expected, 1e-30):
-        raise ScoreMismatch(metric, expected, value)
+        raise ScoreMismatch("step_time", expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
     return Solved(
@@ -222,8 +221,3 @@ def scored(
         p_max=p_max,
         interrupted=any(record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value for record in records),
     )
-
-
-def judged(score: Score, metric: str) -> float:
-    """The judge's figure for a metric: the field of a score that has its name, with its unit."""
-    return float({"step_time": score.step_time_s}[metric])

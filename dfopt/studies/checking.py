@@ -25,7 +25,6 @@ from dfopt.search.claims import differences
 from dfopt.search.kept import PROOF, proven_gap
 from dfopt.search.verify import judged_again, rounded, seconds_for, words_of
 from dfopt.setting.instance import Setting
-from dfopt.solving.solved import judged
 from dfopt.studies.cells import key_of
 from dfopt.studies.frame import SOLVED
 
@@ -139,7 +138,7 @@ class _Check:
         self.problems += problems
         if score is None:
             return
-        self.value = judged(score, given.request.objective.metric)
+        self.value = score.step_time_s
         bound, level_bound = (min(self.value, figures[name]) for name in ("bound_s", "level_bound_s"))
         gap, level_gap = proven_gap(self.value, bound), proven_gap(self.value, level_bound)
         again = {"gap": gap, "bound_s": bound, "level_gap": level_gap, "level_bound_s": level_bound}
