@@ -24,7 +24,6 @@ from dfopt.documents.saved import reduced_bytes
 from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
-from dfopt.physics.copies import exchanged
 from dfopt.physics.dtypes import rate
 from dfopt.physics.fill import Line, line_of
 from dfopt.physics.library import as_computed
@@ -34,7 +33,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
 from dfopt.setting.reads import ByReads, memoized
-from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages, stage_places
+from dfopt.setting.stages import PipelineStage, pipeline_stages, stage_places
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +181,7 @@ class Instance:
     @cached_property
     def mapped_stages(self) -> int:
         """Stages of the mapping: distinct fusion problems, some of them without a kernel."""
-        return mapped_stages(self.graph, self.plan)
+        return len(self.graph.layers.kinds) if self.graph.folded else self.plan.stages
 
     @cached_property
     def shared(self) -> Instance:
@@ -222,11 +221,6 @@ class Instance:
         copies, everyone = self.plan.copy_dims, self.plan.member_dims + self.plan.copy_dims
         ways = zip((copies, everyone), self.setting.copied_kk, strict=True)
         return tuple((dims, share_k) for dims, share_k in ways if dims and share_k.any())
-
-    def exchanged_s(self, dims: Dims, volume_k: NDArray[np.float64]) -> float:
-        """Seconds of a step in which chips along some dims exchange so many bytes of each kernel's gradient."""
-        weights = float(volume_k @ self.setting.weight_word_k)
-        return exchanged(self.plan, dims, float(volume_k.sum()), weights, self.communication_s)
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:

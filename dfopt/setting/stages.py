@@ -153,16 +153,3 @@ def _said(count: int) -> str:
 def is_cut(graph: Graph, plan: Plan) -> bool:
     """Whether a plan has several pipeline stages that kernels, which are drawn once, may be in."""
     return plan.stages > 1 and not graph.folded
-
-
-def mapped_stages(graph: Graph, plan: Plan) -> int:
-    """Stages of the mapping: distinct fusion problems.
-
-    Examples
-    --------
-    >>> from dfopt.documents.graph import Kernel
-    >>> kernel = Kernel(name="a", op="elementwise", m=1, n=1)
-    >>> [mapped_stages(Graph(name="g", repeat=n, kernels=(kernel,)), Plan(pp=2)) for n in (1, 4)]
-    [2, 1]
-    """
-    return len(graph.layers.kinds) if graph.folded else plan.stages

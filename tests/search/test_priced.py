@@ -15,7 +15,6 @@ import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
 from dfopt.milp import Solution, Termination, TracePoint
-from dfopt.setting.stages import mapped_stages
 from dfopt.sharding import interchip
 from dfopt.solving import levels
 from dfopt.solving.options import record_of
@@ -28,7 +27,7 @@ def placed(draw: st.DrawFn) -> tuple[World, Mapping]:
     """Kernels under any legal sharding and on any stage, whatever the inter-chip problem would have chosen."""
     world = draw(worlds(most=4, max_pp=2, pieces=False))
     sharding = draw(shardings(world.graph, world.plan, world.assumptions))
-    count = mapped_stages(world.graph, world.plan)
+    count = world.instance.mapped_stages
     kernels = tuple(
         KernelMapping(name=name, sharding=scheme, stage=draw(st.integers(0, count - 1)), partition=0)
         for name, scheme in sharding.items()

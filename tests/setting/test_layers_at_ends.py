@@ -25,7 +25,7 @@ from dfopt.physics.pipeline import step_time
 from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.stages import mapped_stages, pipeline_stages
+from dfopt.setting.stages import pipeline_stages
 from dfopt.setting.uneven import cuts, fewest, handed_on, splits, uneven_layers, wider_splits
 from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
@@ -185,7 +185,7 @@ def test_pipeline_stages_hold_every_layer_and_each_piece_once(world: World) -> N
     graph, plan = world.graph, world.plan
     stages = pipeline_stages(graph, plan)
     assert [stage.number for stage in stages] == sorted({stage.number for stage in stages})
-    assert all(number < mapped_stages(graph, plan) for stage in stages for number, _ in stage.runs)
+    assert all(number < world.instance.mapped_stages for stage in stages for number, _ in stage.runs)
     runs = [number for stage in stages for number, _ in stage.runs]
     if not graph.folded:
         assert runs == list(range(plan.pp))

@@ -18,12 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
 from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
 from dfopt.terms.sharded_graph import Floats, Ints, ShardedGraph
-from dfopt.terms.step.optimizer import optimizer_seconds
+from dfopt.terms.step.overlap import exchanged_by_kind
 
 
 def hides_hops(instance: Instance) -> bool:
@@ -97,7 +96,7 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
     -------
     float array, s, shape (distinct pipeline stages,)
         In the order of :attr:`dfopt.setting.instance.Instance.pipeline`. 0 if the pipeline has one stage, and for a
-        folded graph that is charged once per step (:func:`sent_once`).
+        folded graph that is charged once per step (``point_to_point: per_step``).
     """
 
     def hop(held: float, share: float) -> float:
@@ -153,10 +152,11 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
     """Cost of all that each distinct pipeline stage sends to its neighbours for one microbatch: a sum over tensors.
 
     In a *folded* graph the drawn layers stand for all layers of the model. It sends the tensors that layers hand on,
-    once for each chunk (run of consecutive layers of a stage; several if it is interleaved). Of several kinds of layer
-    the one with the highest cost counts. Under ``point_to_point: per_neighbour`` tensors to the next stage and to the
-    one before count apart, each for the chunks that have that neighbour (:func:`both_ways`). Another graph sends every
-    tensor between kernels of different stages over each stage boundary in between, once for all readers behind it
+    once for each chunk (run of consecutive layers of a stage; several if it is interleaved), as if each chunk had two
+    neighbours. Of several kinds of layer the one with the highest cost counts. Under ``point_to_point: per_neighbour``
+    tensors of forward kernels, which go to the next stage, and all others (gradients), which go to the one before,
+    count apart, each for the chunks that have that neighbour, and it may be another kind each way. Another graph sends
+    every tensor between kernels of different stages over each stage boundary in between, once for all readers behind it
     (under ``fanout: shared``).
 
     Parameters
@@ -175,7 +175,7 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
     -------
     float array, shape (distinct pipeline stages,)
         In the unit of `hop`, in the order of :attr:`dfopt.setting.instance.Instance.pipeline`. 0 if the pipeline has
-        one stage, and for a folded graph that is charged once per step (:func:`sent_once`).
+        one stage, and for a folded graph that is charged once per step (``point_to_point: per_step``).
     """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     if plan.stages == 1:
@@ -184,20 +184,19 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
         alike = len(instance.pipeline)
         if sent_once(instance):
             return np.zeros(alike)
-        index = graph.index()
-        share_k = sharded.output_k.tolist()
-
-        def handed(tensor: Tensor) -> float:
-            share = share_k[index[tensor.src]]
-            return hop(graph.bytes_of(tensor) * share, share)
-
-        if not both_ways_at_once(instance):
-            on, back = both_ways(instance, sharded, hop)
-            often = (messages(plan, assumptions, stage.number, all_alike=alike == 1) for stage in instance.pipeline)
-            return np.array([ahead * on + behind * back for ahead, behind in often])
-        kinds = (sum(map(handed, of)) for of in graph.handed_on)
-        once = max(kinds)  # the last layer of a stage may be of any kind
-        return np.full(alike, plan.interleave * once)
+        index, sent = graph.index(), [(0.0, 0.0)]  # by kind of layer, to the next stage and to the one before
+        for tensors in graph.handed_on:
+            on_back = [0.0, 0.0]
+            for tensor in tensors:
+                k = index[tensor.src]
+                share = float(sharded.output_k[k])
+                on_back[not sharded.forward_k[k]] += hop(graph.bytes_of(tensor) * share, share)
+            sent.append((on_back[0], on_back[1]))
+        if both_ways_at_once(instance):  # the last layer of a stage may be of any kind
+            return np.full(alike, plan.interleave * max(map(sum, sent)))
+        on, back = map(max, zip(*sent, strict=True))
+        often = (messages(plan, assumptions, stage.number, all_alike=alike == 1) for stage in instance.pipeline)
+        return np.array([ahead * on + behind * back for ahead, behind in often])
     spent = np.zeros(plan.stages)
     paid: set[tuple[int, int, bool]] = set()
     forward = sharded.forward_k
@@ -211,41 +210,6 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
                 share = float(sharded.output_k[a])
                 spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]), share)
     return spent
-
-
-def both_ways(instance: Instance, sharded: ShardedGraph, hop: Callable[[float, float], float]) -> tuple[float, float]:
-    """Cost of the tensors that one layer sends to the next pipeline stage and to the one before, for one microbatch.
-
-    The graph is folded: its drawn layers stand for all layers of the model. Tensors of forward kernels that a layer
-    hands on go to the next stage, all others (their gradients) go back. Costs of tensors that go the same way are added
-    up. If there are several kinds of layer, each way has the highest sum of any kind: it may be another kind each way.
-
-    Parameters
-    ----------
-    instance : Instance
-        Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
-    sharded : ShardedGraph
-        Kernels of the graph under their sharding schemes, on one chip.
-    hop : callable
-        ``hop(held, share)`` returns the cost of sending one tensor once, in any unit. ``held``: bytes of the tensor
-        that one chip holds. ``share``: ``held`` as a part of the bytes of the whole tensor, at most 1.
-
-    Returns
-    -------
-    (float, float)
-        Cost to the next stage and cost to the one before, in the unit of `hop`. 0 where layers send nothing that way.
-    """
-    graph, index = instance.graph, instance.graph.index()
-    found = {way: [0.0] for way in (True, False)}
-    for of in graph.handed_on:
-        kind = {True: 0.0, False: 0.0}
-        for tensor in of:
-            k = index[tensor.src]
-            share = float(sharded.output_k[k])
-            kind[bool(sharded.forward_k[k])] += hop(graph.bytes_of(tensor) * share, share)
-        for way, cost in kind.items():
-            found[way].append(cost)
-    return max(found[True]), max(found[False])
 
 
 def per_step_hops(instance: Instance) -> float:
@@ -275,7 +239,8 @@ def per_step_hops(instance: Instance) -> float:
 def added_by_kind(instance: Instance, gradient_k: Floats, weight_k: Floats, kind_k: Ints, share: float = 1.0) -> Floats:
     """Seconds per step in which one layer of every kind exchanges gradients and weights and runs the optimizer.
 
-    None of them are hidden behind compute.
+    None of them are hidden behind compute: call it where no pass may hide any, see
+    :func:`dfopt.terms.step.overlap.hides_any`.
 
     Parameters
     ----------
@@ -292,10 +257,4 @@ def added_by_kind(instance: Instance, gradient_k: Floats, weight_k: Floats, kind
     -------
     float array, s, shape (kinds,)
     """
-    kinds = int(kind_k.max()) + 1
-    step_k = share * optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
-    seconds: Floats = np.bincount(kind_k, step_k, kinds).astype(float)
-    for dims, share_k in instance.adding:
-        volume_k = share * share_k * gradient_k
-        seconds += [instance.exchanged_s(dims, np.where(kind_k == kind, volume_k, 0.0)) for kind in range(kinds)]
-    return seconds
+    return exchanged_by_kind(instance, gradient_k, weight_k, kind_k, share)[1]

@@ -177,21 +177,6 @@ def offloaded(instance: Instance) -> dict[Item, str]:
     return {item: tier for item, tier in placement.elsewhere.items() if item in TRAINED and tier != chip.fastest_tier}
 
 
-def of_layers(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, dict[Item, float]]:
-    """Bytes that one chip holds of each offloaded item of one layer and one microbatch: ``{number: {item: bytes}}``.
-
-    ``instance``: setting and plan; ``states``: by kind of layer (its number), what one layer keeps of one microbatch.
-    Every kind has an entry. It is empty if all items, such as weights, lie in the fastest memory (:func:`offloaded`).
-    """
-    away = offloaded(instance)
-    found: dict[int, dict[Item, float]] = {number: defaultdict(float) for number in states}
-    for number, of in states.items() if away else ():
-        for state in of:
-            if state.item in away:
-                found[number][state.item] += state.bytes / chips_of(instance, state)
-    return found
-
-
 def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> dict[str, float]:
     """Bytes of a chip's fastest memory for copies of offloaded items that layers at work need, by name of the state.
 
@@ -200,16 +185,13 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
     """
     if not (away := offloaded(instance)):
         return {}
-    layers, total = of_layers(instance, states), dict.fromkeys(away, 0.0)
-    for state, size in kept(instance, stage, states):
-        if state.item in total:
-            total[state.item] += size
-    found: dict[str, float] = defaultdict(float)
+    pairs, found = list(kept(instance, stage, states)), defaultdict[str, float](float)
+    layers = [states.get(number, ()) for number, times in stage.runs if times]
     for item in away:
-        most = max(
-            (layers[number].get(item, 0.0) for number, times in stage.runs if times and number in layers), default=0.0
-        )
-        found[STATE_OF[item]] += buffered(total[item], most, item, instance.assumptions)
+        total = sum(size for state, size in pairs if state.item == item)
+        mine = ([each for each in layer if each.item == item] for layer in layers)
+        most = max((sum(each.bytes / chips_of(instance, each) for each in of) for of in mine), default=0.0)
+        found[STATE_OF[item]] += buffered(total, most, item, instance.assumptions)
     return found
 
 

@@ -54,12 +54,11 @@ def exchanges_behind(instance: Instance) -> bool:
 
 
 def exchanged_by_kind(
-    instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints
+    instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints, share: float = 1.0
 ) -> tuple[Floats, Floats, Floats]:
     """Seconds of the exchanges of data-parallel copies of one layer, as arrays by kind of layer.
 
-    A kind is a layer that the graph draws once, however often the model has it. Call this function only if passes may
-    hide exchanges (:func:`exchanges_behind`): it does not check that.
+    A kind is a layer that the graph draws once, however often the model has it.
 
     Parameters
     ----------
@@ -69,26 +68,30 @@ def exchanged_by_kind(
         Bytes of each kernel's weight gradient, as copies add it up, and of its weights; both on one chip.
     kind_k : int array, shape (kernels,)
         Number of the kind of layer of each kernel, from 0.
+    share : float
+        Share of the kernels that count: that of an average stage, where kernels are drawn once.
 
     Returns
     -------
     (float array, float array, float array), s, shape (kinds,) each
         First, one reduction of the gradients of a layer, on average over those of a step; under Calculon's rule all its
-        exchanges of a step instead. Second, seconds per step that no pass hides: the optimizer's step, and the
-        all-gather of weights that is in no other array. Third, the all-gather of weights per step where a forward pass
-        may hide it, else 0. No seconds are in two of the arrays.
+        exchanges of a step instead. Second, seconds per step that no pass hides: the optimizer's step, the all-gather
+        of weights that is in no other array, and all exchanges where passes hide none. Third, the all-gather of weights
+        per step where a forward pass may hide it, else 0. No seconds are in two of the arrays.
     """
-    windows, kinds = by_window(instance.assumptions, instance.graph), instance.mapped_stages
+    windows, behind = (of(instance.assumptions, instance.graph) for of in (by_window, hides))
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
-    step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
+    kinds = int(kind_k.max()) + 1
+    step_k = share * optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
     reduce_s, weights_s = np.zeros(kinds), np.bincount(kind_k, step_k, kinds).astype(float)
     gathers_s = np.zeros(kinds)
     brought_s = gathers_s if hides_weights(instance.assumptions, instance.graph, plan) else weights_s
     for dims, share_k in instance.adding:
         for kind in range(kinds):
-            mine = np.where(kind_k == kind, share_k * volume_k, 0.0)
-            if windows:
-                reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), float(mine @ word_k), price)
+            mine = np.where(kind_k == kind, share * share_k * volume_k, 0.0)
+            if not behind:
+                of_all = reduce_s if windows else weights_s
+                of_all[kind] += exchanged(plan, dims, float(mine.sum()), float(mine @ word_k), price)
                 continue
             reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), 0.0, price) / reductions(plan)
             brought_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
