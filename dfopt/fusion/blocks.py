@@ -175,7 +175,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     if (hopeless & ~takes_blocks).any():
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, alone.sram_bytes - cut, hopeless))
     parts = np.where(hopeless, 1.0, parts_k).astype(np.int64)  # what is hopeless does not fit in one part either
-    more_k = (parts - 1) * sharded.again_k if chip.reads_again else np.zeros(tables.kernels)
+    more_k = (parts - 1) * sharded.again_k
     mem_k, single_k = sharded.mem_k + more_k, (parts > 1) & ~takes_blocks
     more_k = np.minimum(np.where(hopeless, np.inf, more_k), again_k)
     in_parts = sharded.fixed_buffer_k + cut / parts - outputs

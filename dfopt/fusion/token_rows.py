@@ -73,7 +73,7 @@ def numbers_of_blocks(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) ->
 
     Examples
     --------
-    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
+    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True}
     >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
     >>> numbers_of_blocks(chip, TokenRows(8, 8), np.array([2.0]), np.array([100.0])).tolist()
     [1, 2, 3, 4, 8]

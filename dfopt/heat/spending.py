@@ -21,7 +21,8 @@ from dfopt.physics.operands import splits_features
 from dfopt.physics.states import cache_traffic
 from dfopt.physics.token_blocks import reads_whole
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
-from dfopt.terms.chip import chip_of
+from dfopt.terms.chip import reads_again, writes_again
+from dfopt.terms.converted import network_bytes
 from dfopt.terms.kernel import LayerKernel, end_bytes, weight_bytes
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.tensors import end_tile
@@ -70,7 +71,6 @@ class Spending:
 def spending(ready: PricedPlan) -> Spending:
     """What the kernels of a plan do under its sharding."""
     graph, plan, sharded = ready.graph, ready.plan, ready.sharded
-    chip = chip_of(ready.system, ready.assumptions)
     kernels, count, words = graph.kernels, len(graph.kernels), graph.words
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
     parts_k = np.ones(count, dtype=np.int64)
@@ -125,11 +125,11 @@ def spending(ready: PricedPlan) -> Spending:
     readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
     for k, read in readers:
         noc_k[k] += read.bytes
-        if chip.reads_again:  # for every further part of its weights
+        if reads_again(ready.assumptions):  # for every further part of its weights
             in_parts[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
     for k, _, flow in ends:
         own[k].append(flow)
-    if chip.writes_again:
+    if writes_again(ready.assumptions):
         for k, flow in writers:
             in_parts[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
     for k, kernel in enumerate(kernels):
@@ -184,8 +184,8 @@ def _sent(ready: PricedPlan) -> Floats:
         return system.dim(dim).size
 
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
-    layer = LayerOptions.of(ready.instance)
-    sent_k += layer.conversions.sent(layer.figures.numbers(ready.sharding))
+    figures = LayerOptions.of(ready.instance).figures
+    sent_k += network_bytes(figures.layer, figures.numbers(ready.sharding))
     for dims, share_k in ready.instance.adding if adds_up_at_once(ready.assumptions) else ():
         group = math.prod(chips(dim) for dim in dims)
         for k, volume in enumerate((share_k * ready.sharded.gradient_k).tolist()):

@@ -85,7 +85,7 @@ def _grouped(model: Model, tables: InterChipTables, costly: Ints, w: Ints) -> li
     found: list[tuple[Ints, Floats, Floats, int]] = []
     for bill, positions in members.items():
         t = int(costly[positions[0]])
-        cost, size = tables.conversion_tls[t][:, [1, 2, 4]].ravel(), tables.conversion_bytes_tll[t].ravel()
+        cost, size = tables.conversion_tll[t].ravel(), tables.conversion_bytes_tll[t].ravel()
         pairs = np.flatnonzero(size > 0)
         if len(positions) == 1:
             columns = w[positions[0]].reshape(9, places)[pairs]

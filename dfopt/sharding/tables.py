@@ -19,7 +19,7 @@ from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.setting.pinned import forbidden_pins
 from dfopt.terms.by_kernel import fanout_groups
-from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
+from dfopt.terms.conversions import LAYOUTS, gathered_late
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.network import inherent
@@ -36,9 +36,8 @@ _COSTS = np.array([[ops.conversion(made, asked) is not None for asked in LAYOUTS
 class InterChipTables:
     """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes.
 
-    Tensors with one ``bill_t`` are converted together, those of ``late_t`` for the backward pass. Where they are
-    produced, unless ``again_t``: then every partition pays that reads them. ``gathers``: one all-gather serves all
-    layouts (sequence parallelism).
+    Tensors with one ``bill_t`` are converted together. Where they are produced, unless ``again_t``: then every
+    partition pays that reads them. ``gathers``: one all-gather serves all layouts (sequence parallelism).
     """
 
     stages: int
@@ -53,11 +52,10 @@ class InterChipTables:
     dst_t: Ints
     group_t: Ints
     bill_t: Ints
-    late_t: NDArray[np.bool_]
     again_t: NDArray[np.bool_]
     gathers: bool
     required_to: NDArray[np.int64]  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
-    conversion_tll: Floats  # seconds
+    conversion_tll: Floats  # seconds, of an all-gather that does as well where that is faster
     conversion_bytes_tll: Floats
     hop_tl: Floats  # seconds to the neighbouring stage, by layout
     ordered_t: NDArray[np.bool_]  # within one evaluation (carried tensors order nothing)
@@ -75,17 +73,6 @@ class InterChipTables:
     def of_kernel(self) -> list[Ints]:
         """Options of each kernel."""
         return [np.flatnonzero(self.kernel_o == k) for k in range(self.kernels)]
-
-    @cached_property
-    def conversion_tls(self) -> Floats:
-        """Seconds to bring a tensor from a layout into all of a set of layouts: bit l of its number for layout l."""
-        masks = np.arange(1 << len(LAYOUTS))
-        wants_ls = (masks >> np.arange(len(LAYOUTS))[:, None] & 1).astype(np.float64)
-        each: Floats = self.conversion_tll @ wants_ls
-        if not self.gathers:
-            return each
-        whole = self.conversion_tll[:, :, LAYOUTS.index("RR"), None]
-        return np.where(wants_ls[LAYOUTS.index("RR")] > 0, whole, np.minimum(each, whole))
 
 
 def options_left(layer: Layer, pins: Mapping[str, Sharding]) -> Domain:
@@ -119,9 +106,10 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
         raise PlanError(reason)
     index, figures = graph.index(), Figures(instance)
     layer = figures.layer
-    left_o = np.flatnonzero(figures.allowed(options_left(layer, pins or {})))
+    domain = options_left(layer, pins or {})
+    left_o = np.flatnonzero(figures.allowed(domain))
     kernel_o = figures.kernel_o[left_o]
-    scheme_o = tuple(figures.scheme_o[o] for o in left_o.tolist())
+    scheme_o = tuple(schemes[o] for schemes, left in zip(layer.schemes_k, domain, strict=True) for o in left)
     collectives_o = np.array([kind is not None for k in range(len(graph.kernels)) for kind in inherent(layer, k)])
     bytes_o = np.where(collectives_o, [graph.output_bytes(k) for k in figures.kernel_o.tolist()], 0.0)[left_o]
 
@@ -130,16 +118,17 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
     operand_t = [*graph.operands(), *([1] * len(carried))]
     required_to = np.full((len(tensors), len(left_o)), -1, dtype=np.int64)
     late_t = np.append(gathered_late(graph, assumptions), np.zeros(len(carried), dtype=bool))
-    again_t = late_t & readers_pay(assumptions)
+    again_t = np.zeros(len(tensors), dtype=bool)
     group_t = fanout_groups(graph, assumptions)
     group_t = np.append(group_t, np.arange(len(carried)) + group_t.max(initial=-1) + 1)
     conversion, conversion_bytes = np.zeros((2, len(tensors), len(LAYOUTS), len(LAYOUTS)))
     for one in layer.wanted:
         mine = (group_t == one.group) & (late_t == one.late)
-        conversion[mine] = layer.each_conversion_s(one)[0][:, [1 << place for place in range(len(LAYOUTS))]]
+        again_t[mine] = one.tolls
+        conversion[mine] = layer.conversion(one)[0][:, [1 << place for place in range(len(LAYOUTS))]]
         conversion_bytes[mine] = one.fan.whole * _COSTS
     hop, share_o = np.zeros((len(tensors), 3)), figures.output_o[left_o].tolist()
-    produced_o = figures.produced_o[left_o]
+    produced_o = np.concatenate(layer.produced_ko)[left_o]
     for t, tensor in enumerate(tensors):
         consumer, elements = graph.kernels[index[tensor.dst]], graph.elements_of(tensor)
         for o in np.flatnonzero(kernel_o == index[tensor.dst]).tolist():
@@ -168,7 +157,6 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
         dst_t=dst_t,
         group_t=group_t,
         bill_t=bill_t,
-        late_t=late_t,
         again_t=again_t,
         gathers=assumptions.splits_tokens,
         required_to=required_to,

@@ -54,7 +54,7 @@ class Menu:
     def look(self) -> tuple[object, ...]:
         """What the work of a chip depends on beside the setting: degrees, and seconds on the dims."""
         layer, plan = self.figures.layer, self.instance.plan
-        seconds = self.figures.network_o, *(layer.each_conversion_s(one)[0] for one in layer.wanted)
+        seconds = self.figures.network_o, *(layer.conversion(one)[0] for one in layer.wanted)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
         return degrees, plan.placement, *(part.tobytes() for part in seconds)
 

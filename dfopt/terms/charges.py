@@ -18,6 +18,7 @@ from dfopt.terms.layer import Layer
 
 __all__ = ["Amounts", "Charge", "Term", "amounts_of", "merged"]
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
     """One cost item: an amount of a resource, such as DRAM bytes, and the condition under which a block pays it.

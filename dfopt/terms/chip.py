@@ -111,10 +111,6 @@ class Chip:
         Which resources (compute, memory, network, SRAM) overlap with each other, see :func:`rule_of`.
     cuts_weights : bool
         Whether a kernel that is alone in its block may load its weight in parts.
-    reads_again : bool
-        Whether such a kernel moves its inputs again for each part of its weight after the first.
-    writes_again : bool
-        Whether such a kernel moves its outputs again for each part of its weight after the first.
     fused : bool
         Whether a block may hold several kernels.
     library : bool
@@ -135,8 +131,6 @@ class Chip:
     tiles: int
     overlap: str
     cuts_weights: bool
-    reads_again: bool
-    writes_again: bool
     fused: bool
     library: bool
     sram_bandwidth: float = np.inf
@@ -249,8 +243,6 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
         tiles=system.chip.tiles,
         overlap=assumptions.overlap,
         cuts_weights=assumptions.weight_tiling != "forbid",
-        reads_again=reads_again(assumptions),
-        writes_again=writes_again(assumptions),
         fused=assumptions.execution != "kernel_by_kernel",
         library=assumptions.execution == "library",
         sram_bandwidth=np.inf if system.chip.sram.bandwidth is None else system.chip.sram.bandwidth,
@@ -279,7 +271,7 @@ def combine(terms: Terms, chip: Chip) -> Floats:
 
     Examples
     --------
-    >>> limits = {"sram": 1.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
+    >>> limits = {"sram": 1.0, "tiles": 4, "cuts_weights": True}
     >>> chip = Chip(dram_bandwidth=1.0, overlap="compute_memory", fused=True, library=False, **limits)
     >>> combine(np.array([[3.0, 1.0], [2.0, 2.0], [1.0, 1.0]]), chip).tolist()
     [4.0, 3.0]

@@ -64,21 +64,11 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     return np.array(found, dtype=bool)
 
 
-def readers_pay(assumptions: Assumptions) -> bool:
-    """Whether a layout conversion for later passes is paid by every on-chip partition that reads the tensor.
-
-    True if the assumption ``backward_gathers`` is None: each partition that holds a reader converts the tensor again.
-    False if ``backward_gathers`` is given: the partition of the kernel that makes the tensor pays once for all readers
-    of later passes. Tensors that need such a conversion are those of :func:`gathered_late`.
-    """
-    return assumptions.backward_gathers is None
-
-
 def overhead_of_kernels(assumptions: Assumptions) -> float:
     """Seconds that each kernel takes to start in one evaluation (one microbatch), as a part of its communication.
 
     Under ``execution: kernel_by_kernel``, where each kernel has an on-chip partition of its own, they are the
     assumption ``kernel_overhead``, or 0 if that is None. Under any other execution they are 0: there a partition pays
-    the overhead once for all its kernels (:meth:`dfopt.terms.converted.Conversions.tolls`).
+    the overhead once for all its kernels (:func:`dfopt.terms.converted.tolls`).
     """
     return assumptions.kernel_overhead or 0.0 if assumptions.execution == "kernel_by_kernel" else 0.0

@@ -77,11 +77,6 @@ class Figures:
         """Index of each kernel's first option among the options of all kernels: int array, shape (kernels,)."""
         return np.searchsorted(self.kernel_o, np.arange(len(self.layer.kernels))).astype(np.int64)
 
-    @by_reads
-    def scheme_o(self) -> tuple[Sharding, ...]:
-        """Sharding scheme of each option, in the order of options, such as ``m``, which splits output features."""
-        return tuple(chain(*self.layer.schemes_k))
-
     def numbers(self, schemes: Mapping[str, Sharding]) -> list[int]:
         """Index, among each kernel's own options, of the sharding scheme that is given for the kernel.
 
@@ -210,15 +205,6 @@ class Figures:
         :class:`Figures` says which errors it raises.
         """
         return self._of_kernels(at_rate)
-
-    @by_reads
-    def produced_o(self) -> Ints:
-        """Layout of the kernel's output on the tensor-parallel chips, for every option: int array, shape (options,).
-
-        0: every chip has all of it. 1: split by features or heads. 2: split by tokens. These are places in
-        :data:`dfopt.terms.conversions.LAYOUTS`.
-        """
-        return np.concatenate(self.layer.produced_ko)
 
     @cached_property
     def sent_o(self) -> Floats:

@@ -28,7 +28,7 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads, memoized
 from dfopt.terms.by_kernel import depths, fanout_groups
 from dfopt.terms.communication import between_shards_s
-from dfopt.terms.conversions import LAYOUTS, gathered_late, readers_pay
+from dfopt.terms.conversions import LAYOUTS, gathered_late
 from dfopt.terms.cycle import compute_menu
 from dfopt.terms.working import Beside, beside_of
 
@@ -318,7 +318,7 @@ class Layer:
         """
         if self.degree == 1:
             return ()
-        pay, found = readers_pay(self.assumptions), []
+        pay, found = self.assumptions.backward_gathers is None, []  # every partition that reads it converts it again
         for (group, fan), late in itertools.product(enumerate(self.fan_outs), (False, True)):
             if layouts_ko := self._wanted_ko(fan, late=late):
                 found.append(Wanted(group, fan, late, late and pay, layouts_ko))
@@ -334,44 +334,22 @@ class Layer:
                 found[reader.kernel] = found.get(reader.kernel, np.zeros_like(bits)) | bits
         return found
 
-    def conversion_s(self, one: Wanted) -> Floats:
-        """Seconds of one evaluation to bring a tensor from one layout into all of a set of layouts: shape (3, 8).
-
-        First axis: layout that the source leaves, by its number in :data:`~dfopt.terms.conversions.LAYOUTS`. Second:
-        wanted set, a number whose bit l is 1 if layout l is in it. ``one``: entry of :attr:`wanted`, with the tensor.
-        Seconds that matrix products hide are left out. With sequence parallelism one all-gather serves all readers if
-        one of them needs an all-gather anyhow, or if it is faster than a collective for each layout.
-        """
-        each_s, gather_s = self.each_conversion_s(one)
-        if not self.assumptions.splits_tokens:
-            return each_s
-        least_s: Floats = np.where(_COUNTS[..., _GATHER] > 0, gather_s, np.minimum(each_s, gather_s))
-        return least_s  # of none each takes none
-
-    def conversion_sent(self, one: Wanted) -> Floats:
-        """Bytes that one chip sends to bring a tensor from one layout into all of a set of layouts: shape (3, 8).
-
-        Argument, axes and choice of collectives are those of :meth:`conversion_s`.
-        """
-        sent = np.array([bytes_sent(kind, one.fan.whole, self.degree) for kind in _KINDS])
-        each_s, gather_s = self.each_conversion_s(one)
-        gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (gather_s < each_s))
-        bytes_ls: Floats = np.where(gathers, sent[_GATHER], _COUNTS @ sent)
-        return bytes_ls
-
     @memoized
-    def each_conversion_s(self, one: Wanted) -> tuple[Floats, float]:
-        """Seconds of one evaluation to convert a tensor in two ways: a collective per wanted layout, or one all-gather.
+    def conversion(self, one: Wanted) -> tuple[Floats, Floats]:
+        """Seconds of one evaluation to bring a tensor from one layout into a set of them, and bytes sent: (3, 8).
 
-        With collectives: an array, shape (3, 8), with the axes of :meth:`conversion_s`. With the all-gather: a float,
-        the same for all layouts. ``one``: entry of :attr:`wanted`, a tensor and the layouts that readers need.
+        First axis of both: layout that the source leaves, by its number in :data:`~dfopt.terms.conversions.LAYOUTS`.
+        Second: wanted set, a number whose bit l is 1 if layout l is in it. ``one``: entry of :attr:`wanted`, with the
+        tensor. Seconds that matrix products hide are left out. Bytes are those that one chip sends. With sequence
+        parallelism one all-gather serves all readers if one of them needs an all-gather anyhow, or if it is faster than
+        a collective for each layout.
         """
-        fan, instance = one.fan, self.instance
-        seconds = np.array(
-            [between_shards_s(instance, kind, fan.whole, fan.source, one.late, one.behind) for kind in _KINDS]
-        )
-        each_s: Floats = _COUNTS @ seconds
-        return each_s, float(seconds[_GATHER])
+        fan, given = one.fan, (one.late, one.behind)
+        seconds = np.array([between_shards_s(self.instance, kind, fan.whole, fan.source, *given) for kind in _KINDS])
+        sent = np.array([bytes_sent(kind, fan.whole, self.degree) for kind in _KINDS])
+        each_s, each_bytes = _COUNTS @ seconds, _COUNTS @ sent
+        gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (seconds[_GATHER] < each_s))
+        return np.where(gathers, seconds[_GATHER], each_s), np.where(gathers, sent[_GATHER], each_bytes)
 
 
 def counts_training(graph: Graph, assumptions: Assumptions) -> bool:

@@ -20,11 +20,11 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads
 from dfopt.terms.by_kernel import depths, fanout_groups
 from dfopt.terms.charges import merged
-from dfopt.terms.converted import Conversions
+from dfopt.terms.converted import network_seconds, tolls
 from dfopt.terms.figures import Figures
 from dfopt.terms.incidence import Has
 from dfopt.terms.rules import HELD, TOKEN_BLOCKS
-from dfopt.terms.rules.tensors import CARRIED, moves_again
+from dfopt.terms.rules.tensors import CARRIED, TENSORS
 from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.table import Domain, Table, amounts_left
 from dfopt.terms.token_blocks import TokenCharges, token_rows
@@ -72,11 +72,6 @@ class LayerOptions:
         """Bytes, seconds and shares of every kernel under each of its options."""
         return Figures(self.instance)
 
-    @cached_property
-    def conversions(self) -> Conversions:
-        """Layout conversions that options of a source and its readers may need: seconds and bytes of one microbatch."""
-        return Conversions(self.figures)
-
     def least(self, domain: Domain, tiles: int) -> ShardedGraph:
         """Price the layer on one chip with the least of every figure over the options that are left.
 
@@ -112,21 +107,19 @@ class LayerOptions:
 
         output_k = lowest(figures.output_o)
         b_t = self.whole_t * output_k[self.plain.src_t]
-        moved_k, again_k = self._carried("dram_bytes", domain, 1), self._carried("reread_bytes", domain, 1)
-        again_k += lowest(figures.by_option("reread_bytes"))
+        sram_traffic_k = lowest(figures.accessed_o)
         for fan in layer.fan_outs:
-            if not fan.carried and (kernels := moves_again(layer, fan)):
-                np.add.at(again_k, list(kernels), fan.whole * output_k[fan.source])
-        toll_x, sent_x, payers_xk = self.conversions.tolls(domain)
+            np.add.at(sram_traffic_k, [fan.source, *fan.kernels], fan.whole * output_k[fan.source])
+        toll_x, sent_x, payers_xk = tolls(layer, domain)
         return replace(
             self.plain,
             compute_k=lowest(figures.by_option("compute_s")),
             stationary_k=lowest(figures.by_option("stationary_bytes")),
             weight_k=lowest(figures.weight_o),
-            mem_k=lowest(figures.by_option("dram_bytes")) + moved_k,
-            accessed_k=lowest(figures.accessed_o) + moved_k,
-            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + self._carried("buffer_bytes", domain, tiles),
-            net_k=self.conversions.network(domain),
+            mem_k=lowest(figures.by_option("dram_bytes")) + self._of_tensors("dram_bytes", domain, tiles),
+            sram_traffic_k=sram_traffic_k,
+            fixed_buffer_k=lowest(figures.buffer_o(tiles)) + self._of_tensors("buffer_bytes", domain, tiles),
+            net_k=network_seconds(figures, domain),
             b_t=b_t,
             moved_t=b_t * (layer.moves_tensors),
             tile_t=b_t * tiled.output_tile_k[self.plain.src_t],
@@ -135,7 +128,7 @@ class LayerOptions:
             output_k=output_k,
             held_k=np.stack([lowest(figures.by_option(resource)) for resource in HELD], axis=1),
             gradient_k=lowest(figures.gradient_o),
-            again_k=again_k,
+            again_k=lowest(figures.by_option("reread_bytes")) + self._of_tensors("reread_bytes", domain, tiles),
             toll_x=toll_x,
             sent_x=sent_x,
             payers_xk=payers_xk,
@@ -154,12 +147,11 @@ class LayerOptions:
         table = Table(tuple(map(len, layer.schemes_k)), charges)
         return TokenCharges.of(rows, table, table.least(domain))
 
-    def _carried(self, resource: str, domain: Domain, tiles: int) -> Floats:
-        """What kernels have at least of what layers hand on, in so many tiles."""
-        found_k = np.zeros(len(self.figures.layer.kernels))
-        for charge in CARRIED.of(self.figures.layer.at(tiles)):
-            if charge.resource == resource:
-                assert isinstance(charge.incidence, Has)
+    def _of_tensors(self, resource: str, domain: Domain, tiles: int) -> Floats:
+        """What kernels have at least of tensors, in so many tiles, whatever blocks they are in."""
+        layer, found_k = self.figures.layer.at(tiles), np.zeros(len(self.figures.layer.kernels))
+        for charge in (*CARRIED.of(layer), *TENSORS.of(layer)):
+            if charge.resource == resource and isinstance(charge.incidence, Has):
                 found_k[charge.incidence.kernel] += amounts_left(charge, domain).min()
         return found_k
 
@@ -192,7 +184,7 @@ class LayerOptions:
         return ShardedGraph(
             names=tuple(kernel.name for kernel in graph.kernels),
             forward_k=forward_k,
-            compute_k=none, stationary_k=none, weight_k=none, mem_k=none, accessed_k=none,
+            compute_k=none, stationary_k=none, weight_k=none, mem_k=none, sram_traffic_k=none,
             fixed_buffer_k=none, net_k=none,
             src_t=src_t,
             dst_t=dst_t,

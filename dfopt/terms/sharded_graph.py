@@ -53,9 +53,10 @@ class ShardedGraph:
         tensors, inputs and outputs of the graph, KV caches. A byte in a slower memory counts as several, see
         :mod:`dfopt.setting.placements`. If the assumption ``operand_traffic`` is given, no tensor stays on the chip and
         those between kernels are included.
-    accessed_k : float, B
-        Bytes that the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients,
-        data of the kernel such as caches, carried tensors, inputs and outputs of the graph.
+    sram_traffic_k : float, B
+        Bytes that the kernel reads from SRAM and writes there, whatever other kernels are in its partition: weights,
+        gradients, data of the kernel such as caches, inputs and outputs of the graph, and tensors. The source writes an
+        output once for all kernels that share it, and each of these reads it once, on the chip or through DRAM.
     fixed_buffer_k : float, B
         Buffers in SRAM for carried tensors, and for inputs and outputs of the graph.
     net_k : float, s
@@ -116,7 +117,7 @@ class ShardedGraph:
     stationary_k: Floats
     weight_k: Floats
     mem_k: Floats
-    accessed_k: Floats
+    sram_traffic_k: Floats
     fixed_buffer_k: Floats
     net_k: Floats
     src_t: Ints
@@ -138,20 +139,6 @@ class ShardedGraph:
     payers_xk: Bools
     sets_k: Bools
     token_charges: TokenCharges | None = None
-
-    @property
-    def sram_traffic_k(self) -> Floats:
-        """Bytes that each kernel reads from SRAM and writes there in one evaluation: float array, shape (kernels,).
-
-        An evaluation is one microbatch. Bytes are those of one chip, whatever other kernels are in the partition: the
-        field ``accessed_k`` (weights, gradients, KV caches, inputs and outputs of the layer) plus tensors between
-        kernels. The source writes an output once for all kernels that share it, and each of these reads it once, on the
-        chip or through DRAM. Under ``fanout: per_consumer`` no kernels share one.
-        """
-        n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
-        made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))
-        ends = np.append(self.src_t[made], self.dst_t[read])
-        return self.accessed_k + np.bincount(ends, self.b_t[np.append(made, read)], n + 1)[:-1]
 
 
 def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:

@@ -39,7 +39,7 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
 
     Examples
     --------
-    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
+    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True}
     >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
     >>> parts_of(chip, np.array([4.0, 4.0, 10.0]), np.array([6.0, 18.0, 1.0])).tolist()
     [1.0, 3.0, inf]

@@ -115,7 +115,7 @@ def blocks_needed(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Flo
 
     Examples
     --------
-    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True, "reads_again": True, "writes_again": False}
+    >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True}
     >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
     >>> blocks_needed(chip, TokenRows(8, 8), np.array([2.0, 2.0, 9.5]), np.array([8.0, 20.0, 8.0])).tolist()
     [1.0, 3.0, inf]

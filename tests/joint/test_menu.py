@@ -72,7 +72,7 @@ def test_gradients_that_are_added_up_are_those_of_the_options() -> None:
     rules = resolve(Assumptions(), "dataflow", 0.5)
     graph, system = Graph(name="g", kernels=(kernel,)), System(name="s", chip=chip, network=(link,))
     menu = menu_of(World(graph, system, Plan(tp=2, tp_dims=("x",)), rules))
-    stage_z = {z: menu.layer.least(chosen(menu.layer, {"w": z}), 1) for z in menu.figures.scheme_o}
+    stage_z = {z: menu.layer.least(chosen(menu.layer, {"w": z}), 1) for z in menu.figures.layer.schemes_k[0]}
     added = {z: float(stage.gradient_k[0]) for z, stage in stage_z.items()}
     assert added["m"] * 2 == added["none"] > 0
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, mapping_of
-from problem_cases import close, tables_of
+from problem_cases import tables_of
 from sharded_cases import shard
-from strategies import World, shardings, share, worlds
+from strategies import World, share, worlds
 from test_interchip_oracle import check_against_brute_force
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
@@ -31,8 +30,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.search import solve
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
-from dfopt.sharding import interchip
-from dfopt.terms.conversions import LAYOUTS
+from dfopt.terms.converted import network_bytes
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.step.ledger import sharded_states
 from dfopt.workloads import load_graph
@@ -232,10 +230,10 @@ def test_one_gather_serves_all_readers(readers: tuple[Sharding, ...], kinds: lis
     for value, expected in (("allow", kinds), ("none", split_by_features)):
         chosen = resolve(ALLOW.with_(sequence_parallelism=value), "dataflow", 0.9)
         instance = Setting(graph, machine(), chosen).under(Plan(tp=4, tp_dims=("x",)))
-        layer = LayerOptions.of(instance)
+        figures = LayerOptions.of(instance).figures
         if value == "none":
             schemes = {name: {"n": "m", "k>n": "k"}.get(z, z) for name, z in schemes.items()}  # type: ignore[misc]
-        found = layer.conversions.sent(layer.figures.numbers(schemes))[0]
+        found = network_bytes(figures.layer, figures.numbers(schemes))[0]
         assert found == sum(bytes_sent(Collective(kind), graph.output_bytes(0), 4) for kind in expected)
 
 
@@ -279,34 +277,6 @@ def test_tolls_of_blocks_are_what_the_judge_says(case: tuple[World, dict[str, Sh
     member = np.array([[partition[name] == part.partition for name in schemes] for part in score.partitions])
     prices = price_blocks(tables, member)
     assert [part.network_s for part in score.partitions] == pytest.approx(prices.network.tolist(), rel=1e-9)
-
-
-@share(0.5)
-@given(
-    fans() | worlds(most=6, least=2, max_pp=1, sequence_parallelism="allow", tile_rows=4, kernel_overhead=None),
-    st.data(),
-)
-def test_prices_of_sets_of_layouts_are_those_of_the_layer(case: object, data: st.DataObject) -> None:
-    """Tables of the sharding problem, by (tensor, layout, set of layouts), against the layer under any sharding."""
-    world, schemes = case if isinstance(case, tuple) else (case, None)
-    assert isinstance(world, World)
-    assume(world.plan.tp > 1)
-    instance = replace(world, assumptions=world.assumptions.with_(execution="dataflow")).instance
-    tables = interchip.build(instance)
-    schemes = schemes or data.draw(shardings(world.graph, world.plan, world.assumptions))
-    sharded = shard(instance, schemes)
-    option = {int(k): o for o, k in enumerate(tables.kernel_o) if tables.scheme_o[o] == schemes[sharded.names[k]]}
-    seconds = np.zeros(2)
-    for bill in np.unique(tables.bill_t):
-        tensors = np.flatnonzero(tables.bill_t == bill)
-        produced = tables.produced_o[option[int(tables.src_t[tensors[0]])]]
-        mask = sum({1 << int(tables.required_to[t, option[int(tables.dst_t[t])]]) for t in tensors})
-        seconds[int(tables.again_t[tensors[0]])] += tables.conversion_tls[tensors[0], produced, mask]
-    assert tables.conversion_tls.shape == (len(tables.src_t), len(LAYOUTS), 1 << len(LAYOUTS))
-    assert close(seconds[1], float(sharded.toll_x.sum()))
-    conversions = sharded.net_k - tables.network_o[[option[k] for k in range(tables.kernels)]]
-    if world.assumptions.gradients == "exact" or world.plan.dp == 1:
-        assert close(seconds[0], float(conversions.sum()))
 
 
 @share(0.25)

@@ -18,8 +18,8 @@ def test_the_least_seconds_of_as_many_bytes_or_more(shares: dict[int, float], re
     listed = [EfficiencyRow(unit="memory", bytes=float(at), share=share) for at, share in shares.items()]
     rows = [listed[place] for place in order if place < len(listed)]
     chip = Chip(
-        dram_bandwidth=2.0, sram=1.0, tiles=1, overlap="perfect", cuts_weights=True, reads_again=True,
-        writes_again=True, fused=True, library=False, memory_rows=(*rows, EfficiencyRow(unit="memory", share=rest)),
+        dram_bandwidth=2.0, sram=1.0, tiles=1, overlap="perfect", cuts_weights=True,
+        fused=True, library=False, memory_rows=(*rows, EfficiencyRow(unit="memory", share=rest)),
     )  # fmt: skip
     moved = np.arange(0.0, 1000.0, 0.5)  # above the last limit seconds rise
     found = chip.rising.dram_seconds(moved)

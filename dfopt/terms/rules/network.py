@@ -113,7 +113,7 @@ def conversions(layer: Layer) -> Iterator[Charge]:
     ------
     Charge
         An amount of ``network_s``, in s of one evaluation, for every entry of :attr:`~dfopt.terms.layer.Layer.wanted`:
-        a tensor with some of its readers. The amount is :meth:`~dfopt.terms.layer.Layer.conversion_s` of the layout
+        a tensor with some of its readers. The amount is :meth:`~dfopt.terms.layer.Layer.conversion` of the layout
         that the source leaves and the set of layouts that the readers need. If the source pays, the entry has one
         charge. The block of the source pays it once, and the options of source and readers decide it. If readers pay
         (``tolls`` of the entry), the entry has one charge for each non-empty set of its readers
@@ -124,7 +124,7 @@ def conversions(layer: Layer) -> Iterator[Charge]:
         if one.tolls:
             yield from _by_readers(layer, one)
         else:
-            yield _charge(layer, one, one.layouts_ko, layer.conversion_s(one), Has(one.fan.source))
+            yield _charge(layer, one, one.layouts_ko, layer.conversion(one)[0], Has(one.fan.source))
 
 
 def has_many_readers(layer: Layer) -> bool:
@@ -148,7 +148,7 @@ def has_many_readers(layer: Layer) -> bool:
 
 def _by_readers(layer: Layer, one: Wanted) -> Iterator[Charge]:
     """A conversion that every block pays for the readers that it holds, by which of them these are."""
-    seconds, readers = layer.conversion_s(one), tuple(sorted(one.layouts_ko))
+    seconds, readers = layer.conversion(one)[0], tuple(sorted(one.layouts_ko))
     for held in itertools.product((False, True), repeat=len(readers)):
         here = {kernel: one.layouts_ko[kernel] for kernel, inside in zip(readers, held, strict=True) if inside}
         if here:
@@ -208,7 +208,7 @@ def least_conversions(layer: Layer) -> Iterator[Charge]:
             if amounts * more <= MERGED:
                 amounts, some = amounts * more, some | {kernel: bits}
         if not one.tolls:
-            yield _charge(layer, one, some, layer.conversion_s(one), Has(one.fan.source))
+            yield _charge(layer, one, some, layer.conversion(one)[0], Has(one.fan.source))
         elif len(some) == len(one.layouts_ko) and 2 ** len(some) <= MERGED:
             yield from _by_readers(layer, one)
 

@@ -24,11 +24,11 @@ from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.chip import CROSSING_TILES, reads_again, writes_again
 from dfopt.terms.incidence import Crosses, Has, Inside
-from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share
+from dfopt.terms.kernel import LayerKernel, by_option, end_bytes
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.weights import stays
 
-__all__ = ["CARRIED", "ENDS", "END_BUFFERS", "OPERANDS", "OWN_DATA", "TENSORS", "end_tile", "moves_again"]
+__all__ = ["CARRIED", "ENDS", "END_BUFFERS", "OPERANDS", "OWN_DATA", "TENSORS", "end_tile"]
 
 
 def tensors(layer: Layer) -> Iterator[Charge]:
@@ -37,7 +37,7 @@ def tensors(layer: Layer) -> Iterator[Charge]:
     A tile is a part of a tensor along its streamed axis. A tensor that passes through DRAM has two tiles in SRAM at
     each end. A tensor inside a block waits there, some tiles of it (DFModel, section V.A and V.B). A kernel alone in
     its block may run in parts of its weight. Then its outputs are cut too, and it moves tensors again for each further
-    part, as the assumption ``weight_tiling`` says (:func:`moves_again`).
+    part, as the assumption ``weight_tiling`` says.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def tensors(layer: Layer) -> Iterator[Charge]:
         - ``cut_buffer_bytes``: two tiles, paid once by the block of a source that has something to cut
           (:func:`~dfopt.terms.rules.weights.stays`). These bytes are among its ``buffer_bytes``: those that are cut if
           it runs in parts.
-        - ``reread_bytes``: as many as ``dram_bytes``, also where these are not yielded. The block of each kernel of
-          :func:`moves_again` pays them, for each part after the first.
+        - ``reread_bytes``: as many as ``dram_bytes``, also where these are not yielded. The block of each kernel that
+          moves the tensor again pays them, for each part after the first.
     """
     moves = layer.moves_tensors
     for fan in layer.fan_outs:
@@ -86,33 +86,16 @@ TENSORS = Term("tensors", "DFModel, section V.A and V.B: matrices B, D, L and H"
 
 
 def _read_again(layer: Layer, fan: FanOut, size: Floats) -> Iterator[Charge]:
-    """What a kernel in parts moves once more of a tensor for each part after the first."""
-    for k in moves_again(layer, fan):
-        yield Charge("reread_bytes", Has(k), (fan.source,), size)
+    """What kernels that run in parts of their weight move once more of a tensor for each part after the first.
 
-
-def moves_again(layer: Layer, fan: FanOut) -> tuple[int, ...]:
-    """Kernels that move a tensor through DRAM once more for each part of their weight after the first.
-
-    A kernel that is alone on the chip may run in parts of its weight, if the whole weight does not fit SRAM.
-
-    Parameters
-    ----------
-    layer
-        The layer. Its assumption ``weight_tiling`` decides.
-    fan
-        The tensor: one output of a kernel of this layer with all its readers.
-
-    Returns
-    -------
-    tuple of int
-        Numbers of the kernels that read the tensor, under ``weight_tiling: reread`` and ``reread_all``. Behind them
-        that of its source, under ``reread_all`` and if the tensor is not carried to the next layer. Empty under
-        ``free`` and ``forbid``.
+    A kernel that is alone on the chip may run in parts, if the whole weight does not fit SRAM. Those that read the
+    tensor do so under ``weight_tiling: reread`` and ``reread_all``. So does its source, under ``reread_all`` and if the
+    tensor is not carried to the next layer. None does under ``free`` and ``forbid``.
     """
     read = fan.kernels if reads_again(layer.assumptions) else ()
     written = (fan.source,) if writes_again(layer.assumptions) and not fan.carried else ()
-    return (*read, *written)
+    for k in (*read, *written):
+        yield Charge("reread_bytes", Has(k), (fan.source,), size)
 
 
 def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
@@ -181,13 +164,12 @@ def carried(layer: Layer) -> Iterator[Charge]:
         For every tensor that the next layer reads. The option of its source decides each amount, in B on one chip in
         one evaluation. ``dram_bytes`` is the part of the tensor that one chip holds, and ``buffer_bytes`` two tiles of
         that: the block of the source pays both once, and so does the block of each reader, even if that is the same
-        block. ``reread_bytes`` is as much as ``dram_bytes``: the block of each kernel of :func:`moves_again` pays it
-        for each part after the first that the kernel runs in. Nothing is yielded under ``layer_boundary: free``.
+        block. ``reread_bytes`` is as much as ``dram_bytes``: the block of each kernel that moves the tensor again pays
+        it for each part after the first that the kernel runs in. Nothing is yielded under ``layer_boundary: free``.
     """
     for fan in layer.carried:
-        of = LayerKernel.all_of(layer)[fan.source]
-        size = fan.whole * output_share(of)
-        buffer = CROSSING_TILES * size * ops.tile_share(of.kernel, layer.tiles)
+        size = fan.whole * layer.output_share_ko[fan.source]
+        buffer = CROSSING_TILES * size * layer.output_tile_k[fan.source]
         for k in (fan.source, *(reader.kernel for reader in fan.readers)):
             yield Charge("dram_bytes", Has(k), (fan.source,), size)
             yield Charge("buffer_bytes", Has(k), (fan.source,), buffer)
