@@ -96,7 +96,23 @@ def from_levels(
 def from_start(
     instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
 ) -> Solved | Pruned:
-    """What :func:`in_tiles` finds; where that is no mapping, the one to start from, with what was shown.
+    """The best mapping with so many tiles, or what none is below; where none is found, the one to start from.
+
+    First without what waits between partitions. That is a relaxation wherever blocks can be listed: the mapping that it
+    finds is the best if it fits as it is.
+
+    Parameters
+    ----------
+    instance, options : Instance, Options
+        The plan, and what is asked.
+    menu : Menu
+        Options and figures of its layers.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    first : Solved, optional
+        A mapping to start from.
+    incumbent : float
+        Value from which on a mapping is of no interest.
 
     Raises
     ------
@@ -108,7 +124,9 @@ def from_start(
     try:
         if first is not None and first.interrupted:
             raise KeyboardInterrupt
-        found = in_tiles(instance, options, menu, tiles, first, incumbent)
+        given = instance, options, menu, tiles, first, incumbent
+        rounds = (_round(*given, relaxed=relaxed) for relaxed in (True, False))
+        found = next(each for each in rounds if each is not None)
     except (Large, Unstated) as reason:
         found = Pruned(0.0, (), str(reason))
     except OutOfTime:
@@ -173,40 +191,6 @@ def assignment_of(
         ]
         form.model.rows("shared_tiles", [(np.array(columns)[None, :], 1.0)], lower=1)
     return form, limits
-
-
-def in_tiles(
-    instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
-) -> Solved | Pruned:
-    """The best mapping with so many tiles, or what none is below; first without what waits between partitions.
-
-    That is a relaxation wherever blocks can be listed: the mapping that it finds is the best if it fits as it is.
-
-    Parameters
-    ----------
-    instance, options : Instance, Options
-        The plan, and what is asked.
-    menu : Menu
-        Options and figures of its layers.
-    tiles : int
-        Tiles that the streamed axis is cut into.
-    first : Solved, optional
-        A mapping to start from.
-    incumbent : float
-        Value from which on a mapping is of no interest.
-
-    Raises
-    ------
-    Infeasible
-        No mapping keeps the limits, whatever the schemes.
-    OutOfTime, Large, Unstated
-        See :func:`assignment_of`.
-    """
-    found = _round(instance, options, menu, tiles, first, incumbent, relaxed=True)
-    if found is None:
-        found = _round(instance, options, menu, tiles, first, incumbent, relaxed=False)
-    assert found is not None
-    return found
 
 
 def _round(

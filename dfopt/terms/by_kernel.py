@@ -9,16 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.mapping import Sharding
-from dfopt.physics import ops
+from dfopt.documents.graph import Graph
 
-__all__ = [
-    "depths",
-    "end_share",
-    "fanout_groups",
-    "read_later",
-]
+__all__ = ["depths", "fanout_groups", "read_later"]
 
 Ints = NDArray[np.int64]
 
@@ -110,37 +103,3 @@ def depths(graph: Graph, assumptions: Assumptions) -> list[float]:
         return [2.0] * len(graph.tensors)
     level = graph.levels()
     return [float(level[tensor.dst] - level[tensor.src] + 1) for tensor in graph.tensors]
-
-
-def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
-    """Share of an input or output of the graph that one chip reads or writes for a kernel, above 0 and at most 1.
-
-    If the sharding scheme splits the operand, it is ``ceil(length / shards) / length`` of the split axis: the share of
-    the chip that has most. The ``dfmodel`` rules split heads along their features, too: the axis is that much longer.
-    Scheme ``even`` gives ``1 / shards``.
-
-    Parameters
-    ----------
-    kernel
-        The kernel that reads the input or writes the output.
-    operand : int
-        0 for the output of the kernel, 1 or 2 for its first or second input.
-    scheme
-        Sharding scheme of the kernel.
-    shards : int
-        Number of tensor-parallel chips.
-    rules
-        Rules that say in which layout a kernel needs its inputs: ``exact``, as arithmetic requires, or ``dfmodel``, as
-        in DFModel's program.
-    elements : float
-        Number of elements of the whole input, before any sharding. Not used for an output.
-
-    Returns
-    -------
-    float, no unit
-        1 if every tensor-parallel chip needs all of the input, or has all of the output, and if `shards` is 1.
-    """
-    if not operand:
-        return ops.output_share(kernel, scheme, shards, rules)
-    layout = ops.required_layout(kernel, operand, scheme, rules, elements)
-    return ops.input_share(kernel, layout, scheme, shards, rules)

@@ -141,7 +141,28 @@ class AnyOf(Incidence):
 
 
 @dataclass(frozen=True, slots=True)
-class Crosses(Incidence):
+class OfTensor(Incidence):
+    """A rule about a tensor between kernels: whether a block holds its source, and which of its readers.
+
+    Attributes
+    ----------
+    source : int
+        Number of the kernel that makes the tensor.
+    readers : tuple of int
+        Numbers of the kernels that read it.
+    """
+
+    source: int
+    readers: tuple[int, ...]
+
+    @property
+    def payers(self) -> tuple[int, ...]:
+        """The source and the readers."""
+        return self.source, *self.readers
+
+
+@dataclass(frozen=True, slots=True)
+class Crosses(OfTensor):
     """A rule that a block of kernels pays a cost once if it stores a tensor for other blocks or reads it from one.
 
     The block that makes the tensor pays if a reader is in another block. Every other block that reads it pays. For the
@@ -163,14 +184,6 @@ class Crosses(Incidence):
     >>> Crosses.of_blocks([Crosses(0, (1, 2))], blocks).T.tolist()
     [[0.0, 1.0, 1.0]]
     """
-
-    source: int
-    readers: tuple[int, ...]
-
-    @property
-    def payers(self) -> tuple[int, ...]:
-        """The source and the readers."""
-        return self.source, *self.readers
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
@@ -195,7 +208,7 @@ class Crosses(Incidence):
 
 
 @dataclass(frozen=True, slots=True)
-class Inside(Incidence):
+class Inside(OfTensor):
     """A rule that a block of kernels pays a cost for each tile of a tensor that waits between kernels of the block.
 
     Only the block that makes the tensor pays. The number of tiles is the largest of ``depths`` over the readers in this
@@ -219,14 +232,7 @@ class Inside(Incidence):
     [[3.0, 2.0, 0.0]]
     """
 
-    source: int
-    readers: tuple[int, ...]
     depths: tuple[float, ...]
-
-    @property
-    def payers(self) -> tuple[int, ...]:
-        """The source."""
-        return (self.source,)
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
@@ -255,7 +261,7 @@ class Inside(Incidence):
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Incidence):
+class Open(OfTensor):
     """A rule that a set of kernels pays a cost once if it makes a given tensor and does not hold all readers of it.
 
     The tensor waits in memory for the other readers. While a block runs, the bytes that wait are the sum of what two
@@ -274,14 +280,6 @@ class Open(Incidence):
     >>> Open.of_blocks([Open(0, (1, 2))], sets).T.tolist()
     [[1.0, 1.0, 0.0, 0.0]]
     """
-
-    source: int
-    readers: tuple[int, ...]
-
-    @property
-    def payers(self) -> tuple[int, ...]:
-        """The source."""
-        return (self.source,)
 
     @classmethod
     def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:

@@ -24,7 +24,6 @@ from dfopt.documents.system import Chip
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.setting.placements import Counted
-from dfopt.terms.by_kernel import end_share
 from dfopt.terms.layer import Layer
 
 __all__ = ["LayerKernel", "by_option", "end_bytes", "output_share", "schemes", "weight_bytes", "weight_held"]
@@ -243,10 +242,17 @@ def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
     Returns
     -------
     float array, shape (options,), B
-        One entry for each option of the kernel: each sharding scheme that it may take.
+        One entry for each option of the kernel: each sharding scheme that it may take. If that splits the operand, it
+        is the part of the chip that has most: ``ceil(length / chips) / length`` of the split axis. The ``dfmodel``
+        rules split heads along their features, too: the axis is that much longer.
     """
     degree, rules, elements = of.degree, of.assumptions.sharding_rules, whole / of.words.activations
-    return whole * by_option(of, lambda kernel, z: end_share(kernel, operand, z, degree, rules, elements))
+
+    def share(kernel: Kernel, scheme: Sharding) -> float:
+        layout = ops.required_layout(kernel, operand, scheme, rules, elements)
+        return ops.input_share(kernel, layout, scheme, degree, rules)
+
+    return whole * (by_option(of, share) if operand else output_share(of))
 
 
 def weight_bytes(of: LayerKernel, elements: Callable[[Kernel], float]) -> Floats:

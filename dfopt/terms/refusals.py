@@ -130,11 +130,6 @@ def check(setting: Setting, request: Request) -> None:
             raise PlanError(reason)
 
 
-def _stages_in_milp(setting: Setting, request: Request) -> bool:
-    """Whether the pipeline stages of kernels that are drawn once may be chosen, in a MILP."""
-    return not setting.graph.folded and setting.system.chips > 1 and request.on_axes.get("pp") != 1
-
-
 def _refused(setting: Setting, request: Request) -> dict[str, bool]:
     """Choices that no search makes together: why not, and whether they are asked for."""
     chosen, p_max, several = setting.assumptions, request.p_max, request.several
@@ -145,7 +140,9 @@ def _refused(setting: Setting, request: Request) -> dict[str, bool]:
         f"sharding_objective: {chosen.sharding_objective}; use joint": chosen.sharding_objective != "joint",
         "formulation: assignment; use auto": matrices,
         "heat: aware; use ignore": aware,
-        "a graph drawn once, whose pipeline stages a MILP chooses; fix pp: 1": _stages_in_milp(setting, request),
+        "a graph drawn once, whose pipeline stages a MILP chooses; fix pp: 1": (
+            not setting.graph.folded and setting.system.chips > 1 and request.on_axes.get("pp") != 1
+        ),
     }
     return {
         f"distinct: found {request.distinct}, expected plan beside {reason}": several and barred

@@ -42,7 +42,7 @@ def test_programs_know_blocks_of_tokens(world: World, objective: str, data: st.D
 @given(covered(most=4, gradient_overlap=None), st.data())
 def test_a_program_that_there_is_no_time_for_shows_nothing(world: World, data: st.DataObject) -> None:
     asked = asked_of(world, data.draw, ways=1) | {"assumptions": jointly(world)}
-    with patch("dfopt.solving.matrices.in_tiles", side_effect=OutOfTime):
+    with patch("dfopt.solving.matrices.assignment_of", side_effect=OutOfTime):
         try:
             found = solve(world.graph, world.system, formulation="assignment", **asked)
         except (Infeasible, PlanError, NoSolution):
