@@ -70,8 +70,6 @@ def _checked(made: Exploration, path: str, time_limit: float) -> str:
     joules = "j" in MERITS[made.request.objective].needs
     request = made.request.model_copy(update={"gap": 0.0}) if joules else made.request
     batches = batches_of(_drawn(made), made.designs, made.assumptions, request)
-    for each in batches.workloads:
-        each.thrifty = False
     workload = batches.of[made.graph.batch]
     _refuse(path, _best(made, batches, workload, time_limit))
     workload.run.deadline = began + time_limit

@@ -125,30 +125,30 @@ class Solves:
     recent: list[Result] = field(default_factory=list)
     known: dict[str, Solved] = field(default_factory=dict)
 
-    def ahead(self, wanted: Sequence[tuple[System, float, bool]]) -> None:
-        """Solve some machines, each below a cutoff, and whole or not: as many at once as there are processes.
+    def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
+        """Solve some machines, each below a cutoff: as many at once as there are processes.
 
         Without processes it is one after the other, below the same cutoffs, so that the answers are the same. A mapping
         that is found ends it.
         """
-        todo = {one[0].digest(): one for one in wanted if self._is_open(*one[:2])}
+        todo = {system.digest(): (system, cutoff) for system, cutoff in wanted if self._is_open(system, cutoff)}
         answers, left, ended, processes = dict[str, dict[str, Any]](), dict[str, _Left](), "", self.run.processes
         if processes is not None:
             apart = {key: one for key, one in todo.items() if self._recorded(one[0], self._asked(one[1])) is None}
             if len(apart) > 1:
-                left = {key: self._open_plans(system, cutoff) for key, (system, cutoff, _) in apart.items()}
+                left = {key: self._open_plans(system, cutoff) for key, (system, cutoff) in apart.items()}
                 tasks = [self._task(key, *todo[key], of) for key, of in left.items() if of.graphs]
                 ended = processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
         if ended and ended != INTERRUPTED:  # a cluster is lost: the rest is solved here
             _log.warning("%s; the search goes on here", ended)
             self.run.processes, ended = None, ""
-        for key, (system, cutoff, whole) in todo.items():  # in their order, whichever came first
+        for key, (system, cutoff) in todo.items():  # in their order, whichever came first
             before = self.latest
             if key in answers:
                 self.count += 1
                 self.known[key] = self._keep(system, cutoff, _read(answers[key], left[key].only), left[key])
-            if not ended and (key not in answers or whole or self.known[key].result is None):
-                self.solve(system, cutoff, whole=whole)
+            if not ended:
+                self.solve(system, cutoff)
             if self.latest is not before:
                 break  # the others may have to beat it, and are solved later
         if ended:
@@ -176,19 +176,16 @@ class Solves:
             return known.bound < cutoff
         return not known.whole and known.bound < self._near(system, cutoff)
 
-    def solve(self, system: System, cutoff: float, *, whole: bool = True) -> tuple[float, Result | None]:
-        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is.
-
-        ``whole``: otherwise a mapping is enough where there is no cutoff.
-        """
+    def solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
+        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
         key = system.digest()
         while self._is_open(system, cutoff):
             known, near = self.known.get(key), self._near(system, cutoff)
-            made = self._solve_anew(system, near, whole=whole)
+            made = self._solve_anew(system, near)
             if known is not None and known.result is not None and made.result is None:
                 made = made._replace(result=known.result)
             self.known[key] = made
-            if made.whole or not self.run.left or not (whole or made.result is None):
+            if made.whole or not self.run.left:
                 break
         return self.known[key][:2]
 
@@ -199,7 +196,7 @@ class Solves:
             return cutoff
         return min(cutoff, known.result.score.step_time_s * (1 - self.request.gap))
 
-    def _solve_anew(self, system: System, cutoff: float, *, whole: bool) -> Solved:
+    def _solve_anew(self, system: System, cutoff: float) -> Solved:
         request = self._asked(cutoff)
         if (record := self._recorded(system, request)) is not None:
             self.count += 1
@@ -213,7 +210,7 @@ class Solves:
         if not left.graphs:
             return Solved(left.others, None)  # no plan is below the cutoff
         self.count += 1
-        made = self._bounded(system, left.graphs, request, whole=whole, only=left.only)
+        made = self._bounded(system, left.graphs, request, left.only)
         return self._keep(system, cutoff, made, left)
 
     def _open_plans(self, system: System, cutoff: float) -> _Left:
@@ -282,9 +279,9 @@ class Solves:
         return made
 
     def _bounded(
-        self, system: System, graphs: Sequence[Graph], request: Request, *, whole: bool = True, only: Only | None = None
+        self, system: System, graphs: Sequence[Graph], request: Request, only: Only | None = None
     ) -> Bounded:
-        options = self.timed(request, whole=whole)
+        options = self.timed(request)
         question = Question(graph=graphs[0], system=system, assumptions=self.assumptions, options=options)
         return bounded(question, graphs[1:], only)
 
@@ -298,13 +295,10 @@ class Solves:
     def _is_limited(self, cutoff: float) -> bool:
         return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
 
-    def timed(self, request: Request, *, whole: bool = True) -> Request:
-        """A request with the time for its solve: what a solve has by itself; where it is to be whole, a share of all.
-
-        What a corner of several designs leaves open, its parts may close.
-        """
+    def timed(self, request: Request) -> Request:
+        """A request with the time for its solve: what a solve has by itself, or a share of all that is left."""
         left = self.run.left
-        share = left * (_ALONE if self.alone else _OF_TIME) if whole and math.isfinite(left) else 0.0
+        share = left * (_ALONE if self.alone else _OF_TIME) if math.isfinite(left) else 0.0
         return request.model_copy(update={"time_limit": max(share, min(request.time_limit, left), _LEAST_S)})
 
     def _recorded(self, system: System, request: Request, whole: tuple[Graph, ...] = ()) -> Mapping[str, Any] | None:
@@ -345,9 +339,9 @@ class Solves:
             lows = [(number, at, [one if math.isfinite(one) else None for one in low]) for number, at, low in shown]
             self.run.store.append({"cell": self._key(system, request, whole), **made.to_data(), "lows": lows})
 
-    def _task(self, key: str, system: System, cutoff: float, whole: bool, left: _Left) -> dict[str, Any]:
+    def _task(self, key: str, system: System, cutoff: float, left: _Left) -> dict[str, Any]:
         """A solve for a process."""
-        request = self.timed(self._asked(cutoff), whole=whole)
+        request = self.timed(self._asked(cutoff))
         asked = {
             "graphs": _packed(*left.graphs),
             "system": system.to_data(),

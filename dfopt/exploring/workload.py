@@ -50,7 +50,6 @@ __all__ = ["SOLVE", "Workload"]
 SOLVE = "solve"  # the bound that the optimiser proves: it leaves a mapping
 
 _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there
-_SPLITS = 6  # of a box that was solved, until a part of it is solved for a mapping of its own
 
 
 @dataclass
@@ -66,7 +65,6 @@ class Workload:
     limits: DesignLimits | None = field(default=None, kw_only=True)
     within: tuple[Box, ...] = ()  # in place of all designs
     above: PlanLows | None = field(default=None, kw_only=True)  # of a machine that is no worse than any here
-    thrifty: bool = field(default=True, kw_only=True)  # boxes whose solve would hardly close them are split instead
     heat: HeatMode | None = field(default=None, kw_only=True)
     on: Stack | None = field(default=None, kw_only=True)
     memory: Dram | None = None  # of chips that have none beside them
@@ -74,7 +72,6 @@ class Workload:
     _planned: dict[str, tuple[float, PlanLows]] = field(default_factory=dict, init=False)
     _above: dict[Box, Box] = field(default_factory=dict, init=False)  # the box that each was split from
     _listed: dict[int, list[Plan]] = field(default_factory=dict, init=False)  # plans by graph
-    _since: dict[Box, int] = field(default_factory=dict, init=False)  # splits since a box was solved
     _descended: set[Mapping] = field(default_factory=set, init=False)
     _unfit: System | None = field(default=None, init=False)  # one whose memory is too small under every plan
 
@@ -104,7 +101,7 @@ class Workload:
         return {
             "peak": lambda box, system, cutoff: self._valued(box, self._by_peak(system)),
             "plans": lambda box, system, cutoff: self._valued(box, self._by_plans(box)),
-            SOLVE: self._by_solve,
+            SOLVE: self._solved,
         }
 
     def bound(self, name: str, box: Box, cutoff: float) -> float:
@@ -119,8 +116,6 @@ class Workload:
         """
         parts = self.spaces[box.which].halves(box)
         self._above.update((half, box) for halves in parts for half in halves)
-        since = 0 if self._is_solved(box) else self._since.get(box, 0) + 1
-        self._since.update((half, since) for halves in parts for half in halves)
         value, result = self._best_known(box)
 
         def expected(half: Box) -> float:
@@ -298,31 +293,11 @@ class Workload:
             self._unfit = self._unfit if self._planned[key][0] < math.inf else system
         return self._planned[key][0]
 
-    def _is_worth_it(self, box: Box, cutoff: float) -> bool:
-        """Whether a solve may close a box: no mapping that is known is below the cutoff on its corner.
-
-        Of a design alone, while no mapping is known, and of a small part of the last box that was solved it is.
-        """
-        if not self.thrifty or box.single or self.solver.latest is None or self._since.get(box, 0) >= _SPLITS:
-            return True
-        return self._best_known(box)[0] >= cutoff
-
-    def _is_solved(self, box: Box) -> bool:
-        """Whether the corner of a box was solved, and is another one than that of the box that it was split from."""
-        system, above = self.bounding(box), self._above.get(box)
-        better = None if above is None else self.bounding(above)
-        return system is not None and system != better and system.digest() in self.solver.known
-
-    def _by_solve(self, box: Box, system: System, cutoff: float) -> float:
-        if self._most(box, cutoff) and not self._is_worth_it(box, cutoff):
-            return 0.0
-        return self._solved(box, system, cutoff, whole=box.single or not self.thrifty)
-
-    def _solved(self, box: Box, system: System, cutoff: float, *, whole: bool = True) -> float:
+    def _solved(self, box: Box, system: System, cutoff: float) -> float:
         """The objective that no mapping on a machine is below on the designs of a box, or the cutoff."""
         if not (most := self._most(box, cutoff)):
             return cutoff
-        seconds, _ = self.solver.solve(system, most, whole=whole)
+        seconds, _ = self.solver.solve(system, most)
         value = self._valued(box, seconds)
         return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
@@ -332,12 +307,8 @@ class Workload:
 
     def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
         """Solve the best corners of some boxes below one cutoff: as many at once as there are processes."""
-        wanted = []
-        for box in boxes:
-            system = self.bounding(box)
-            if system is not None and self._is_worth_it(box, cutoff) and (most := self._most(box, cutoff)):
-                wanted.append((system, most, box.single or not self.thrifty))
-        self.solver.ahead(wanted)
+        machines = ((self.bounding(box), self._most(box, cutoff)) for box in boxes)
+        self.solver.ahead([(system, most) for system, most in machines if system is not None and most])
 
     @cached_property
     def solver(self) -> Solves:
