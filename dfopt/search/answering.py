@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from dfopt.documents.assumptions import Assumptions
@@ -109,15 +108,13 @@ def answer(
     question: Question,
     progress: Callable[[Progress], None] | None = None,
     variants: Sequence[Graph] = (),
-    folder: Path | None = None,
     began: float | None = None,
     only: Only | None = None,
 ) -> Answer:
     """Answer a question: `solve` for those who want to know what it was taken to mean.
 
-    ``folder``: where paths of the question start, the working directory if left out. ``began``: from when the time
-    limit counts, on the clock of :func:`time.perf_counter`; now if left out. ``only``: see
-    :func:`dfopt.search.optimization.search`.
+    ``began``: from when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out. ``only``:
+    see :func:`dfopt.search.optimization.search`.
 
     Examples
     --------
@@ -125,7 +122,7 @@ def answer(
     >>> found.result.status, len(found.resolved.graphs)
     ('optimal', 4)
     """
-    began, resolver = now() if began is None else began, Resolver(folder)
+    began, resolver = now() if began is None else began, Resolver()
     with wall_limit(question.options.time_limit, began), interruptible():
         resolved = resolver.resolve(question)
     if resolved.largest is None:
