@@ -24,7 +24,7 @@ from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.exploring.comparing import comparison
 from dfopt.exploring.entries import BATCH, Batches, batches_of
 from dfopt.exploring.explore import restrictions
-from dfopt.exploring.judged import layers_of, lumped_heat, value_of
+from dfopt.exploring.judged import bounds_of, layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import with_more
@@ -162,14 +162,12 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     every = made.request.budgets_of(made.designs[min(made.best_design, len(made.designs) - 1)])
     if budgets != [name for name in every if name in budgets]:
         yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(every)}, each once"
-    bounds = [turn(box.bound) for box in made.boxes if box.bound is not None]
-    best = turn(min([turn(made.value), *bounds]))
-    if not math.isclose(made.bound, best, rel_tol=SAME):
-        yield "$.bound", f"found {made.bound!r}, the best of the boxes and the value is {best!r}"
-    value = turn(made.value)
-    gap = max(0.0, 1 - turn(made.bound) / value) if value > 0 else 0.0
-    if not math.isclose(made.gap, gap, rel_tol=SAME, abs_tol=1e-12):
-        yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
+    named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
+    if any(each in named[:at] for at, each in enumerate(named)):
+        yield "$.others", "found a design that is named twice, expected others"
+    for name, figure in bounds_of(objective, made.value, named, made.boxes).items():
+        if not _same(getattr(made, name), figure):
+            yield f"$.{name}", f"found {getattr(made, name)!r}, expected {figure!r}"
     gap = made.widest_gap
     if made.status == "optimal" and gap > PROOF:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
@@ -177,7 +175,7 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.status", f"found {made.status}, but nothing is left to show"
     if made.status == "gap_reached" and gap > made.request.gap + PROOF:
         yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
-    values = [value, *(turn(other.value) for other in made.others)]
+    values = [turn(made.value), *(turn(other.value) for other in made.others)]
     if values != sorted(values) or len(values) > made.request.top:
         yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, the best first"
     yield from _judged(made)
@@ -188,7 +186,6 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     if made.graph.batch in {graph.batch for graph in made.other_batches}:
         yield "$.other_batches", f"found {made.graph.batch}, which is the batch of $.graph"
     spaces = [space_of(design) for design in made.designs]
-    yield from _others(made)
     designs, batches = sum(one.count for one in spaces), sorted({graph.batch for graph in _drawn(made)})
     places = [_place_of(spaces, batches, number, box) for number, box in enumerate(made.boxes)]
     held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for box in places)
@@ -216,18 +213,6 @@ def _judged(made: Exploration) -> Iterator[tuple[str, str]]:
     value = None if value is None else turned(of.objective, value)
     if made.value != value:
         yield "$.value", f"found {made.value!r}, the result says {value!r}"
-
-
-def _others(made: Exploration) -> Iterator[tuple[str, str]]:
-    """What of the next best designs does not agree with the boxes."""
-    named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
-    if any(each in named[:at] for at, each in enumerate(named)):
-        yield "$.others", "found a design that is named twice, expected others"
-    rest = [box for box in made.boxes if box.low != box.high or (box.design, box.low) not in named]
-    turn = partial(turned, made.request.objective)
-    bound = min((box.bound for box in rest if box.bound is not None), key=turn, default=None)
-    if not _same(made.others_bound, bound):
-        yield "$.others_bound", f"found {made.others_bound!r}, the best of the other boxes is {bound!r}"
 
 
 def _place(spaces: Sequence[Space], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]) -> Box:

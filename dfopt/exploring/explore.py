@@ -41,6 +41,7 @@ from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.comparing import compared, comparison
 from dfopt.exploring.entries import BATCH, Batches, batches_of, explore_boxes
+from dfopt.exploring.judged import bounds_of
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
@@ -228,29 +229,29 @@ def explored(
             going = cause() == LIMIT
     run.deadline = began + request.time_limit
     value = workload.valued(box, result.system, result.score) or found.best
-    bound, shown = min(found.bound, value), workload.merit.shown
+    shown, best = workload.merit.shown, problem.named(box, box.low)
     comparisons, plain, more = _beside(workload, request, box) if going else ((), None, ())
+    others = tuple(
+        OtherDesign(
+            design=one.box.which,
+            best=problem.named(one.box, one.box.low),
+            value=shown(value),
+            mapping=one.result.mapping,
+        )
+        for value, one in found.kept[1:]
+    )
+    boxes = tuple(
+        sorted((_box(problem, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
+    )
     made = Exploration(
+        **bounds_of(request.objective, shown(value), [(box.which, best), *((o.design, o.best) for o in others)], boxes),
         status=found.ending,
         value=shown(value),
-        bound=shown(bound),
-        gap=max(0.0, 1 - bound / value) if value > 0 else 0.0,
         best_design=box.which,
-        best=problem.named(box, box.low),
+        best=best,
         result=result,
-        others=tuple(
-            OtherDesign(
-                design=one.box.which,
-                best=problem.named(one.box, one.box.low),
-                value=shown(value),
-                mapping=one.result.mapping,
-            )
-            for value, one in found.kept[1:]
-        ),
-        others_bound=None if math.isinf(least := others_bound(found)) else shown(least),
-        boxes=tuple(
-            sorted((_box(problem, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
-        ),
+        others=others,
+        boxes=boxes,
         sensitivity=more,
         effort=Effort(
             designs=workload.designs,
@@ -367,15 +368,6 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
         if count > 1:
             raise SystemSpecError(name, [Issue("$.name", f"found {count} technologies of this name", "rename one")])
     return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
-
-
-def others_bound(found: Outcome[Box, Choice]) -> float:
-    """The least bound of the boxes that are no kept design alone; infinite where nothing in them can be had.
-
-    A kept design that is inside of a larger box is not below the bound of that box either.
-    """
-    named = [one.box for _, one in found.kept]
-    return min((leaf.bound for leaf in found.leaves if leaf.region not in named), default=math.inf)
 
 
 def _box(problem: Batches, leaf: Leaf[Box]) -> DesignBox:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import LumpedHeat
-from dfopt.documents.exploration_request import DesignLimits, HeatMode
+from dfopt.documents.exploration import DesignBox, LumpedHeat
+from dfopt.documents.exploration_request import DesignLimits, HeatMode, ObjectiveName, turned
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.physics.lumped import LIMIT_C, clock, temperature_c
 from dfopt.physics.merits import Figures, Merit
 
-__all__ = ["layers_of", "lumped_heat", "seconds_on_stack", "value_of"]
+__all__ = ["bounds_of", "layers_of", "lumped_heat", "seconds_on_stack", "value_of"]
 
 _ZERO_C = 273.15
 
@@ -56,3 +58,29 @@ def lumped_heat(watts: float, layers: int, limits: DesignLimits | None) -> Lumpe
     most = None if limits is None else limits.temperature
     limit_c = LIMIT_C if most is None else most - _ZERO_C
     return LumpedHeat(temperature_c=temperature_c(watts, layers), frequency=clock(watts, layers, limit_c))
+
+
+def bounds_of(
+    objective: ObjectiveName, value: float, named: Sequence[tuple[int, Mapping[str, float]]], boxes: Sequence[DesignBox]
+) -> dict[str, Any]:
+    """What boxes of designs show: a bound on all of them, the gap, and a bound on all but those that are named.
+
+    A design that is named and inside of a larger box is not below the bound of that box either.
+
+    Parameters
+    ----------
+    objective
+        The metric.
+    value
+        Of the best design.
+    named
+        The best designs, by position and sizes.
+    boxes
+        All designs in boxes, each with what none of its designs is better than.
+    """
+    turn = partial(turned, objective)
+    bound = min([value, *(box.bound for box in boxes if box.bound is not None)], key=turn)
+    gap = max(0.0, 1 - turn(bound) / turn(value)) if turn(value) > 0 else 0.0
+    rest = [box for box in boxes if box.low != box.high or (box.design, box.low) not in named]
+    others = min((box.bound for box in rest if box.bound is not None), key=turn, default=None)
+    return {"bound": bound, "gap": gap, "others_bound": others}

@@ -17,7 +17,7 @@ from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
 from dfopt.errors import SystemSpecError
 from dfopt.exploring.decisions import Decisions
 from dfopt.exploring.space import Box, Sizes, Space
-from dfopt.technology.derive import Derived, derive_design
+from dfopt.technology.derive import Derived
 from dfopt.technology.layered import layered_chip, least_drawn
 
 __all__ = ["LayerSpace", "space_of"]
@@ -82,9 +82,7 @@ class LayerSpace(Space):
         if low.sizes.connected > high.sizes.dram_layers:
             return None
         try:
-            if box.single:
-                return derive_design(low)
-            core, buffer, dram, links = layered_chip(low, high)
+            core, buffer, dram, links = layered_chip(low, None if box.single else high)
         except SystemSpecError:
             return None
         return Derived(core, {"buffer": buffer}, dram, links)

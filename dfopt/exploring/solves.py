@@ -278,9 +278,7 @@ class Solves:
             self._record(system, request, made, whole=graphs)
         return made
 
-    def _bounded(
-        self, system: System, graphs: Sequence[Graph], request: Request, only: Only | None = None
-    ) -> Bounded:
+    def _bounded(self, system: System, graphs: Sequence[Graph], request: Request, only: Only | None = None) -> Bounded:
         options = self.timed(request)
         question = Question(graph=graphs[0], system=system, assumptions=self.assumptions, options=options)
         return bounded(question, graphs[1:], only)
