@@ -82,5 +82,5 @@ def explore_each(
         except NoSolution as error:  # the other values have their own time
             yield value, error
             continue
-        whole.solver.take(made.result)
+        whole.solver.latest = made.result
         yield value, made

@@ -17,7 +17,6 @@ from operator import attrgetter
 from typing import Final
 
 from dfopt.bnb import (
-    BRANCHING,
     Bound,
     BranchingRule,
     Candidate,
@@ -90,9 +89,8 @@ class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice
         )
 
     def due(self, node: Node[Box], after: str) -> bool:
-        """Whether to try a known mapping: after a solve that gave one, and before several designs are divided."""
-        box = node.region
-        return self.of[box.batch].has_mapping(box) if after == SOLVE else after == BRANCHING and not box.single
+        """Whether to try a known mapping: after the corner of several designs is solved."""
+        return after == SOLVE and not node.region.single
 
     def propose(self, node: Node[Box], view: View) -> Iterator[Candidate]:
         """A design on which a mapping that is known of the corner is better than the best design, if there is one."""

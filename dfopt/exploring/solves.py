@@ -39,7 +39,6 @@ _log = logging.getLogger("dfopt.exploring")
 _packed = lru_cache(maxsize=64)(pack)  # graphs go to processes again and again
 _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first
 _ROUND: Final = 1e-9
-_RECENT: Final = 3
 _LEAST_S: Final = 1.0  # for a solve that has begun
 _SPENT: Final = 0.8  # of its time, for a solve that more time may help
 _OF_TIME: Final = 0.5  # of what is left, for one solve among others: none takes what all of them need
@@ -109,8 +108,8 @@ class Solves:
         What no plan is below on a machine, by its digest, as far as that was worked out.
     alone
         Whether there is one design.
-    count, refused, recent
-        How many solves there were, why a machine has no mapping, and the last few mappings, the latest last.
+    count, refused, latest
+        How many solves there were, why a machine has no mapping, and the last mapping of any machine.
     """
 
     graphs: tuple[Graph, ...]
@@ -122,7 +121,7 @@ class Solves:
     alone: bool = False
     count: int = 0
     refused: str = ""
-    recent: list[Result] = field(default_factory=list)
+    latest: Result | None = None
     known: dict[str, Solved] = field(default_factory=dict)
 
     def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
@@ -154,19 +153,10 @@ class Solves:
         if ended:
             raise KeyboardInterrupt
 
-    @property
-    def latest(self) -> Result | None:
-        """The last mapping of any machine."""
-        return self.recent[-1] if self.recent else None
-
     def mapping(self, system: System | None) -> Result | None:
         """The mapping that is known of a machine."""
         known = None if system is None else self.known.get(system.digest())
         return None if known is None else known.result
-
-    def take(self, result: Result) -> None:
-        """Keep a mapping, and few before it."""
-        self.recent = [*(one for one in self.recent if one.mapping != result.mapping), result][-_RECENT:]
 
     def _is_open(self, system: System, cutoff: float) -> bool:
         known = self.known.get(system.digest())
@@ -203,8 +193,7 @@ class Solves:
             made = Bounded.of_data(record)
             self.refused = self.refused or made.refused
             self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in record["lows"]])
-            if made.result is not None:
-                self.take(made.result)
+            self.latest = made.result or self.latest
             return Solved(made.bound, made.result)
         left = self._open_plans(system, cutoff)
         if not left.graphs:
@@ -312,8 +301,7 @@ class Solves:
         value = math.inf if made.result is None else made.result.score.step_time_s * (1 - self.request.gap)
         whole = others >= min(bound, value, cutoff)
         bound = min(bound, others)
-        if made.result is not None:
-            self.take(made.result)
+        self.latest = made.result or self.latest
         if whole and made.status in ("infeasible", *_WHOLE):
             self._record(system, self._asked(cutoff), made._replace(bound=bound), shown)
         late = made.result is not None and made.result.seconds >= _SPENT * made.result.request.time_limit

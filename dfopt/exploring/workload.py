@@ -110,13 +110,14 @@ class Workload:
         return math.inf if system is None else self.bounds[name](box, system, cutoff)
 
     def split(self, box: Box) -> Sequence[Box]:
-        """The box in the two halves on which its best mapping loses most; of equals, along the longest side.
+        """The box in the two halves on which the mapping of its corner loses most; of equals, along the longest side.
 
-        While no mapping is known, those whose bounds of plans rise most.
+        Where it has none, those whose bounds of plans rise most.
         """
         parts = self.spaces[box.which].halves(box)
         self._above.update((half, box) for halves in parts for half in halves)
-        value, result = self._best_known(box)
+        result = self.solver.mapping(self.bounding(box))
+        value = math.inf if result is None else self.judged(box, result.mapping, self.solver.drawn_as(result))
 
         def expected(half: Box) -> float:
             if result is None:
@@ -126,17 +127,10 @@ class Workload:
 
         return max(parts, key=lambda halves: sum(map(expected, halves)), default=())
 
-    def _best_known(self, box: Box) -> tuple[float, Result | None]:
-        """The best of the last mappings on the corner of a box."""
-        known = [(self.judged(box, one.mapping, self.solver.drawn_as(one)), one) for one in self.solver.recent]
-        value, result = min(known, key=lambda one: one[0], default=(math.inf, None))
-        return value, result if math.isfinite(value) else None
-
     def candidates(self, box: Box, best: float) -> Iterator[Candidate]:
         """One design, if that is all; else one on which a mapping that is known is better than the best."""
-        tried, known = box if box.single else None, None if box.single else self._known_on(box)
-        if known is not None:
-            tried = self.promising(box, known, best)
+        known = None if box.single else self.solver.mapping(self.bounding(box)) or self.solver.latest
+        tried = box if box.single else None if known is None else self.promising(box, known, best)
         if tried is None or (system := self.system(tried)) is None:
             return
         most = self._most(tried, best)
@@ -144,10 +138,6 @@ class Workload:
         value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
             yield Candidate(value, Choice(tried, result))
-
-    def has_mapping(self, box: Box) -> bool:
-        """Whether a mapping on the corner of a box is known, of several designs, which may suit one of them."""
-        return not box.single and self.solver.mapping(self.bounding(box)) is not None
 
     def promising(self, box: Box, result: Result, best: float) -> Box | None:
         """Where a mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
@@ -159,11 +149,6 @@ class Workload:
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
         value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
         return design if value < best else None
-
-    def _known_on(self, box: Box) -> Result | None:
-        """The mapping that is known of the corner of a box, or the last one of any machine."""
-        corner = self.bounding(box)
-        return None if corner is None else self.solver.mapping(corner) or self.solver.latest
 
     def adapted(self, tried: Box, system: System, known: Result) -> Result | None:
         """A mapping on a design that was tried of a box, under the plan that is known of its corner."""
@@ -198,7 +183,7 @@ class Workload:
         system = self.bounding(root)
         above = None if system is None else self._planned[system.digest()][1]
         made = replace(self, spaces=spaces, above=above, run=Run())
-        made._listed, made.solver.recent = self._listed, self.solver.recent
+        made._listed, made.solver.latest = self._listed, self.solver.latest
         return made
 
     def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
