@@ -58,7 +58,7 @@ class Heated(Workload):
 
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
-    _tiled: dict[Box, Stack] = field(default_factory=dict, init=False)  # what prices several designs with alike dies
+    _tiled: dict[tuple[int, float | None], Stack] = field(default_factory=dict, init=False)  # by design and layers
 
     @cached_property
     def bounds(self) -> dict[str, Callable[[Box, System, float], float]]:
@@ -134,7 +134,7 @@ class Heated(Workload):
 
     def _by_heat(self, box: Box, system: System, cutoff: float) -> float:
         """Of all levels, plans and mappings: see the top of the file."""
-        if not (box.single or self.heat == "throttle") or not self.spaces[box.which].of_one_stack(box):
+        if not (box.single or self.heat == "throttle") or len(self.spaces[box.which].layers(box)) > 1:
             return 0.0  # prices of heat are those of a stack of dies
         return self._over(box)
 
@@ -324,8 +324,8 @@ class Heated(Workload):
         decisions = self.spaces[box.which]
         if self._one_floorplan(box):
             return self.stack(box.at(box.low))
-        key = decisions.alike(box)
-        if key not in self._tiled:
+        [layers] = decisions.layers(box)
+        if (key := (box.which, layers)) not in self._tiled:
             one = next(at for at in (box.low, box.high) if decisions.chip(box.at(at)) is not None)
             stack = self.stack(box.at(one))
             grid = TileGrid(columns=stack.cells, rows=stack.cells)

@@ -62,19 +62,6 @@ class LayerSpace(Space):
             }
         )
 
-    def alike(self, box: Box) -> Box:
-        """All designs with the layers of those of a box."""
-        chosen = [name == "dram_layers" for name in self.sizes]
-
-        def end(at: Sizes, otherwise: Sizes) -> Sizes:
-            return tuple(a if is_layers else b for is_layers, a, b in zip(chosen, at, otherwise, strict=True))
-
-        return box._replace(low=end(box.low, self.whole.low), high=end(box.high, self.whole.high))
-
-    def of_one_stack(self, box: Box) -> bool:
-        """Whether all designs of a box have the same number of layers."""
-        return self.named(box.low).get("dram_layers") == self.named(box.high).get("dram_layers")
-
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
         low, high = self.one_design(box.low), self.one_design(box.high)

@@ -92,13 +92,9 @@ class Space(ABC):
         """The sizes at some positions, by component."""
         return {name: sizes[at] for (name, sizes), at in zip(self.sizes.items(), positions, strict=True)}
 
-    def alike(self, box: Box) -> Box:
-        """All designs with the dies of those of a box, which has one number of dies."""
-        return box._replace(low=self.whole.low, high=self.whole.high)
-
-    def of_one_stack(self, box: Box) -> bool:
-        """Whether all designs of a box have the same number of dies."""
-        return True
+    def layers(self, box: Box) -> set[float | None]:
+        """The least and the largest number of DRAM layers in a box; one that is none where they are not chosen."""
+        return {self.named(end).get("dram_layers") for end in (box.low, box.high)}
 
     def halves(self, box: Box) -> list[tuple[Box, Box]]:
         """The box in two halves, along each component of which it holds several sizes, the longest side first.
