@@ -198,24 +198,15 @@ class Plans:
 
     def _check_rejected(self, listed: Sequence[_Listed]) -> None:
         """Take the records of plans that are none; one of the same look may be a plan for another microbatch."""
-        legal = {(plan, each.setting.graph.variant) for each in listed for plan in each.legal}
-        rejected = ((of.setting.graph.variant, one) for of in listed for one in of.rejected)
-        for variant, one in rejected:
-            key = one.plan, variant
-            left = self._left.get(key, [])
+        for setting, one in ((of.setting, one) for of in listed for one in of.rejected):
+            left = self._left.get(key := (one.plan, setting.graph.variant), [])
             mine = next((r for r in left if r[1].status == "infeasible" and r[1].note == one.reason), None)
-            if mine is not None:
-                left.remove(mine)
-                if not left:
-                    del self._left[key]
-            elif key in legal:
+            if mine is None:
                 self.problems.append(f"$.plans: no record of {one.plan.label}, which is infeasible: {one.reason}")
-            else:
-                for number, record in self._take(key):
-                    if record.status != "infeasible":
-                        self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
-                    else:
-                        self._wrong(number, "note", record.note, one.reason)
+                continue
+            left.remove(mine)
+            if not left:
+                del self._left[key]
 
     def _check_listed(self, listed: Sequence[_Listed]) -> list[Space]:
         """Hold the records of all plans against what could be shown of them.

@@ -157,10 +157,10 @@ def test_ctrl_c_returns_what_was_found_until_then(monkeypatch: pytest.MonkeyPatc
 
     value = proposing._Starts._value
 
-    def pressed_later(starts: proposing._Starts, layer: proposing._Layer) -> None:
+    def pressed_later(starts: proposing._Starts, *layer: Any) -> None:
         if starts.state.found:
             pressed()
-        value(starts, layer)
+        value(starts, *layer)
 
     monkeypatch.setattr(proposing._Starts, "_value", pressed_later)
     result = df.optimize(decoding(), "h100-8", pp=1)

@@ -50,7 +50,7 @@ def begin(state: SearchState, spaces: Sequence[Space]) -> None:
     """
     if is_large([space.setting for space in spaces], state.request) and state.request.formulation != "assignment":
         try:
-            with interruptible():
+            with interruptible(), suppress(OutOfTime):
                 _Starts(state, spaces).run()
         except KeyboardInterrupt:
             state.stop()
@@ -70,18 +70,15 @@ def is_large(settings: Sequence[Setting], request: Request) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Graph:
-    """A graph whose plans are not listed yet, with what all chips have to do at least."""
+class _Layer:
+    """Plans of a graph under which a chip has the same work, with about the seconds of a step.
+
+    While the plans of a graph are not listed there are none, and the seconds are what all chips have to do at least.
+    """
 
     space: Space
     estimate: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Layer(_Graph):
-    """Plans of a graph under which a chip has the same work."""
-
-    plans: PlanTable
+    plans: PlanTable | None = None
 
 
 def _estimated(setting: Setting, bounds: Mapping[Plan, float]) -> dict[Plan, float]:
@@ -118,41 +115,36 @@ class _Starts:
 
     def run(self) -> None:
         """Look for mappings while estimates are below the best that is known, and there is time."""
-        with suppress(OutOfTime):
-            self._run()
-
-    def _run(self) -> None:
-        open_: list[_Graph] = [_Graph(space, least_step(space.setting)) for space in self.spaces]
+        open_ = [_Layer(space, least_step(space.setting)) for space in self.spaces]
         valued = 0
         while open_ and valued < _LAYERS:
             self.clock.check()
             self.state.report()
-            guesses = [self._guess(item) for item in open_]
-            number = min(range(len(open_)), key=guesses.__getitem__)
-            if guesses[number] >= self.state.incumbent:
+            layer = min(open_, key=self._guess)
+            if self._guess(layer) >= self.state.incumbent:
                 break
-            item = open_.pop(number)
-            if isinstance(item, _Layer):
-                self._value(item)
-                valued += 1
+            open_.remove(layer)
+            if layer.plans is None:
+                open_ += self._layers(layer)
             else:
-                open_ += self._layers(item)
+                self._value(layer.space, layer.plans)
+                valued += 1
 
-    def _guess(self, item: _Graph) -> float:
-        """Its estimate; of a graph that is not listed yet, at least."""
-        return item.estimate * (1.0 if isinstance(item, _Layer) else min(self.of_graphs, default=1.0))
+    def _guess(self, layer: _Layer) -> float:
+        """Its estimate, or one from the least that all chips have to do."""
+        return layer.estimate * (min(self.of_graphs, default=1.0) if layer.plans is None else 1.0)
 
-    def _layers(self, item: _Graph) -> list[_Graph]:
+    def _layers(self, graph: _Layer) -> list[_Layer]:
         """The layers that plans of a graph share, those that may fit."""
-        setting = item.space.setting
+        setting = graph.space.setting
         listing = replace(
             textbook_plans(setting.graph, setting.system, self.options.request), check_time=self.clock.check
         )
         charge = self.clock.charge
-        layers: list[_Graph] = []
+        layers = list[_Layer]()
         try:
             plans, _ = asked_plans(setting.graph, setting.system, self.request, setting.assumptions, listing)
-            tables = item.space.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
+            tables = graph.space.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
         except (PlanError, OutOfTime):
             return layers
         charge(work.LISTED * len(plans))
@@ -167,14 +159,14 @@ class _Starts:
             for shared in dict.fromkeys(shared_i.tolist()):
                 members = [table.plans[i] for i in fitting[shared_i == shared].tolist()]
                 least = min(map(about.__getitem__, members))
-                layers.append(_Layer(item.space, least, PlanTable(table.work, members)))
+                layers.append(_Layer(graph.space, least, PlanTable(table.work, members)))
         if layers:
-            self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
+            self.of_graphs.append(min(layer.estimate for layer in layers) / graph.estimate)
         return layers
 
-    def _value(self, layer: _Layer) -> None:
+    def _value(self, space: Space, plans: PlanTable) -> None:
         """Fuse a layer under the usual sharding in every number of tiles, and keep the best mappings of its plans."""
-        space, plans, request = layer.space, layer.plans, self.options.request
+        request = self.options.request
         schemes = shardings(space.setting.under(plans.plans[0]), request)
         if schemes is None:
             return
