@@ -39,8 +39,6 @@ solution. Values are negative, as lower is better.
 >>> found = branch_and_bound(Problem([()], [Fractional()], [NextItem()], [RoundedDown()]))
 >>> found.best, found.solution, found.ending
 (-110.0, (True, True, False, False), 'optimal')
->>> replay(found.log, [()], lambda region, parts: [*parts] == [(*region, True), (*region, False)])
--110.0
 """
 
 from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
@@ -58,7 +56,7 @@ from dfopt.bnb.entries import (
 from dfopt.bnb.node import BestFirst, Node, NodeSelection
 from dfopt.bnb.outcome import Ending, Leaf, Outcome, Progress
 from dfopt.bnb.parameters import Parameters
-from dfopt.bnb.proof_log import Bounded, Branched, Closed, ProofLog, Reduced, replay
+from dfopt.bnb.proof_log import Bounded, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.search import branch_and_bound
 from dfopt.bnb.state import BoundStore, Incumbents
 
@@ -95,5 +93,4 @@ __all__ = [
     "Relaxation",
     "View",
     "branch_and_bound",
-    "replay",
 ]

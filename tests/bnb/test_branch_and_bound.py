@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from replayed import replay
 from tables import GRIDS, SLACKS, Box, Cell, Grid, Halves, Least, Middle, OneCell, check_leaves, covers, problem, window
 
 from dfopt.bnb import Bound, Candidate, Clock, Heuristic, Node, Parameters, Problem, Progress, View, branch_and_bound
-from dfopt.bnb import replay as replayed
 
 
 class Together(Least):
@@ -103,7 +103,7 @@ def test_leaves_and_the_log_show_the_bound_without_the_search(values: Grid, gap:
     def shows(box: Box, relaxation: str, value: float) -> bool:
         return value <= window(values, box).min() - slack_of[relaxation]
 
-    least = replayed(found.log, [found.log.regions[0]], covers, shows)
+    least = replay(found.log, [found.log.regions[0]], covers, shows)
     assert min(least, found.best) == found.bound
 
 

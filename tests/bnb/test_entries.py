@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from replayed import replay
 from tables import GRIDS, Box, Grid, Least, check_leaves, covers, problem, window
 
 from dfopt.bnb import (
@@ -31,7 +32,6 @@ from dfopt.bnb import (
     Relaxation,
     View,
     branch_and_bound,
-    replay,
 )
 
 # -- knapsack: a witness for heuristic and rule ---------------------------------------------------------------------

@@ -14,10 +14,11 @@ from covered import covered, request_of, space_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from members import Members
+from replayed import replay
 from strategies import World, share
 
 import dfopt as df
-from dfopt.bnb import Bounded, Clock, Parameters, branch_and_bound, replay
+from dfopt.bnb import Bounded, Clock, Parameters, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
