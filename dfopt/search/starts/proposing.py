@@ -25,13 +25,14 @@ from dfopt.search.starts.textbook import narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.setting.shares import divisors
 from dfopt.solving import work
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.step.roofline import least_step
 
 __all__ = ["begin", "is_large"]
 
-_LARGE: Final = 400_000  # pairs of kernels of all graphs x ways to share out the chips; below, a search takes seconds
+_LARGE: Final = 640_000  # pairs of kernels of all graphs x degrees of axes that are free; below, a search takes seconds
 _SHARE: Final = 0.8  # of the time, at most,
 _PATIENCE: Final = 0.1  # and of it for the plans of one layer: the fusion of wide graphs takes minutes
 _LAYERS: Final = 60  # that are valued, at most
@@ -58,14 +59,9 @@ def begin(state: SearchState, spaces: Sequence[Space]) -> None:
 
 def is_large(settings: Sequence[Setting], request: Request) -> bool:
     """Whether starts are worth their seconds: whether the spaces of some graphs are large."""
-    setting, asked = settings[0], request.on_axes
-    fixed = {axis: asked[axis] for axis in AXES if axis in asked}
-    left, free, ways = max(setting.system.chips // math.prod(fixed.values()), 1), len(AXES) - 1 - len(fixed), 1
-    for prime in range(2, left + 1):
-        power = 0
-        while left % prime == 0:
-            left, power = left // prime, power + 1
-        ways *= math.comb(power + max(free, 1) - 1, max(free, 1) - 1)
+    fixed = [degree for axis, degree in request.on_axes.items() if axis in AXES]
+    degrees = divisors(max(settings[0].system.chips // math.prod(fixed), 1))
+    ways: int = len(degrees) ** max(len(AXES) - 2 - len(fixed), 0)  # the second axis counts not; the last has the rest
     return ways * sum(len(each.graph.kernels) ** 2 for each in settings) > _LARGE
 
 
