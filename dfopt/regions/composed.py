@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.bnb import UNLIMITED, Clock, OutOfTime
-from dfopt.fusion.turns import Pieces, pieces, together, ways
+from dfopt.bnb import UNLIMITED, Clock
+from dfopt.fusion.turns import Pieces, pieces, together
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
@@ -125,9 +126,7 @@ class Composed:
             if few is None:
                 return [[] for _ in self.arcs_k]
             some, blocks, arc_a = few
-            menu = (
-                self._in_turns(some, price_b[blocks], most) if self._turns else self._by_sums(kind, some, blocks, most)
-            )
+            menu = self._in_turns(some, price_b[blocks], most) if self._turns else self._by_sums(kind, *few[:2], most)
             if menu is None:
                 return None
             found.append([arc_a[path] for path in menu])
@@ -135,15 +134,7 @@ class Composed:
 
     def _in_turns(self, arcs: Arcs, price_b: Floats, most: float) -> list[Ints] | None:
         """Paths that none beats in every piece."""
-        if not self._sent_k[arcs.kernels].any():
-            return [arcs.shortest(price_b)[1]]
-        sent_a = (arcs.member_bk @ self._sent_k)[arcs.block_a]
-        ends = arcs.before_a, arcs.after_a, price_b[arcs.block_a], sent_a
-        try:
-            found = ways(*ends, len(arcs.set_jk), most, self.clock)
-        except OutOfTime:
-            return None
-        return None if found is None else [np.array(way.blocks, dtype=np.int64) for way in found]
+        return unbeaten_paths(arcs, price_b, price_b[:, None], most, self.clock, arcs.member_bk @ self._sent_k)
 
     def _by_sums(self, kind: int, arcs: Arcs, blocks: Ints, most: float) -> list[Ints] | None:
         """Paths that none beats in every sum that a step grows with."""
@@ -204,10 +195,49 @@ class Composed:
         return pieces(self._price_kb[kind][blocks].tolist(), (arcs.member_bk[blocks] @ self._sent_k).tolist())
 
 
+class _Labels(NamedTuple):
+    """Paths to a down-set that send the same: their lengths and sums, the last arc of each and the path before that."""
+
+    length_n: Floats
+    sum_nz: Floats
+    arc_n: Ints
+    from_n: Ints
+
+    def with_block(self, arc: int, length: float, sum_z: Floats, sent: tuple[float, ...], sending: float) -> _Labels:
+        """The same with one more block, see :func:`unbeaten_paths`.
+
+        ``sent``: what they send, ``sending``: what the block sends behind that.
+        """
+        length_n, sum_nz = self.length_n + length, self.sum_nz.copy()
+        sum_nz[:, -len(sum_z) :] += sum_z
+        if sending > 0:
+            beside = (sent[-1], sending) if sent else ()
+            length_n = length_n + sum(np.maximum(each - sum_nz[:, -1], 0.0) for each in beside) / 2
+            sum_nz = np.pad(sum_nz, ((0, 0), (0, len(sum_z))))
+        return _Labels(length_n, sum_nz, np.full(len(length_n), arc), np.arange(len(length_n)))
+
+    def of(self, some: Ints) -> _Labels:
+        """Some of them."""
+        return _Labels(self.length_n[some], self.sum_nz[some], self.arc_n[some], self.from_n[some])
+
+    def and_(self, others: _Labels) -> _Labels:
+        """They and others that send the same."""
+        length_n, sum_nz, arc_n, from_n = (np.concatenate(pair) for pair in zip(self, others, strict=True))
+        return _Labels(length_n, sum_nz, arc_n, from_n)
+
+
 def unbeaten_paths(
-    arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float, clock: Clock = UNLIMITED
+    arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float, clock: Clock = UNLIMITED, sent_b: Floats | None = None
 ) -> list[Ints] | None:
     """Paths of at most some length of which no other path is below in every sum: one of those that are alike.
+
+    Where two microbatches take turns (:mod:`dfopt.fusion.turns`), sums begin anew behind each message, and a path beats
+    only those that send the same. What the first piece of a layer is hidden behind depends on the layer before, and it
+    may have worked on that one's last kernels; the pieces after it are its own. So both take no less than
+
+    ``2 C_1 + sum over i > 1 of (max(C_i, N_{i-1}) + max(C_i, N_i)) + 2 C_rest``
+
+    in every such layer, wherever it stands, and layers add up. Half of that is the length of a path.
 
     Parameters
     ----------
@@ -221,6 +251,8 @@ def unbeaten_paths(
         Length above which a path is of no interest.
     clock : Clock
         Charged a unit for every path to a down-set that is looked at.
+    sent_b : float array, s, shape (blocks,), optional
+        What each block sends behind its seconds, which are its length and its only sum. Left out: nothing.
 
     Returns
     -------
@@ -236,26 +268,25 @@ def unbeaten_paths(
     >>> [path.tolist() for path in unbeaten_paths(arcs, np.ones(3), sums, 9.0)]
     [[0, 1], [2]]
     """
-    rest_j = arcs.remaining(length_b)
-    sum_jnz = [np.zeros((0, sum_bz.shape[1]))] * len(arcs.set_jk)
-    length_jn, from_jn = [np.zeros(0)] * len(arcs.set_jk), [np.zeros((0, 2), dtype=np.int64)] * len(arcs.set_jk)
-    sum_jnz[0], length_jn[0] = np.zeros((1, sum_bz.shape[1])), np.zeros(1)
+    rest_j, sent_b = arcs.remaining(length_b), np.zeros(len(length_b)) if sent_b is None else sent_b
+    start = _Labels(np.zeros(1), np.zeros((1, sum_bz.shape[1])), *np.zeros((2, 1), dtype=np.int64))
+    labels_j: list[dict[tuple[float, ...], _Labels]] = [{(): start}, *({} for _ in arcs.set_jk[1:])]
     for arc, (before, after, block) in enumerate(zip(arcs.before_a, arcs.after_a, arcs.block_a, strict=True)):
-        length_n = length_jn[before] + length_b[block]
-        near = np.flatnonzero(length_n + rest_j[after] <= most)
-        if len(near):
-            came = np.stack([np.full(len(near), arc), near], axis=1)
-            length_jn[after] = np.concatenate([length_jn[after], length_n[near]])
-            sum_jnz[after] = np.concatenate([sum_jnz[after], sum_jnz[before][near] + sum_bz[block]])
-            from_jn[after] = np.concatenate([from_jn[after], came])
+        sending = float(sent_b[block])
+        for sent, labels in labels_j[before].items():
+            longer = labels.with_block(arc, length_b[block], sum_bz[block], sent, sending)
+            found = longer.of(np.flatnonzero(longer.length_n + rest_j[after] <= most))
+            if len(found.length_n):
+                key = (*sent, sending) if sending > 0 else sent
+                labels_j[after][key] = labels_j[after][key].and_(found) if key in labels_j[after] else found
         if arc + 1 == len(arcs.after_a) or arcs.after_a[arc + 1] != after:
-            clock.charge(len(sum_jnz[after]))
-            if len(sum_jnz[after]) > _MOST or clock.over:
+            count = sum(len(labels.length_n) for labels in labels_j[after].values())
+            clock.charge(count)
+            if count > _MOST or clock.over:
                 return None
-            kept = _unbeaten(sum_jnz[after])
-            length_jn[after], sum_jnz[after] = length_jn[after][kept], sum_jnz[after][kept]
-            from_jn[after] = from_jn[after][kept]
-    return [_traced(arcs, from_jn, n) for n in range(len(from_jn[-1]))]
+            labels_j[after] = {key: labels.of(_unbeaten(labels.sum_nz)) for key, labels in labels_j[after].items()}
+    ends = [(sent, n) for sent, labels in labels_j[-1].items() for n in range(len(labels.length_n))]
+    return [_traced(arcs, labels_j, sent_b, *end) for end in ends]
 
 
 def _unbeaten(sum_nz: Floats) -> Ints:
@@ -268,11 +299,14 @@ def _unbeaten(sum_nz: Floats) -> Ints:
     return np.sort(order[~np.triu(beats, 1).any(axis=0)]).astype(np.int64)
 
 
-def _traced(arcs: Arcs, from_jn: Sequence[Ints], n: int) -> Ints:
+def _traced(
+    arcs: Arcs, labels_j: Sequence[dict[tuple[float, ...], _Labels]], sent_b: Floats, sent: tuple[float, ...], n: int
+) -> Ints:
     """Arcs of a path to the last down-set."""
-    place, found = len(arcs.set_jk) - 1, list[int]()
+    place, found = len(labels_j) - 1, list[int]()
     while place > 0:
-        arc, n = from_jn[place][n].tolist()
-        found.append(arc)
-        place = int(arcs.before_a[arc])
+        labels = labels_j[place][sent]
+        found.append(int(labels.arc_n[n]))
+        n, place = int(labels.from_n[n]), int(arcs.before_a[found[-1]])
+        sent = sent[:-1] if sent_b[arcs.block_a[found[-1]]] > 0 else sent
     return np.array(found[::-1], dtype=np.int64)

@@ -20,9 +20,11 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.sections import Section
 from dfopt.errors import GraphError, PlanError
-from dfopt.fusion.turns import pieces, together, ways
+from dfopt.fusion.turns import pieces, together
 from dfopt.judge import case, network
 from dfopt.physics.pipeline import partition_time, resolve
+from dfopt.regions.arcs import Arcs
+from dfopt.regions.composed import unbeaten_paths
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import in_order, pipeline_stages
 
@@ -44,19 +46,24 @@ def test_the_price_is_the_length_of_a_schedule(layers: list[tuple[list[tuple[flo
 
 
 @given(st.data())
-def test_ways_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
+def test_paths_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
     """Of all paths through some down-sets, whatever stands around the layer and however often it repeats."""
     import numpy as np
 
     sets = data.draw(st.integers(2, 5))
-    edges = [(i, j) for i in range(sets) for j in range(i + 1, sets)]
+    edges = [(i, j) for j in range(1, sets) for i in range(j)]
     blocks = [
         (i, j, data.draw(SECONDS), data.draw(SECONDS)) for i, j in edges for _ in range(data.draw(st.integers(1, 2)))
     ]
     before, after = (np.array([block[side] for block in blocks]) for side in (0, 1))
     seconds, sent = (np.array([block[side] for block in blocks]) for side in (2, 3))
-    found = ways(before, after, seconds, sent, sets, np.inf, UNLIMITED)
-    assert found is not None
+    set_jk = np.tri(sets, sets - 1, -1, dtype=bool)
+    arcs = Arcs(set_jk[after] & ~set_jk[before], set_jk, before, after, np.arange(len(blocks)))
+
+    def unbeaten(most: float) -> list[Any]:
+        found = unbeaten_paths(arcs, seconds, seconds[:, None], most, UNLIMITED, sent)
+        assert found is not None
+        return [pieces(seconds[path].tolist(), sent[path].tolist()) for path in found]
 
     def paths(here: int) -> list[list[int]]:
         if here == sets - 1:
@@ -67,15 +74,15 @@ def test_ways_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
     around = pieces([busy for busy, _ in first], [one for _, one in first])
     every = [pieces(seconds[path].tolist(), sent[path].tolist()) for path in paths(0)]
     values = [together([(around, 1), (one, times), (around, 1)]) for one in every]
-    few = [together([(around, 1), (way.pieces, times), (around, 1)]) for way in found]
-    assert min(few) == pytest.approx(min(values), rel=1e-12)
-    for way in found:
-        assert way.pieces == pieces(seconds[list(way.blocks)].tolist(), sent[list(way.blocks)].tolist())
+    found = unbeaten(np.inf)
+    assert min(together([(around, 1), (one, times), (around, 1)]) for one in found) == pytest.approx(
+        min(values), rel=1e-12
+    )
+    assert len(set(found)) == len(found) and set(found) <= set(every)
     # and so they do below a value that the best one reaches
-    room = min(values) / (2 * times) * (1 + 1e-9)
-    near = ways(before, after, seconds, sent, sets, room, UNLIMITED)
-    assert near is not None and {way.pieces for way in near} <= {way.pieces for way in found}
-    few = [together([(around, 1), (way.pieces, times), (around, 1)]) for way in near]
+    near = unbeaten(min(values) / (2 * times) * (1 + 1e-9))
+    assert set(near) <= set(found)
+    few = [together([(around, 1), (one, times), (around, 1)]) for one in near]
     assert min(few) == pytest.approx(min(values), rel=1e-12)
 
 
