@@ -6,7 +6,7 @@ A tensor end outside the stage (another pipeline stage) is the virtual kernel ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.block_prices import BlockPrices
+from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
@@ -239,8 +239,7 @@ def holding(tables: StageTables, member: Bools) -> BlockPrices:
     if chip.library:
         legal &= library.allowed(sharded, member)
     if sharded.menus:
-        needed = tables.tiles_kl
-        latency, fits = least_latency(tables, lambda level: (member * needed[:, level].T).sum(axis=1), len(member))
+        latency, fits = least_latency(tables, member)
         compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
         compute = added(weight, tables.compute_k)
@@ -352,12 +351,13 @@ def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Fl
     return latencies, np.array([tiles_for(menu, latencies, tiles + 1) for menu in menus])
 
 
-def least_latency(tables: StageTables, used: Callable[[Ints], Ints], blocks: int) -> tuple[Floats, Bools]:
-    """Min-max allocation of compute tiles: the least latency that a block's kernels can all reach, if there is one.
+def least_latency(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
+    """Min-max allocation of compute tiles: the least latency that a block's kernels can all reach, if there is one."""
 
-    ``used``: compute tiles that each block needs to reach a latency of ``latency_l``, given its number for each block.
-    """
-    level, fits = least_level(lambda each: used(each) <= tables.chip.tiles, (blocks,), len(tables.latency_l))
+    def suffice(level_b: Ints) -> Bools:
+        return np.asarray((member * tables.tiles_kl[:, level_b].T).sum(axis=1) <= tables.chip.tiles)
+
+    level, fits = least_level(suffice, (len(member),), len(tables.latency_l))
     return tables.latency_l[level], fits
 
 
@@ -368,9 +368,8 @@ def tiles_of(tables: StageTables, member: Bools) -> Ints:
     proportion to the kernels' times, each at least one, by largest remainder.
     """
     if tables.sharded.menus:
-        needed = tables.tiles_kl
-        latency, _ = least_latency(tables, lambda level: (member * needed[:, level].T).sum(axis=1), len(member))
-        return np.where(member, needed[:, np.searchsorted(tables.latency_l, latency)].T, 0)
+        latency, _ = least_latency(tables, member)
+        return np.where(member, tables.tiles_kl[:, np.searchsorted(tables.latency_l, latency)].T, 0)
     work = np.where(member, tables.compute_k, 0.0)
     spare = tables.chip.tiles - member.sum(axis=1)
     exact = work / np.maximum(work.sum(axis=1), 1e-300)[:, None] * spare[:, None]

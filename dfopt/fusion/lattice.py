@@ -21,11 +21,11 @@ import numpy as np
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
-from dfopt.fusion.block_prices import BlockPrices
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
+from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.chip import combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import keeps_chip
@@ -45,9 +45,6 @@ class PathResult:
     bound: float
     note: str
     trace: tuple[TracePoint, ...]
-
-
-_Lot = tuple[Ints, Ints, Floats, Bools]  # blocks: down-sets before and after, seconds, kernels
 
 
 class ShortestPath:
@@ -81,22 +78,13 @@ class ShortestPath:
         self.least = np.minimum.accumulate(self.stationary[::-1])[::-1]
         self.pairs = 0
 
-    def run(
-        self,
-        clock: Clock = UNLIMITED,
-        progress: Callable[[TracePoint], None] | None = None,
-        among: tuple[Ints, Ints] | None = None,
-    ) -> PathResult:
-        """Search until the end or until the clock is over, reporting (seconds, best known, bound) on the way.
-
-        With ``among`` only of blocks between these down-sets: the best path of those is then a path, not the best.
-        """
+    def run(self, clock: Clock = UNLIMITED, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
+        """Search until the end or until the clock is over, reporting (seconds, best known, bound) on the way."""
         began = time.perf_counter()
         lattice = self.lattice
         self.clock = clock
         bound, complete = 0.0, True
         trace: list[TracePoint] = []
-        given = None if among is None else self._given(*among)
         for size in range(self.tables.kernels):
             first, last = np.searchsorted(lattice.size, [size, size + 1])
             level = np.arange(first, last)
@@ -105,9 +93,6 @@ class ShortestPath:
                     self.dist[layer + 1, level] = np.minimum(self.dist[layer + 1, level], self.dist[layer, level])
             nearest = self.dist[:, level].min(axis=0)
             level = level[nearest + self.rest[level] <= self.upper]
-            if given is not None:
-                self._take_given(given, size)
-                continue
             end = self._reach(level, size)
             step = max(self.chunk // max(end - last, 1), 1)
             try:
@@ -182,33 +167,15 @@ class ShortestPath:
         """What the blocks between these down-sets cost at least."""
         return combine([term[j] - term[i] for term in self.terms], self.tables.chip)
 
-    def _given(self, i: Ints, j: Ints) -> list[_Lot]:
-        """The blocks between some down-sets, priced."""
-        lots = (slice(start, start + self.lot) for start in range(0, len(i), self.lot))
-        return [self._priced(i[part], j[part], np.zeros(len(i[part]))) for part in lots]
-
-    def _take_given(self, given: list[_Lot], size: int) -> None:
-        for i, j, seconds, member in given:
-            mine = self.lattice.size[i] == size
-            mine[mine] = self.dist[:, i[mine]].min(axis=0) + seconds[mine] + self.rest[j[mine]] <= self.upper
-            if mine.any():
-                self._take(i[mine], j[mine], seconds[mine], member[mine])
-
     def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
-        if not len(i):
-            return
-        i, j, seconds, member = self._priced(i, j, nearest)
-        if len(i):
-            self._take(i, j, seconds, member)
-
-    def _priced(self, i: Ints, j: Ints, nearest: Floats) -> _Lot:
-        """Of the blocks between some down-sets those that may be on a path that is good enough, with their prices."""
+        """Take those of the blocks between some down-sets that may be on a path that is good enough."""
         member, seconds, legal = self._prices(i, j)
         keep = legal & (nearest + seconds + self.rest[j] <= self.upper)
         if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
             past = self.lattice.member[i]
             keep &= alive_bytes(self.tables, self.limits, past, member) <= self.limits.dram_left
-        return i[keep], j[keep], seconds[keep], member[keep]
+        if keep.any():
+            self._take(i[keep], j[keep], seconds[keep], member[keep])
 
     def _prices(self, i: Ints, j: Ints) -> tuple[Bools, Floats, Bools]:
         """The kernels of the blocks between some down-sets, their seconds, and whether they are legal."""

@@ -130,10 +130,10 @@ class Pieces:
         """Sides and SRAM of the pieces that are legal, and which are."""
         prices = price_each(self.tables, [self.kernels_of(mask) for mask in masks])
         # the time of a block is the largest of these sums of its terms
-        sums = np.zeros((len(self.tables.chip.rule.sums), len(prices.terms)))
+        sums = np.zeros((len(self.tables.chip.rule.sums), len(prices.seconds)))
         for side, summed in zip(sums, self.tables.chip.rule.sums, strict=True):
             side[[*summed]] = 1.0
-        self.sides: Floats = (sums @ prices.terms)[:, prices.legal]
+        self.sides: Floats = (sums @ prices.seconds)[:, prices.legal]
         self.sram = prices.sram_bytes[prices.legal]
         return list(prices.legal.tolist())
 

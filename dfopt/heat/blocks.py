@@ -24,7 +24,7 @@ from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.heat.problem import HeatChoice, HeatStage
-from dfopt.terms.chip import RESOURCES, combine
+from dfopt.terms.chip import combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.token_blocks import TOKEN_RESOURCES
 
@@ -184,7 +184,7 @@ class HotStage:
         if not len(some):
             return np.arange(len(member)), np.zeros(len(member), dtype=np.int64)
         by_tokens = in_token_blocks(self.tables, member[some])
-        some, count = some[by_tokens.legal], by_tokens.block_count[by_tokens.legal]
+        some, count = some[by_tokens.legal], by_tokens.token_blocks[by_tokens.legal]
         held = prices.legal | ~np.isin(np.arange(len(member)), some)
         place = np.concatenate([np.flatnonzero(held), some])
         tokens = np.concatenate([np.zeros(held.sum()), count]).astype(np.int64)
@@ -208,8 +208,9 @@ class HotStage:
             memory, prices = self._memory_s(part, of_kernels, stored, read + again), holding(self.tables, part)
             accessed = self._accessed_s(part, further_b)
             # SRAM has the clock of compute
-            clocked = [term[:, None] / self.frequency_l for term in (prices.compute, *prices.terms[len(RESOURCES) :])]
-            terms = [clocked[0], memory[:, None], prices.network[:, None], *(term + accessed for term in clocked[1:])]
+            compute, _, network, *further = prices.seconds
+            clocked = [term[:, None] / self.frequency_l for term in (compute, *further)]
+            terms = [clocked[0], memory[:, None], network[:, None], *(term + accessed for term in clocked[1:])]
             seconds.append(combine(terms, self.tables.chip))
         return np.concatenate(seconds), np.concatenate(energy)
 

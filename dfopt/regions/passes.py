@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,11 +21,7 @@ def seconds_of(priced: BlockPrices) -> Floats:
 
 def of_block(priced: BlockPrices, vector: int, blocks: Ints) -> BlockPrices:
     """Prices of some blocks under one vector of options."""
-    rows = {
-        name: getattr(priced, name)[[vector]][:, blocks]
-        for name in ("time", "dram_bytes", "sram_bytes", "legal", "token_blocks")
-    }
-    return replace(priced, seconds=priced.seconds[:, [vector]][:, :, blocks], parts=priced.parts[[vector]], **rows)
+    return priced.each(lambda of_vb: of_vb[..., [vector], :]).of(blocks)
 
 
 def fields_of(rule: PassRule, arcs: Arcs, priced: BlockPrices) -> tuple[Floats | None, ...]:

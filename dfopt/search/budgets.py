@@ -261,7 +261,7 @@ def _columns(
 def _valued(tables: StageTables, member: Bools, ways: BlockWays, budgets: Sequence[Budget]) -> tuple[Floats, Bools]:
     """Values of ways to run blocks for each budget, and whether each looked at more than kernels."""
     names, prices = np.array(tables.sharded.names, dtype=object), ways.prices
-    shared, more = np.split(prices.terms, [len(RESOURCES)])
+    shared, more = np.split(prices.seconds, [len(RESOURCES)])
     figures = np.stack([*shared, prices.time, prices.dram_bytes, prices.sram_bytes, *more], axis=1)
     kernels = [tuple(names[row]) for row in member]
     blocks = [_Watched(kernels[b], *line) for b, line in zip(ways.place_w.tolist(), figures.tolist(), strict=True)]

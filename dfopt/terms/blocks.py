@@ -8,7 +8,8 @@ latency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -47,7 +48,8 @@ class BlockPrices:
     """Time, bytes and legality of blocks of kernels on one chip, for one or more choices of sharding schemes.
 
     A block is a set of kernels that run together on the chip. A vector of options has one option (a sharding scheme)
-    for each kernel. Seconds and bytes are those of one evaluation, which is one microbatch.
+    for each kernel. Where options are given, arrays have no axis of vectors. Seconds and bytes are those of one
+    evaluation, which is one microbatch.
 
     Attributes
     ----------
@@ -62,13 +64,9 @@ class BlockPrices:
     sram_bytes : B, shape (vectors, blocks)
         Bytes that each block holds in SRAM at a time.
     legal : bool, shape (vectors, blocks)
-        Whether the block keeps the limits of the chip (:func:`keeps_chip`), holds no kernel of infinite ``parts``, and,
-        under the cycle model, has compute tiles enough for some latency. Not checked are the passes that it mixes, and
-        which options may be together: the resource ``legal`` of the table says the latter.
-    parts : no unit, shape (vectors, kernels)
-        Number of parts that the weight of each kernel is cut into if it is alone in its block. A block that holds a
-        kernel of more than 1 part and another kernel is not legal. Infinite: the kernel does not fit the chip, and no
-        block that holds it is legal.
+        Whether the block keeps the limits of the chip (:func:`keeps_chip`), holds no kernel of infinite
+        :meth:`Blocks.parts`, and, under the cycle model, has compute tiles enough for some latency. Not checked are the
+        passes that it mixes, and which options may be together: the resource ``legal`` of the table says the latter.
     token_blocks : no unit, shape (vectors, blocks)
         Number of blocks of tokens that the kernels of each block take one after another, reading their weights again
         for each. 0 for a block that holds its weights in SRAM, and for every block if the mode is not priced.
@@ -79,8 +77,21 @@ class BlockPrices:
     dram_bytes: Floats
     sram_bytes: Floats
     legal: Bools
-    parts: Floats
     token_blocks: Floats
+
+    def each(self, of: Callable[[Any], Any]) -> BlockPrices:
+        """What a function makes of each array."""
+        return BlockPrices(*(of(getattr(self, part.name)) for part in fields(BlockPrices)))
+
+    def of(self, blocks: Ints | Bools) -> BlockPrices:
+        """Those of some of the blocks."""
+        return self.each(lambda of_b: of_b[..., blocks])
+
+    @classmethod
+    def joined(cls, parts: Sequence[BlockPrices]) -> BlockPrices:
+        """Those of the blocks of all parts, one part after the other."""
+        names = [part.name for part in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
 
     def faster(self, other: BlockPrices, blocks: Ints, *, apart: bool = False) -> BlockPrices:
         """The same, but for some blocks those of another way to run them, where only that is legal, or it is faster.
@@ -88,15 +99,16 @@ class BlockPrices:
         ``blocks``: numbers of the blocks that ``other`` is about. ``apart``: of a block that is legal in both ways,
         each resource has the seconds of the way that takes less of it.
         """
-        mine, chosen = self.legal[:, blocks], dict[str, Any]()
-        take = other.legal & (~mine | (other.time < self.time[:, blocks]))
-        for name in ("seconds", "time", "dram_bytes", "sram_bytes", "legal", "token_blocks"):
-            theirs, chosen[name] = getattr(other, name), getattr(self, name).copy()
-            chosen[name][..., blocks] = np.where(take, theirs, chosen[name][..., blocks])
+        mine, chosen = self.of(blocks), self.each(np.copy)
+        take = other.legal & (~mine.legal | (other.time < mine.time))
+        for part in fields(BlockPrices):
+            theirs, taken = getattr(other, part.name), getattr(chosen, part.name)
+            taken[..., blocks] = np.where(take, theirs, taken[..., blocks])
         if apart:
-            least = np.minimum(self.seconds[..., blocks], other.seconds)
-            chosen["seconds"][..., blocks] = np.where(mine & other.legal, least, chosen["seconds"][..., blocks])
-        return replace(self, **chosen)
+            least = np.minimum(mine.seconds, other.seconds)
+            both = mine.legal & other.legal
+            chosen.seconds[..., blocks] = np.where(both, least, chosen.seconds[..., blocks])
+        return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +192,7 @@ class Blocks:
             return held
         other = ~held.legal if not self.chip.memory_rows else np.ones_like(held.legal)
         alone_b = np.flatnonzero(self._size_b == 1)
-        other[:, alone_b] |= held.parts[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
+        other[:, alone_b] |= self.parts(amount_vc)[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
         blocks = np.flatnonzero(other.any(axis=0) & self.takes_blocks_b)
         return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, apart=apart) if len(blocks) else held
 
@@ -210,7 +222,7 @@ class Blocks:
         network, accessed = self._sums(amount_vc, "network_s"), self._sums(amount_vc, "sram_traffic_bytes")
         terms = self._seconds(compute, dram, network, accessed)
         legal = self._legal(sram, parts_vk) & reached
-        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, parts_vk, np.zeros(sram.shape))
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, np.zeros(sram.shape))
 
     def in_token_blocks(self, amount_vc: Floats, blocks: Ints) -> BlockPrices:
         """Prices of some blocks that take their tokens in as few blocks as fit, and read their weights again for each.
@@ -247,7 +259,7 @@ class Blocks:
         sram = beside + cut * shares_of(self.token_rows, count)
         legal &= keeps_chip(self.chip, self._size_b[blocks], np.zeros(sram.shape), sram)
         terms = self._seconds(total("compute_s"), dram, total("network_s"), accessed)
-        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, self.parts(amount_vc), count)
+        return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, count)
 
     def _seconds(self, compute: Floats, dram: Floats, network: Floats, accessed: Floats) -> Floats:
         """Seconds of each resource, shape (resources, vectors, blocks), from bytes of DRAM and of SRAM traffic."""

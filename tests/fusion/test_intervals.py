@@ -137,7 +137,7 @@ def test_a_block_costs_the_same_in_any_part_of_its_stage(stage, data: st.DataObj
 
 def same_prices(one, other) -> None:
     np.testing.assert_array_equal(one.legal, other.legal)
-    for name in ("compute", "memory", "network", "time", "dram_bytes", "sram_bytes"):
+    for name in ("seconds", "time", "dram_bytes", "sram_bytes"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, err_msg=name)
 
 

@@ -115,10 +115,10 @@ def test_price_of_a_block_is_the_judges_partition(case, data: st.DataObject) -> 
     member = np.array([[partition[n] == part.partition for n in names] for part in score.partitions])
     prices = price_blocks(tables, member)
     for row, part in enumerate(score.partitions):
-        assert close(prices.memory[row], part.memory_s)
-        assert close(prices.network[row], part.network_s)
+        assert close(prices.seconds[1, row], part.memory_s)
+        assert close(prices.seconds[2, row], part.network_s)
         assert close(prices.dram_bytes[row], part.dram_bytes)
-        assert close(prices.compute[row], part.compute_s)
+        assert close(prices.seconds[0, row], part.compute_s)
         assert close(prices.time[row], part.time_s)
         count = int(member[row].sum())
         fits = part.sram_bytes <= world.system.chip.sram.capacity * (1 + 1e-6) and count <= world.system.chip.tiles
@@ -152,7 +152,7 @@ def test_compute_tiles_fit_the_chip_and_reach_the_price(case, data: st.DataObjec
         float(seconds[used <= given_].min())
         for (used, seconds), given_ in zip((tables.sharded.menus[k] for k in block), given_tiles, strict=True)
     )
-    assert close(slowest, float(price_blocks(tables, member).compute[0]))
+    assert close(slowest, float(price_blocks(tables, member).seconds[0, 0]))
 
 
 @share(1)

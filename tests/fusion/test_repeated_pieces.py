@@ -146,7 +146,7 @@ def test_pieces_share_blocks_where_that_pays(stage, above: float) -> None:
     # the bound without a MILP is the least of one side over all partitionings, that of the side for which it is most
     blocks = all_blocks(tables, "shared")
     prices = price_blocks(tables, blocks.member)
-    summed = np.array([prices.terms[[*terms]].sum(axis=0) for terms in tables.chip.rule.sums])
+    summed = np.array([prices.seconds[[*terms]].sum(axis=0) for terms in tables.chip.rule.sums])
     sides = np.where(np.isfinite(blocks.seconds), summed, np.inf)
     sides[:, 0] = 0.0  # no kernel
     sums = sides[:, block_numbers(partition_k, 5)].sum(axis=2)
@@ -168,7 +168,7 @@ def test_a_block_is_its_pieces(stage) -> None:
         parts = list(graph._parts(sum(1 << graph.order.index(k) for k in np.flatnonzero(row))))
         numbers = [sum(int(bits[graph.order[k]]) for k in pieces._bits(part)) for part in parts]
         assert sum(numbers) == number
-        for term in (prices.compute, prices.memory, prices.network, prices.sram_bytes):
+        for term in (*prices.seconds[:3], prices.sram_bytes):
             assert close(float(term[numbers].sum()), float(term[number]), 1e-9)
         if prices.legal[number] and parts:
             assert prices.legal[numbers].all()

@@ -276,7 +276,7 @@ def test_tolls_of_blocks_are_what_the_judge_says(case: tuple[World, dict[str, Sh
     score = judged(world, mapping)
     member = np.array([[partition[name] == part.partition for name in schemes] for part in score.partitions])
     prices = price_blocks(tables, member)
-    assert [part.network_s for part in score.partitions] == pytest.approx(prices.network.tolist(), rel=1e-9)
+    assert [part.network_s for part in score.partitions] == pytest.approx(prices.seconds[2].tolist(), rel=1e-9)
 
 
 @share(0.25)

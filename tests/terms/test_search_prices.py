@@ -39,4 +39,4 @@ def test_blocks_cost_the_search_what_the_table_says(case: Case) -> None:
     for one, other in ((mine.time, theirs.time), (mine.dram_bytes, theirs.dram_bytes)):
         assert one[legal] == pytest.approx(other[0, legal], rel=1e-12)
     assert mine.sram_bytes[legal] == pytest.approx(theirs.sram_bytes[0, legal], rel=1e-9)
-    assert mine.terms[:, legal] == pytest.approx(theirs.seconds[:, 0, legal], rel=1e-12)
+    assert mine.seconds[:, legal] == pytest.approx(theirs.seconds[:, 0, legal], rel=1e-12)
