@@ -5,7 +5,8 @@ convex blocks is a lower bound, far tighter than one that adds up work and unavo
 found with few of them: prices of kernels come from the LP over the blocks known so far, and a block whose
 kernels are worth more than its time is added. Such blocks are looked for in intervals of topological orders,
 then near the blocks in use, then with a MILP (:mod:`dfopt.fusion.one_block`) which also proves that there
-is none. Interchangeable kernels share a row, so 64 experts cost no more than one.
+is none; those of a library are few, and all in the LP from the start. Interchangeable kernels share a row, so 64
+experts cost no more than one.
 
 The prices that are tried lie between the last proven ones and the LP's (in-out separation: Ben-Ameur and
 Neto, Acceleration of cutting-plane and column generation algorithms, Networks 49, 2007), which halves the gap
@@ -28,7 +29,7 @@ from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
-from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing, slack
+from dfopt.fusion.one_block import Found, OneBlock
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective, sides
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
@@ -249,7 +250,7 @@ class Generation:
         return Generated(self.best, solution, closed)
 
     def _loop(self, gap: float, progress: Callable[[TracePoint], None]) -> bool:
-        self.one_block: OneBlock | Listed | None = None
+        self.one_block: OneBlock | None = None
         self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
         firm, rounded, proven_at = _FIRM, 0, 1.0
 
@@ -261,7 +262,9 @@ class Generation:
                 return False
             price_c, row = self._prices(point)
             relaxed = self._value(price_c, row)
-            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4
+            if self.tables.chip.library:  # all of its blocks are in the LP
+                self._raise(relaxed - self._missed(price_c, row))
+            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4 or self.tables.chip.library
             # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
             if len(self.columns) > rounded and (closed or self.best_s - relaxed > relaxed - self.bound):
                 rounded = len(self.columns)
@@ -271,7 +274,7 @@ class Generation:
             if closed:
                 return True
             if self.one_block is None:
-                self.one_block = pricing(self.tables, self.limits, self.classes, self.clock)
+                self.one_block = OneBlock(self.tables, self.limits, self.classes, self.clock)
             inner_c = firm * self.center + (1 - firm) * price_c
             inner_row = firm * self.center_row + (1 - firm) * row
             solution, found = self.one_block.search(inner_c, -inner_row, self.clock, self.seed)
@@ -280,11 +283,8 @@ class Generation:
             if solution.interrupted:
                 raise KeyboardInterrupt
             if solution.termination is Termination.INFEASIBLE:
-                proven = self._value(inner_c, inner_row) - slack(self.one_block)
+                self._raise(self._value(inner_c, inner_row) - self.one_block.slack)
                 self.center, self.center_row = inner_c, inner_row
-                if proven > self.bound:
-                    self.bound = proven
-                    self.trace.append(self._state())
                 proven_at, firm = firm, firm**2
             elif found is None:
                 return False  # out of time
@@ -293,6 +293,16 @@ class Generation:
                 if not self._adopt(found, price_c, row):
                     return True  # known, and worth no more than its time but for rounding
             progress(self._state())
+
+    def _raise(self, bound: float) -> None:
+        if bound > self.bound:
+            self.bound = bound
+            self.trace.append(self._state())
+
+    def _missed(self, price_c: Floats, row: float) -> float:
+        """Seconds that a bound by prices may be too high, as they are rounded: no block is worth more than its time."""
+        worth = max(float(column.counts @ price_c) + row - column.seconds for column in self.columns)
+        return max(worth, 0.0) * min(self.limits.p_max, self.tables.kernels)
 
     def _done(self, gap: float) -> bool:
         known = min(self.best_s, self.cutoff)
