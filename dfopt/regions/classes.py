@@ -26,7 +26,7 @@ from dfopt.regions.piece_prices import PassPieces
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.setting.reads import memoized
 from dfopt.solving.passes import least_of_stages
-from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks, times_counts
+from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
@@ -354,8 +354,8 @@ class PlanClass(PlanGroup):
         """
         columns, tensors = self._waiting
         size_t = amount_c[columns]
-        both = arcs.counting_of_sets.matrix(tensors), arcs.counting.matrix(tensors)
-        before_j, made_b = (times_counts(size_t[None], counted)[0] for counted in both)
+        both = arcs.counting_of_sets, arcs.counting
+        before_j, made_b = (counting.sums(tensors, size_t[None])[0] for counting in both)
         return np.asarray(before_j[arcs.before_a] + made_b[arcs.block_a])
 
     def least_waiting(self, kind: int, least_c: Floats) -> float:

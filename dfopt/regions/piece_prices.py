@@ -204,7 +204,7 @@ class PiecePrices:
         """Figures of pieces that no option changes, shape (rows, pieces); all other charges; and how often pieces pay
         these."""
         charges = [each for each in self.table.charges if each.resource in self._rows]
-        paid = self.of.counting.matrix(tuple(each.incidence for each in charges)).tocsc()
+        paid = self.of.counting.matrix(tuple(each.incidence for each in charges))
         fixed, others, columns = np.zeros((len(self.chip.rule.sums) + 4, paid.shape[0])), list[_Varying](), list[int]()
         for c, charge in enumerate(charges):
             rows, unit = self._rows[charge.resource]

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import scipy.sparse as sp
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
@@ -25,22 +24,13 @@ from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TOKEN_SUMS, TokenRows, blocks_needed, shares_of
 
-__all__ = ["IN_PARTS", "OF_DRAM", "BlockPrices", "Blocks", "times_counts"]
+__all__ = ["IN_PARTS", "OF_DRAM", "BlockPrices", "Blocks"]
 
 IN_PARTS: Final = frozenset({"stationary_bytes", "buffer_bytes", "cut_buffer_bytes", "reread_bytes"})
 """Resources that say into how many parts a weight is cut, and what each further part moves again."""
 
 OF_DRAM: Final = frozenset({"dram_bytes", *IN_PARTS, *TOKEN_RESOURCES})
 """Resources that decide how many bytes a block moves to and from DRAM."""
-
-
-def times_counts(amount_vc: Floats, count_bc: sp.csr_array) -> Floats:
-    """The product of amounts and how often blocks pay them: shape (vectors, blocks).
-
-    Most counts are 0. Libraries for dense matrices start several threads, which wait for each other longer than the
-    product of a few vectors takes: 8 ms instead of 0.2 ms for one vector, 50 charges and 18,000 blocks.
-    """
-    return np.asarray((count_bc @ np.ascontiguousarray(amount_vc.T)).T)
 
 
 @dataclass(frozen=True)
@@ -246,9 +236,9 @@ class Blocks:
         def total(resource: str) -> Floats:
             if resource not in self.table.of_resource:
                 return np.zeros((len(amount_vc), len(blocks)))
-            in_blocks = resource in TOKEN_SUMS
-            some = counting.matrix(self._paid(resource))[place] if in_blocks else self._counted(resource)[blocks]
-            return times_counts(amount_vc[:, self.table.of_resource[resource][1][:, 0]], some)
+            in_blocks, paid = resource in TOKEN_SUMS, self._paid(resource)
+            rows = counting.rows(paid)[place] if in_blocks else self.counting.rows(paid)[blocks]
+            return np.asarray((rows @ np.ascontiguousarray(self._amounts(amount_vc, resource).T)).T)
 
         beside, cut = total("beside_token_bytes"), total("token_bytes")
         count = blocks_needed(self.chip, self.token_rows, beside, cut)
@@ -277,7 +267,7 @@ class Blocks:
         if not len(self.latency_l):
             return self._sums(amount_vc, "compute_s"), np.ones(shape, dtype=bool)
 
-        count_bc = np.asarray(self._counted("compute_tiles").todense())
+        count_bc = np.asarray(self.counting.matrix(self._paid("compute_tiles")).todense())
 
         def suffice(level_vb: Ints) -> Bools:
             used = self.table.sums_at(amount_vc, count_bc, "compute_tiles", level_vb)
@@ -290,10 +280,10 @@ class Blocks:
         """Whether blocks fit the chip, shape (vectors, blocks)."""
         tiled_vb, in_parts = np.zeros((len(parts_vk), 1)), parts_vk > 1
         if in_parts.any():
-            tiled_vb = times_counts(in_parts.astype(float), self._members)
+            tiled_vb = self.counting.sums(self._members, in_parts.astype(float))
         legal: Bools = keeps_chip(self.chip, self._size_b, tiled_vb, sram)
         if (never := np.isinf(parts_vk)).any():
-            legal &= times_counts(never.astype(float), self._members) == 0
+            legal &= self.counting.sums(self._members, never.astype(float)) == 0
         return legal
 
     @cached_property
@@ -301,8 +291,8 @@ class Blocks:
         return np.asarray(self.member_bk.sum(axis=1), dtype=np.int64)
 
     @cached_property
-    def _members(self) -> sp.csr_array:
-        return self.counting.matrix(tuple(Has(k) for k in range(self.member_bk.shape[1])))
+    def _members(self) -> tuple[Incidence, ...]:
+        return tuple(Has(k) for k in range(self.member_bk.shape[1]))
 
     def parts(self, amount_vc: Floats) -> Floats:
         """Number of parts that the weight of each kernel is cut into if it is alone in its block (:func:`parts_of`).
@@ -354,19 +344,17 @@ class Blocks:
         """:meth:`Table.sums` of all blocks, or of kernels alone."""
         if resource not in self.table.of_resource:
             return np.zeros((len(amount_vc), self.member_bk.shape[int(alone)]))
-        _, columns = self.table.of_resource[resource]
-        return times_counts(amount_vc[:, columns[:, 0]], self._counted(resource, alone=alone))
-
-    def _counted(self, resource: str, *, alone: bool = False) -> sp.csr_array:
-        """How often blocks, or kernels alone, pay the charges of a resource: shape (blocks, charges of it)."""
-        if (resource, alone) not in self._counts:
-            counting = Counting(np.eye(self.member_bk.shape[1], dtype=bool)) if alone else self.counting
-            self._counts[resource, alone] = counting.matrix(self._paid(resource))
-        return self._counts[resource, alone]
+        counting = self._counting_alone if alone else self.counting
+        return counting.sums(self._paid(resource), self._amounts(amount_vc, resource))
 
     @cached_property
-    def _counts(self) -> dict[tuple[str, bool], sp.csr_array]:
-        return {}
+    def _counting_alone(self) -> Counting:
+        """How often kernels alone pay incidences."""
+        return Counting(np.eye(self.member_bk.shape[1], dtype=bool))
+
+    def _amounts(self, amount_vc: Floats, resource: str) -> Floats:
+        """Amounts of the charges of a resource: shape (vectors, charges of it)."""
+        return amount_vc[:, self.table.of_resource[resource][1][:, 0]]
 
     def _paid(self, resource: str) -> tuple[Incidence, ...]:
         """Incidence of every charge of a resource."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,8 @@ __all__ = ["Counting", "Rows"]
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 """Numbers of blocks: half the size of other integers, as there are millions."""
 
+_FEW = 4
+"""Vectors of amounts, up to which a product takes counts column by column."""
 _LOT = 65_536
 """Counts that are worked out together: half a megabyte, which stays in the processor's cache."""
 
@@ -41,6 +44,8 @@ class Counting:
     [[0.0, 1.0], [1.0, 1.0]]
     """
 
+    _ones: ClassVar[Floats] = np.ones(0)
+
     def __init__(self, member_bk: Bools) -> None:
         self._member_bk = member_bk
 
@@ -49,17 +54,47 @@ class Counting:
         self._count([incidence])
         return self._columns[incidence]
 
-    def matrix(self, incidences: tuple[Incidence, ...]) -> sp.csr_array:
+    def matrix(self, incidences: tuple[Incidence, ...]) -> sp.csc_array:
         """How often blocks pay some incidences: sparse, shape (blocks, incidences)."""
         if incidences not in self._matrices:
             self._count(incidences)
             columns = [self._columns[each] for each in incidences]
             blocks = np.concatenate([np.zeros(0, dtype=np.int32), *(blocks for blocks, _ in columns)])
-            times = np.concatenate([np.zeros(0), *(times for _, times in columns)])
+            times = self._times([times for _, times in columns])
             ends = np.cumsum([0, *(len(blocks) for blocks, _ in columns)], dtype=np.int32)
             shape = len(self._member_bk), len(incidences)
-            self._matrices[incidences] = sp.csr_array(sp.csc_array((times, blocks, ends), shape=shape))
+            self._matrices[incidences] = sp.csc_array((times, blocks, ends), shape=shape)
+            for each, first, end in zip(incidences, ends.tolist(), ends[1:].tolist(), strict=False):
+                self._columns[each] = blocks[first:end], times[first:end]  # kept once: there may be a gigabyte
         return self._matrices[incidences]
+
+    def rows(self, incidences: tuple[Incidence, ...]) -> sp.csr_array:
+        """The same, with the incidences of one block side by side."""
+        if incidences not in self._rows:
+            self._rows[incidences] = sp.csr_array(self.matrix(incidences))
+        return self._rows[incidences]
+
+    def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats) -> Floats:
+        """What blocks pay of some amounts, each for one of some incidences.
+
+        Most counts are 0. Libraries for dense matrices start several threads, which wait for each other longer than the
+        product of a few vectors takes: 8 ms instead of 0.2 ms for one vector, 50 charges and 18,000 blocks.
+
+        Parameters
+        ----------
+        incidences
+            Rules that say how often a block pays.
+        amount_vi : float array, shape (vectors, incidences)
+            Amounts, in any unit.
+
+        Returns
+        -------
+        float array, shape (vectors, blocks)
+            In the unit of the amounts.
+        """
+        # rows are faster for many vectors, but to make them takes as long as twenty products with one
+        form = self.matrix if len(amount_vi) <= _FEW else self.rows
+        return np.asarray((form(incidences) @ np.ascontiguousarray(amount_vi.T)).T)
 
     def among(self, some_b: Bools) -> Counting:
         """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
@@ -77,13 +112,26 @@ class Counting:
         return {}
 
     @cached_property
-    def _matrices(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
+    def _matrices(self) -> dict[tuple[Incidence, ...], sp.csc_array]:
+        return {}
+
+    @cached_property
+    def _rows(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
         return {}
 
     @cached_property
     def _by_kernel(self) -> Bools:
         """Members of all blocks, those of one kernel side by side."""
         return np.asfortranarray(self._member_bk)
+
+    def _times(self, several: Sequence[Floats]) -> Floats:
+        """Counts one behind the other. Most are 1: then an array is shared, as there may be a gigabyte of them."""
+        if any((times != 1).any() for times in several):
+            return np.concatenate(several)
+        count = sum(map(len, several))
+        if count > len(Counting._ones):
+            Counting._ones = np.ones(count)
+        return Counting._ones[:count]
 
     def _count(self, incidences: Sequence[Incidence]) -> None:
         """Work out columns that are not known, some of one class at a time."""
@@ -97,4 +145,4 @@ class Counting:
                 some = several[first : first + lot]
                 for each, count_b in zip(some, kind.of_blocks(some, self._by_kernel).T, strict=True):
                     blocks = np.flatnonzero(count_b).astype(np.int32)
-                    self._columns[each] = blocks, count_b[blocks]
+                    self._columns[each] = blocks, self._times([count_b[blocks]])
