@@ -270,9 +270,9 @@ class Arcs:
         side_k = np.full(self.set_jk.shape[1], -1, dtype=np.int64)
         mine = self.kernels
         member_bk = self.member_bk[:, mine]
-        label, before = np.arange(len(mine)), np.full(len(mine), -1)
+        label, before = np.arange(len(mine), dtype=np.int16), np.full(len(mine), -1)
         while (label != before).any():  # the least number that chains of kernels in blocks lead to
-            label_b = np.where(member_bk, label, len(mine)).min(axis=1)
+            label_b = np.where(member_bk, label, np.int16(len(mine))).min(axis=1)
             before, label = label, np.where(member_bk, label_b[:, None], label).min(axis=0)
         side_k[mine] = np.unique(label, return_inverse=True)[1]
         return side_k
@@ -344,9 +344,11 @@ class Arcs:
 
     def _count_least(self, of: Sequence[tuple[Incidence, int]]) -> None:
         """Find the least count of incidences and sides by a shortest path for each."""
-        if of:
-            price_vb = np.stack([self._paid(*pair) for pair in of])
-            for (incidence, side), least in zip(of, self.distances(price_vb)[:, -1].tolist(), strict=True):
+        lot = max(_LOT // len(self.member_bk), 1)
+        for first in range(0, len(of), lot):
+            some = of[first : first + lot]
+            least_v = self.distances(np.stack([self._paid(*pair) for pair in some]))[:, -1]
+            for (incidence, side), least in zip(some, least_v.tolist(), strict=True):
                 if least > 0:
                     self._least_counts[incidence][side] = least
 

@@ -154,8 +154,7 @@ def probed(facts: Facts, *, likely: bool = False) -> list[Floats]:
         mine = [place for place, k in enumerate(free) if of.kind_k[k] == kind]
         if not mine or not (arcs.complete or likely):
             continue
-        price_vb = of.least_prices(arcs, np.concatenate([amounts[place] for place in mine]))
-        by_path_v = arcs.distances(price_vb)[:, -1]
+        by_path_v = of.least_paths(arcs, np.concatenate([amounts[place] for place in mine]))
         layer_kv = np.repeat(facts.layer_k[:, None], len(by_path_v), axis=1)
         layer_kv[kind] = np.maximum(by_path_v, layer_kv[kind])
         step_v = of.steps.of(layer_kv, facts.beside)[facts.plan_i].min(axis=0, initial=np.inf)

@@ -45,6 +45,8 @@ __all__ = ["PlanClass"]
 
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
+_LOT = 4_000_000
+"""Most prices of blocks in one array, 32 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +141,15 @@ class PlanClass(PlanGroup):
         Float array, shape (vectors, blocks).
         """
         return seconds_of(self.least_block_prices(arcs, amount_vc))
+
+    def least_paths(self, arcs: Arcs, amount_vc: Floats) -> Floats:
+        """Seconds of the layer of some arcs at least with so much of each charge or more: shape (vectors,).
+
+        Some vectors at a time, as prices of all blocks under all vectors may take gigabytes.
+        """
+        lot = max(_LOT // max(len(arcs.member_bk), 1), 1)
+        some = (amount_vc[first : first + lot] for first in range(0, len(amount_vc), lot))
+        return np.concatenate([arcs.distances(self.least_prices(arcs, lot_vc))[:, -1] for lot_vc in some])
 
     def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
         """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""
