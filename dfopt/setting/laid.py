@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -78,11 +78,18 @@ class Laid:
             drawn = self.whole.networkx()
             drawn.add_edges_from((forward.name, name) for name, forward in products.items())
             order = nx.topological_sort(drawn)
+        known: dict[Hashable, Placed] = self.whole.memo.setdefault("placed", {})  # many graphs have the same
         for name in order:
-            kernel = self.of[name]
-            of_module = [t for t in self.into[name] if found[t.src].kernel.module == kernel.module]
-            placed = self._placed(kernel, self.modules.of(kernel.module), of_module, found, products.get(name))
-            found[name] = replace(placed, makes="gradient") if kernel.op == "weight_update" else placed
+            kernel, of = self.of[name], products.get(name)
+            read = [t for t in self.into[name] if self.of[t.src].module == kernel.module]
+            split = tuple(tensor for tensor in read if found[tensor.src].makes == "features")
+            part = None if of is None else found[of.name].kernel
+            scheme, context = self.modules.of(kernel.module), self.modules.stream == "context"
+            key = name, scheme, context, self.members, self.first, split, part
+            if key not in known:
+                placed = self._placed(kernel, scheme, split, of, part)
+                known[key] = replace(placed, makes="gradient") if kernel.op == "weight_update" else placed
+            found[name] = known[key]
         return found
 
     def _of_product(self, kernel: Kernel, op: str = "gemm") -> Kernel:
@@ -93,9 +100,13 @@ class Laid:
         return found
 
     def _placed(
-        self, kernel: Kernel, scheme: ModuleScheme, read: list[Tensor], found: dict[str, Placed], of: Kernel | None
+        self, kernel: Kernel, scheme: ModuleScheme, split: Sequence[Tensor], of: Kernel | None, part: Kernel | None
     ) -> Placed:
-        """``read``: what it reads of its module; ``found``: how kernels lie so far; ``of``: whose gradient it is."""
+        """How a kernel lies, which depends on nothing but the arguments, chips, and whether the stream is by context.
+
+        ``split``: what it reads of its module that lies by features; ``of``: the product whose gradient it is, and
+        ``part``: what a chip has of that.
+        """
         if scheme == "none":
             return Placed(kernel, "whole", "whole")
         if scheme in ("n", "context") and self.modules.stream == "context":
@@ -109,9 +120,9 @@ class Laid:
             return self._by_keys(kernel)
         if kernel.module == "experts" and scheme == "outer":
             return Placed(self._by_expert(kernel), "experts", "experts")
-        if of is not None:
-            return self._turned(kernel, of, found[of.name].kernel)
-        return self._by_features(kernel, [tensor for tensor in read if found[tensor.src].makes == "features"])
+        if of is not None and part is not None:
+            return self._turned(kernel, of, part)
+        return self._by_features(kernel, split)
 
     def _turned(self, kernel: Kernel, whole: Kernel, part: Kernel) -> Placed:
         """A gradient of a product of which a chip has some features: those that the product has there."""
@@ -283,7 +294,7 @@ class Laid:
             return "whole"  # all keys, of which its queries see those before them
         return "whole" if reader.needs in ("features", "keys") else reader.needs
 
-    def _by_features(self, kernel: Kernel, split: list[Tensor]) -> Placed:
+    def _by_features(self, kernel: Kernel, split: Sequence[Tensor]) -> Placed:
         """Heads, or features: ``split`` is what it reads of its module that is."""
         if kernel.outer > 1:
             if kernel.op == "gemm" or split or kernel.op == "matmul":

@@ -123,7 +123,7 @@ class _Member(Laid):
             changes: dict[str, Any] = {"communications": own} if own else {}
             if moved := math.fsum(passed[kernel.name]):
                 changes["dram_bytes_per_chip"] = part.dram_bytes_per_chip + moved
-            drawn = part.model_copy(update=changes)
+            drawn = part.model_copy(update=changes) if changes else part
             found.append(known.setdefault(drawn, drawn))
         return tuple(found)
 
@@ -252,7 +252,8 @@ class _Member(Laid):
                 share = min(_operand(dst, 2) / elements, 1.0)
             whole_output = one.bytes is None and math.isclose(size * share, made[src.name])
             sizes = {"bytes": None, "part": None} if whole_output else {"bytes": min(size * share, made[src.name])}
-            return one.model_copy(update={**sizes, "operand": operand})
+            changes = {**sizes, "operand": operand}
+            return one if changes.items() <= one.__dict__.items() else one.model_copy(update=changes)
 
         meant = zip(whole.tensors, self.operands, strict=True)
         tensors = [tensor(t, o if _two(whole.kernels[index[t.dst]]) else t.operand) for t, o in meant]
