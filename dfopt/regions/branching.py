@@ -14,7 +14,6 @@ from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unclassed, Unlisted, Unsharded, listed
 from dfopt.solving.solved import Solved
-from dfopt.terms.bounds import PlanTable
 
 __all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
 
@@ -73,8 +72,7 @@ class StagesOpen(BranchingRule[Part]):
             return [(part, bound.value) for part in region.space.of_plan(region.plans)]
         order = np.argsort(region.plans.seconds(), kind="stable").tolist()
         halves = order[: len(plans) // 2], order[len(plans) // 2 :]
-        tables = [PlanTable(region.plans.work, [plans[i] for i in half]) for half in halves]
-        parts = [Unsharded(region.space, table) for table in tables]
+        parts = [Unsharded(region.space, region.plans.of_some(half)) for half in halves]
         return [(part, max(bound.value, part.least)) for part in parts]
 
 

@@ -27,7 +27,6 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.setting.reads import memoized
 from dfopt.solving.passes import least_of_stages
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks
-from dfopt.terms.bounds import PlanTable
 from dfopt.terms.bounds.beside import Beside, OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.holding import Holding
@@ -92,7 +91,7 @@ class PlanClass(PlanGroup):
     @memoized
     def alone(self, plan: int) -> PlanClass:
         """The class with one of its plans."""
-        return replace(self, table_of_plans=PlanTable(self.table_of_plans.work, [self.plans[plan]]))
+        return replace(self, table_of_plans=self.table_of_plans.of_some([plan]))
 
     @property
     def complete(self) -> bool:

@@ -89,6 +89,11 @@ class Setting:
         return tuple(rate(self.graph, kernel, self.system.chip) for kernel in self.graph.kernels)
 
     @cached_property
+    def kind_k(self) -> NDArray[np.int64]:
+        """Kind of layer of every kernel, by number: int array, shape (kernels,)."""
+        return np.array([self.graph.kind_of(kernel) for kernel in self.graph.kernels], dtype=np.int64)
+
+    @cached_property
     def sums(self) -> frozenset[str]:
         """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
         return adding(self.graph)

@@ -153,9 +153,9 @@ class _Starts:
             about = _estimated(setting, dict(zip((table.plans[i] for i in fitting.tolist()), seconds, strict=True)))
             shared_i = table.shared_g[table.group_i[fitting]]
             for shared in dict.fromkeys(shared_i.tolist()):
-                members = [table.plans[i] for i in fitting[shared_i == shared].tolist()]
-                least = min(map(about.__getitem__, members))
-                layers.append(_Layer(graph.space, least, PlanTable(table.work, members)))
+                members = table.of_some(fitting[shared_i == shared].tolist())
+                least = min(map(about.__getitem__, members.plans))
+                layers.append(_Layer(graph.space, least, members))
         if layers:
             self.of_graphs.append(min(layer.estimate for layer in layers) / graph.estimate)
         return layers

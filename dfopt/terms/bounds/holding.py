@@ -24,7 +24,7 @@ from dfopt.arrays import Bools, Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.placement import Item
 from dfopt.physics.offload import buffered
-from dfopt.setting.instance import Instance
+from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
@@ -96,7 +96,8 @@ class Holding:
 
         Of kernels that are drawn once an average stage has its share.
         """
-        return self._linear[0] * self.table.share_r[:, None, None]
+        linear_mrkh = self._lying_mrkc @ self._states[1]
+        return np.asarray(linear_mrkh * self.table.share_r[:, None, None])
 
     def room_of_layers(self, held_hkgv: Floats) -> Floats:
         """Bytes left at most for what :attr:`of_layers` counts, with what layers hold at least.
@@ -108,13 +109,14 @@ class Holding:
     def _beside_layers(self, held_hkgv: Floats) -> Floats:
         """Bytes of what no scheme changes, of the layers at work, and of copies of what lies elsewhere."""
         share_r, held_hkrv = self.table.share_r, self._by_stage(held_hkgv)
-        total = np.repeat((share_r * self._linear[1].sum(axis=2))[:, :, None], held_hkgv.shape[3], axis=2)
+        tables_rkc, runs_rk = self._tables_gkc[self.table.group_r], self.table.runs_rk
+        tables_mr = share_r * np.einsum("mrkc,rkc->mr", self._lying_mrkc, tables_rkc)
+        total = np.repeat(tables_mr[:, :, None], held_hkgv.shape[3], axis=2)
         total[0] += self.reserved_r[:, None]
-        runs_rk = self.table.runs_rk
-        of_kind_nk = np.equal.outer(self.table.kind_k, np.arange(runs_rk.shape[1])).astype(float)
-        for lifetime, each_rh, tables_rn, times_r in self._at_work:
-            layer_rkv = np.einsum("rh,hkrv->rkv", share_r[:, None] * each_rh, held_hkrv)
-            layer_rkv += (share_r[:, None] * tables_rn @ of_kind_nk)[:, :, None]
+        for lifetime, once_rc, times_r in self._at_work:
+            share_rc = share_r[:, None] * once_rc
+            layer_rkv = np.einsum("rh,hkrv->rkv", share_rc @ self._states[1], held_hkrv)
+            layer_rkv += np.einsum("rc,rkc->rk", share_rc, tables_rkc)[:, :, None]
             largest_rv = np.where(runs_rk[:, :, None] > 0, layer_rkv, 0.0).max(axis=1)
             if lifetime == "others":
                 largest_rv = np.einsum("rk,rkv->rv", runs_rk, layer_rkv) - largest_rv
@@ -143,13 +145,13 @@ class Holding:
         float array, B, shape (memories, vectors, kernels)
             Without tensors that wait between partitions, and without :attr:`reserved_r`.
         """
-        row, (linear_mrkh, tables_mrn) = int(self.table.first_i[plan]), self._linear
-        each_mh, tables_mn = linear_mrkh[:, row, 0].copy(), tables_mrn[:, row].copy()
-        for lifetime, each_rh, tables_rn, times_r in self._at_work:
+        row, (_, of_held, of_tables) = int(self.table.first_i[plan]), self._states
+        lying_mc = self._lying_mrkc[:, row, 0].copy()
+        for lifetime, once_rc, times_r in self._at_work:
             if lifetime != "others":  # the stage is the layer at work
-                each_mh[0] += times_r[row] * each_rh[row]
-                tables_mn[0] += times_r[row] * tables_rn[row]
-        return np.asarray(np.einsum("mh,vhk->mvk", each_mh, held_vhk) + tables_mn[:, None])
+                lying_mc[0] += times_r[row] * once_rc[row]
+        tables_mk = lying_mc @ of_tables[self.table.under_i[plan].setting]
+        return np.asarray(np.einsum("mh,vhk->mvk", lying_mc @ of_held, held_vhk) + tables_mk[:, None])
 
     def room(self, held_hkgv: Floats, slack: float = 0.0) -> Floats:
         """Bytes that are left for tensors that wait between the partitions of a layer, by plan and kind.
@@ -193,12 +195,16 @@ class Holding:
         return listed_rk
 
     @cached_property
-    def _states(self) -> tuple[list[State], Floats, Floats]:
-        """All states, what each has of what a layer holds, shape (states, HELD), and of tables, (states, kernels)."""
-        setting = self.table.setting
-        of_units = [states_of(setting, (), unit) for unit in np.eye(len(HELD)).tolist()]
-        of_kernels = [states_of(setting, (kernel,)) for kernel in setting.graph.kernels]
-        states = list(dict.fromkeys(replace(one, bytes=0.0) for one in chain(*of_units, *of_kernels)))
+    def _states(self) -> tuple[list[State], Floats, dict[Setting, Floats]]:
+        """All states, what each has of what a layer holds, shape (states, HELD), and of tables, (states, kernels).
+
+        What chips see of a model has tables of its own, by setting.
+        """
+        settings = dict.fromkeys(one.setting for one in self.table.instances)
+        with_tables = dict.fromkeys(k for setting in settings for k in setting.graph.kernels if k.resident_bytes)
+        of_units = [states_of(self.table.setting, (), unit) for unit in np.eye(len(HELD)).tolist()]
+        of_kernel = {kernel: states_of(self.table.setting, (kernel,)) for kernel in with_tables}
+        states = list(dict.fromkeys(replace(one, bytes=0.0) for one in chain(*of_units, *of_kernel.values())))
 
         def sizes(of: Sequence[Sequence[State]]) -> Floats:
             size_cx = np.zeros((len(states), len(of)))
@@ -207,7 +213,15 @@ class Holding:
                     size_cx[states.index(replace(one, bytes=0.0)), x] += one.bytes
             return size_cx
 
-        return states, sizes(of_units), sizes(of_kernels)
+        of_tables = {one: sizes([of_kernel.get(kernel, ()) for kernel in one.graph.kernels]) for one in settings}
+        return states, sizes(of_units), of_tables
+
+    @cached_property
+    def _tables_gkc(self) -> Floats:
+        """Bytes of each state of the tables of every kind of layer: float array, shape (groups, kinds, states)."""
+        of_kind_nk = np.equal.outer(self.table.kind_k, np.arange(self.table.runs_rk.shape[1])).astype(float)
+        tables_kc = {setting: (size_cn @ of_kind_nk).T for setting, size_cn in self._states[2].items()}
+        return np.array([tables_kc[one.setting] for one in self.table.instances])
 
     @cached_property
     def _chips_gc(self) -> Floats:
@@ -249,7 +263,7 @@ class Holding:
         """
 
         def of_state(c: int) -> Floats:
-            once_gkv = np.einsum("h,hkgv->gkv", self._states[1][c], held_hkgv) + self._tables_k(c)[:, None]
+            once_gkv = np.einsum("h,hkgv->gkv", self._states[1][c], held_hkgv) + self._tables_gkc[:, :, [c]]
             return np.asarray((self._away_gc[:, c] / self._chips_gc[:, c])[:, None, None] * once_gkv)
 
         return {item: np.sum([of_state(c) for c in some], axis=0) for item, some in self._states_elsewhere.items()}
@@ -262,28 +276,20 @@ class Holding:
         return np.array(found, dtype=float).reshape(self.table.runs_rk.shape)
 
     @cached_property
-    def _linear(self) -> tuple[Floats, Floats]:
-        """Bytes for what layers hold, shape (memories, stages, kinds, HELD), and of tables (memories, stages, kernels).
+    def _lying_mrkc(self) -> Floats:
+        """How often a chip of a stage has each state of a layer of every kind in each memory; not those at work.
 
-        Where kernels are drawn once those of a stage that has all of them.
+        Of kernels that are drawn once a stage that has all of them. Float array, shape (memories, stages, kinds,
+        states).
         """
-        states, of_held, of_tables = self._states
-        count_crk = np.array([self._count_rk(c) for c in range(len(states))])
-        memory_rc, memories = self._memory_gc[self.table.group_r], np.arange(len(self.capacity_m))
-        in_memory_crm = np.equal.outer(memory_rc, memories).swapaxes(0, 1).astype(float)
-        linear_mrkh = np.einsum("crk,crm,ch->mrkh", count_crk, in_memory_crm, of_held)
-        tables_mrn = np.einsum("crn,crm,cn->mrn", count_crk[:, :, self.table.kind_k], in_memory_crm, of_tables)
-        return linear_mrkh, tables_mrn
+        count_rkc = np.stack([self._count_rk(c) for c in range(len(self._states[0]))], axis=2)
+        lies_mrc = self._memory_gc[self.table.group_r] == np.arange(len(self.capacity_m))[:, None, None]
+        return np.asarray(count_rkc * lies_mrc[:, :, None])
 
     @cached_property
     def reserved_r(self) -> Floats:
         """Bytes of the fastest memory of every stage for buckets of gradients."""
         return np.asarray(np.array([reserved(one) for one in self.table.instances])[self.table.group_r])
-
-    def _tables_k(self, c: int) -> Floats:
-        """Bytes of a state of the tables of every kind of layer."""
-        kinds = self.table.runs_rk.shape[1]
-        return np.bincount(self.table.kind_k, self._states[2][c], kinds).astype(np.float64)
 
     def _count_rk(self, c: int) -> Floats:
         """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
@@ -297,13 +303,12 @@ class Holding:
         return np.asarray(count_rk * away_r[:, None] if state.lifetime in OF_LAYERS else count_rk)
 
     @cached_property
-    def _at_work(self) -> list[tuple[str, Floats, Floats, Floats]]:
-        """States of the layer at work.
+    def _at_work(self) -> list[tuple[str, Floats, Floats]]:
+        """States of the layer at work: of each lifetime how often a chip has each state of one layer, (stages, states).
 
-        Of each its lifetime, bytes of each of what a layer holds (stages, HELD), of tables (stages, kernels), and how
-        many layers count (stages,).
+        And how many layers count, (stages,).
         """
-        states, of_held, of_tables = self._states
+        states = self._states[0]
         plan_r, assumptions = self.table.plan_r, self.table.setting.assumptions
         zero_r = np.array([plan.zero or 0 for plan in self.table.plans])[plan_r]
         layers_r = np.minimum(assumptions.layers_exchanged or 1, self.table.runs_rk.sum(axis=1))
@@ -315,11 +320,10 @@ class Holding:
         found = []
         for (_, lifetime, exists_from), mine in groups.items():
             assert len({states[c].item for c in mine}) == 1, "states of one name and lifetime lie together"
-            chips_rc = self._chips_gc[self.table.group_r][:, mine]
-            each_rh, tables_rn = (1 / chips_rc) @ of_held[mine], (1 / chips_rc) @ of_tables[mine]
+            once_rc = np.isin(np.arange(len(states)), mine) / self._chips_gc[self.table.group_r]
             times_r = layers_r if lifetime == "exchange" else np.ones(len(layers_r))
             counts_r = (zero_r >= exists_from) & ~self._away_gc[self.table.group_r, mine[0]]
-            found.append((lifetime, each_rh, tables_rn, np.where(counts_r, times_r, 0.0)))
+            found.append((lifetime, once_rc, np.where(counts_r, times_r, 0.0)))
         return found
 
     @cached_property
@@ -328,9 +332,8 @@ class Holding:
         found = dict[Item, tuple[Floats, Floats]]()
         for item, some in self._states_elsewhere.items():
             counts = [self._count_rk(c) * self._away_gc[self.table.group_r][:, [c]] for c in some]
-            pairs = list(zip(counts, some, strict=True))
-            of_layers = np.sum([count_rk[:, :, None] * self._states[1][c] for count_rk, c in pairs], axis=0)
-            found[item] = of_layers, np.sum([count_rk @ self._tables_k(c) for count_rk, c in pairs], axis=0)
+            count_rkc, tables_rkc = np.stack(counts, axis=2), self._tables_gkc[self.table.group_r][:, :, some]
+            found[item] = count_rkc @ self._states[1][some], (count_rkc * tables_rkc).sum(axis=(1, 2))
         return found
 
 

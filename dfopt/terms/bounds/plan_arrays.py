@@ -48,12 +48,14 @@ def bounded_stages(instance: Instance) -> tuple[PipelineStage, ...]:
 
 
 class PlanArrays:
-    """Many plans as arrays, under all of which chips see the same graph.
+    """Many plans as arrays. Under some of them chips may see other parts of one model: those of a second axis.
 
     Attributes
     ----------
-    setting, plans : Setting, tuple of Plan
-        Graph, system and resolved assumptions, and the plans (axis i, at least one).
+    under_i, plans : tuple of Instance, tuple of Plan
+        The plans (axis i, at least one), each in its setting.
+    setting : Setting
+        System, assumptions and kinds of layers, which all have in common, and the graph under the first plan.
     instances, group_i : list of Instance, int array, shape (plans,)
         One instance for each group g, and the group of each plan. Plans of a group differ in layers of stages only.
     shared_g : int array, shape (groups g,)
@@ -64,21 +66,22 @@ class PlanArrays:
         How many layers of each kind a stage runs for one microbatch.
     """
 
-    def __init__(self, setting: Setting, plans: Iterable[Plan]) -> None:
-        self.setting, self.plans = setting, tuple(plans)
+    def __init__(self, instances: Iterable[Instance]) -> None:
+        self.under_i = tuple(instances)
+        self.setting, self.plans = self.under_i[0].setting, tuple(one.plan for one in self.under_i)
         groups, group_i = dict[Any, int](), list[int]()
         self.instances: list[Instance] = []
-        for plan in self.plans:
-            key = plan.apart_from_stages
+        for one in self.under_i:
+            key = one.setting, one.plan.apart_from_stages
             if key not in groups:
                 groups[key] = len(self.instances)
-                self.instances.append(Instance(setting, plan))
+                self.instances.append(one)
             group_i.append(groups[key])
         self.group_i = np.array(group_i, dtype=np.int64)
         shared = dict[Instance, int]()
         numbers = [shared.setdefault(one.shared, len(shared)) for one in self.instances]
         self.shared_g = np.array(numbers, dtype=np.int64)
-        question = ByReads()
+        question = ByReads()  # whatever part of the model chips see
         held = [question.answer(plan, self._held_by) for plan in self.plans]
         counts = [len(runs_rk) for _, runs_rk in held]
         self.stages: list[PipelineStage] = [stage for stages, _ in held for stage in stages]
@@ -100,11 +103,10 @@ class PlanArrays:
         """Those of the setting."""
         return self.setting.assumptions
 
-    @cached_property
+    @property
     def kind_k(self) -> Ints:
         """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
-        graph = self.setting.graph
-        return np.array([graph.kind_of(kernel) for kernel in graph.kernels], dtype=np.int64)
+        return self.setting.kind_k
 
     @cached_property
     def group_r(self) -> Ints:
@@ -112,28 +114,30 @@ class PlanArrays:
         return self.group_i[self.plan_r]
 
     def of_plans(self, work: Callable[[Instance], Answer]) -> list[Answer]:
-        """What ``work`` says of every plan; asked once for all that agree in what it reads of a plan."""
-        return _answers(self.setting, self.plans, work)
+        """What ``work`` says of every plan; asked once for all that agree in setting and in what it reads of a plan."""
+        return _answers(self.under_i, work)
 
     def of_groups(self, work: Callable[[Instance], Answer]) -> list[Answer]:
         """The same of every group of plans."""
-        return _answers(self.setting, (one.plan for one in self.instances), work)
+        return _answers(self.instances, work)
 
     def of_stages(self, work: Callable[[Instance, PipelineStage], Answer]) -> list[Answer]:
         """The same of every stage, of which only its number counts."""
-        questions, found = defaultdict[int, ByReads](ByReads), list[Answer]()
+        questions, found = defaultdict[tuple[Setting, int], ByReads](ByReads), list[Answer]()
 
-        def of_stage(plan: Plan, stage: PipelineStage) -> Answer:
-            return work(Instance(self.setting, plan), stage)
+        def of_stage(plan: Plan, setting: Setting, stage: PipelineStage) -> Answer:
+            return work(Instance(setting, plan), stage)
 
         for i, stage in zip(self.plan_r.tolist(), self.stages, strict=True):
-            found.append(questions[stage.number].answer(self.plans[i], partial(of_stage, stage=stage)))
+            setting, plan = self.under_i[i].setting, self.plans[i]
+            ask = partial(of_stage, setting=setting, stage=stage)
+            found.append(questions[setting, stage.number].answer(plan, ask))
         return found
 
     @cached_property
     def share_r(self) -> Floats:
         """Share of the kernels of the graph that a stage has on average: 1 but for kernels drawn once, (stages,)."""
-        drawn_i = np.array([drawn_stages(Instance(self.setting, plan)) for plan in self.plans])
+        drawn_i = np.array([drawn_stages(one) for one in self.under_i])
         return np.asarray(1.0 / drawn_i[self.plan_r])
 
     @cached_property
@@ -204,6 +208,10 @@ class PlanArrays:
         return row_iq, count_iq
 
 
-def _answers(setting: Setting, plans: Iterable[Plan], work: Callable[[Instance], Answer]) -> list[Answer]:
-    question = ByReads()
-    return [question.answer(plan, lambda plan: work(Instance(setting, plan))) for plan in plans]
+def _answers(instances: Iterable[Instance], work: Callable[[Instance], Answer]) -> list[Answer]:
+    questions = defaultdict[Setting, ByReads](ByReads)
+
+    def of(plan: Plan, setting: Setting) -> Answer:
+        return work(Instance(setting, plan))
+
+    return [questions[one.setting].answer(one.plan, partial(of, setting=one.setting)) for one in instances]

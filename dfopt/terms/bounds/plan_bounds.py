@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.physics.efficiency import most_sustained
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.reads import memoized
 from dfopt.setting.stages import PipelineStage, stage_places
 from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.bounds.table import PlanTable
@@ -37,39 +37,30 @@ class PlanBounds:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
 
-    @memoized
-    def _of(self, setting: Setting) -> LeastWork:
-        return LeastWork(setting)  # of the graphs that plans with a second axis see, too
-
     def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
-        """Group plans by the graph and assumptions that hold under them, and make one :class:`PlanTable` for each.
+        """Group plans by the assumptions that hold under them, and make one :class:`PlanTable` for each.
 
-        A plan with a second parallel axis (``modules``) lets a chip see a part of the graph, and one with
-        ``tensor_overlap`` changes that assumption (:meth:`dfopt.setting.instance.Setting.seen`). Tables are in the
-        order of their first plans, and plans keep their order within a table. No plans: an empty list.
+        A plan with ``tensor_overlap`` changes that assumption (:meth:`dfopt.setting.instance.Setting.seen`). Tables are
+        in the order of their first plans, and plans keep their order within a table. No plans: an empty list.
 
         Parameters
         ----------
         plans : iterable of Plan
             Plans of the setting. Each is in one table.
         check_time : callable
-            Called without arguments before every plan and every table. An exception that it raises ends the work.
+            Called without arguments before every plan. An exception that it raises ends the work.
 
         Raises
         ------
         Unsplit
             If a module of the graph cannot take the scheme that a plan with ``modules`` gives it.
         """
-        alike: dict[Setting, list[Plan]] = {}
+        alike: dict[Assumptions, list[Instance]] = {}
         for plan in plans:
             check_time()
-            setting = self.setting.seen(plan)
-            alike.setdefault(setting, []).append(plan)
-        tables = []
-        for setting, members in alike.items():
-            check_time()
-            tables.append(PlanTable(self._of(setting), members))
-        return tables
+            instance = self.setting.under(plan)
+            alike.setdefault(instance.assumptions, []).append(instance)
+        return [PlanTable(instances) for instances in alike.values()]
 
     def seconds(self, instance: Instance) -> float:
         """Lower bound on the seconds per step of one plan, under every mapping, whether or not the plan fits memory.
@@ -97,7 +88,7 @@ class PlanBounds:
         return float(self._alone(instance).intervals()[0])
 
     def _alone(self, instance: Instance) -> PlanTable:
-        return PlanTable(self._of(instance.setting), [instance.plan])
+        return PlanTable([instance])
 
     def traffic(self, instance: Instance, mean: bool = False) -> tuple[float, float]:
         """Least bytes that a chip moves for one microbatch in all its layers: over DRAM, and to and from SRAM.
@@ -169,4 +160,4 @@ class PlanBounds:
         instance : Instance
             The plan in its setting: ``setting.under(plan)``.
         """
-        return self._of(instance.setting).states(instance)
+        return LeastWork(instance).states

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.documents.plan import Plan
 from dfopt.terms.bounds.beside import Beside
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
@@ -28,20 +27,15 @@ __all__ = ["PlanTable"]
 
 
 class PlanTable(PlanArrays):
-    """Lower bounds on step time and memory for many plans at once, under all of which chips see the same graph.
+    """Lower bounds on step time and memory for many plans at once.
 
-    Make it with ``PlanTable(work, plans)``. Bounds hold for every *mapping*: sharding schemes and on-chip partitions of
-    all kernels. *Kinds* are the distinct layers of the model, by number (axis k).
-
-    Attributes
-    ----------
-    work : LeastWork
-        Least work of the kernels of the graph.
+    Bounds hold for every *mapping*: sharding schemes and on-chip partitions of all kernels. *Kinds* are the distinct
+    layers of the model, by number (axis k).
     """
 
-    def __init__(self, work: LeastWork, plans: Iterable[Plan]) -> None:
-        super().__init__(work.setting, plans)
-        self.work = work
+    def of_some(self, places: Iterable[int]) -> PlanTable:
+        """The table of some of the plans alone, by their places."""
+        return PlanTable(self.under_i[place] for place in places)
 
     @cached_property
     def steps(self) -> Steps:
@@ -102,7 +96,7 @@ class PlanTable(PlanArrays):
     def _seconds_tsk(self) -> Floats:
         """Least seconds of each resource in which a chip runs every kernel for one microbatch."""
         firsts = np.unique(self.shared_g, return_index=True)[1]
-        every = np.array([self.work.seconds(self.instances[g]) for g in firsts.tolist()])
+        every = np.array([LeastWork(self.instances[g]).seconds for g in firsts.tolist()])
         return np.moveaxis(every, 1, 0)[: len(self._chip.resources)]
 
     def _by_kind(self, some_k: Bools) -> Floats:
@@ -132,7 +126,7 @@ class PlanTable(PlanArrays):
     def _held_hkgv(self) -> Floats:
         """What one layer of every kind holds at least."""
         firsts = np.unique(self.shared_g, return_index=True)[1]
-        held_shk = np.array([self.work.held(self.instances[g]).T for g in firsts.tolist()])
+        held_shk = np.array([LeastWork(self.instances[g]).held.T for g in firsts.tolist()])
         return np.moveaxis(held_shk, 0, 2)[:, :, self.shared_g, None]
 
     @cached_property
@@ -141,10 +135,10 @@ class PlanTable(PlanArrays):
         messages = self.steps.messages
         added_iv, exchanged = np.zeros((len(self.plans), 1)), None
         if messages.hides:
-            each = zip(*(self.work.exchanged(one) for one in self.instances), strict=True)
+            each = zip(*(LeastWork(one).exchanged for one in self.instances), strict=True)
             exchanged = tuple(np.array(each_gk)[:, :, None] for each_gk in each)
         elif messages.trains:
-            added_iv = messages.slowest(np.array([self.work.added(one) for one in self.instances]))[:, None]
+            added_iv = messages.slowest(np.array([LeastWork(one).added for one in self.instances]))[:, None]
         moving = self.moving.seconds(self._held_hkgv) if self.moving.any else None
         passes = self._passes if exchanged is not None or moving is not None else None
         return Beside(np.zeros((len(self.stages), 1)), added_iv, exchanged, moving, passes)
