@@ -22,7 +22,6 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.system import Chip
 from dfopt.physics import ops
-from dfopt.setting.instance import Instance
 from dfopt.setting.placements import Counted
 from dfopt.terms.layer import Layer
 
@@ -40,10 +39,8 @@ class LayerKernel:
 
     Attributes
     ----------
-    instance
-        Setting (graph, system and assumptions) and plan.
-    tiles : no unit
-        Tiles that the streamed axis of the layer (mostly that of tokens) is cut into.
+    layer
+        What one chip does in one evaluation. It is no value: rules of this kernel alone must not read it.
     number : no unit
         Place of this kernel among the kernels of the graph.
     kernel
@@ -65,8 +62,7 @@ class LayerKernel:
         of a graph that trains.
     """
 
-    instance: Instance
-    tiles: int
+    layer: Layer
     number: int
     kernel: Kernel
     degree: int
@@ -82,9 +78,7 @@ class LayerKernel:
         if (found := layer.memo.get("kernels")) is None:
             shared = layer.degree, layer.assumptions, layer.graph.words, layer.instance.counted
             each = enumerate(zip(layer.kernels, layer.ends_k, layer.saved_k, strict=True))
-            found = tuple(
-                cls(layer.instance, layer.tiles, k, kernel, *shared, ends, saved) for k, (kernel, ends, saved) in each
-            )
+            found = tuple(cls(layer, k, kernel, *shared, ends, saved) for k, (kernel, ends, saved) in each)
             layer.memo["kernels"] = found
         return found
 
@@ -107,16 +101,21 @@ class LayerKernel:
         Answer
             What ``work`` returns for this kernel, or has returned for another kernel with the same values.
         """
-        setting = self.instance.setting
+        setting = self.layer.instance.setting
         if setting.of is None:  # no other graph has its kernels
             return work(self)
         found: Answer = setting.of_kernels[question].answer(self, work)
         return found
 
     @property
+    def tiles(self) -> int:
+        """Tiles that the streamed axis of the layer (mostly that of tokens) is cut into."""
+        return self.layer.tiles
+
+    @property
     def chip(self) -> Chip:
         """The chip that the kernel runs on: all chips of the system are equal."""
-        return self.instance.system.chip
+        return self.layer.instance.system.chip
 
     @property
     def rate(self) -> float:
@@ -127,7 +126,7 @@ class LayerKernel:
         SystemSpecError
             If the chip states peak rates by data type, and none for a type that holds the operands of a kernel.
         """
-        return self.instance.setting.rate_k[self.number]
+        return self.layer.instance.setting.rate_k[self.number]
 
     @property
     def limits_sram(self) -> bool:
@@ -137,12 +136,12 @@ class LayerKernel:
     @property
     def reduced_word(self) -> float:
         """Bytes of an element of a weight gradient in the type in which data-parallel copies add it up."""
-        return reduced_bytes(self.instance.graph)
+        return reduced_bytes(self.layer.instance.graph)
 
     @property
     def added_word(self) -> float:
         """Bytes of an element of a weight gradient in the type in which evaluations add to it in DRAM."""
-        return added_bytes(self.instance.graph, self.assumptions)
+        return added_bytes(self.layer.instance.graph, self.assumptions)
 
     @property
     def holds_weight(self) -> bool:
@@ -151,7 +150,7 @@ class LayerKernel:
         False for kernels of other passes if the graph trains and its forward kernels have weights: these kernels read
         the same weights again, which count once. Else true, even for a kernel without a weight.
         """
-        return not self.instance.setting.only_forward or self.kernel.pass_ == "forward"
+        return not self.layer.instance.setting.only_forward or self.kernel.pass_ == "forward"
 
     @property
     def sums(self) -> frozenset[str]:
@@ -159,7 +158,7 @@ class LayerKernel:
 
         Their inputs are outputs of kernels with ``accumulates_into``. See :mod:`dfopt.physics.operands`.
         """
-        return self.instance.setting.sums
+        return self.layer.instance.setting.sums
 
     @property
     def passed(self) -> tuple[tuple[tuple[int, ...], float, float], ...]:
@@ -169,7 +168,7 @@ class LayerKernel:
         ``(2,)``, or ``(1, 2)`` if the kernel takes the tensor as both inputs. Bytes and numbers of elements are those
         of one evaluation, before any sharding. Tensors to the next layer are not included.
         """
-        return Layer(self.instance, self.tiles).passed_k[self.number]
+        return self.layer.passed_k[self.number]
 
     @property
     def kept(self) -> tuple[tuple[float, float], ...]:
@@ -180,7 +179,7 @@ class LayerKernel:
         tensors. It is negative where these tensors count more bytes than are kept. All pairs are zeros if only other
         kernels of the graph keep anything. The tuple is empty if no kernel does, as in a graph that does not train.
         """
-        beside = Layer(self.instance, self.tiles).beside
+        beside = self.layer.beside
         return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()
 
 

@@ -81,7 +81,7 @@ def least_of(layer: Layer) -> Least:
     """
     least_kf = np.array([kernel.answer("least", _of_kernel) for kernel in LayerKernel.all_of(layer)])
     for term in (CARRIED, TENSOR_TRAFFIC):
-        for charge in term.of(layer):
+        for charge in term.charges(layer):
             if charge.resource in _MOVED:
                 assert isinstance(charge.incidence, Has)
                 least_kf[charge.incidence.kernel, _PLACES[charge.resource]] += float(charge.amount.min())
