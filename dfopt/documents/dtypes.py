@@ -13,6 +13,7 @@ with a scale of two bytes, and if wanted (``zp``) a zero point of four bits: GPT
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, model_validator
@@ -225,6 +226,7 @@ class Trained(Part):
         return float(copy + 2 * FORMATS[self.moments or "fp32"].bytes)
 
 
+@cache
 def words_of(dtypes: Dtypes | None, word_bytes: int) -> Words:
     """Bytes of an element of every class: by types, or the same for all.
 

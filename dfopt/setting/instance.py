@@ -31,7 +31,7 @@ from dfopt.physics.network import adds_up_at_once, communication_seconds
 from dfopt.physics.operands import adding
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.members import member_graph
-from dfopt.setting.placements import Counted, counted
+from dfopt.setting.placements import ALIKE, Counted, counted
 from dfopt.setting.reads import ByReads, memoized
 from dfopt.setting.stages import PipelineStage, pipeline_stages, stage_places
 
@@ -66,7 +66,7 @@ class Setting:
         """Questions about plans, by name, with the answers that are known."""
         return defaultdict(ByReads)
 
-    @property
+    @cached_property
     def of_kernels(self) -> defaultdict[Hashable, ByReads]:
         """Questions about kernels, with answers that all graphs which chips see of a model share."""
         found: defaultdict[Hashable, ByReads] = self.model.memo.setdefault("kernels", defaultdict(ByReads))
@@ -96,7 +96,8 @@ class Setting:
     @cached_property
     def sums(self) -> frozenset[str]:
         """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
-        return adding(self.graph)
+        found: frozenset[str] = self.model.memo.setdefault("sums", adding(self.model))  # one object
+        return found
 
     @cached_property
     def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -170,7 +171,7 @@ class Instance:
     @cached_property
     def counted(self) -> Counted:
         """How bytes of what lies in slower memories count."""
-        return Counted() if self.graph.trains else counted(self.plan, self.system.chip)
+        return ALIKE if self.graph.trains else counted(self.plan, self.system.chip)
 
     @cached_property
     def pipeline(self) -> tuple[PipelineStage, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
@@ -21,7 +21,7 @@ from dfopt.errors import PlanError
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.states import cache_traffic, data_traffic
 
-__all__ = ["Counted", "counted", "looked_at_later", "offloads", "placements"]
+__all__ = ["ALIKE", "Counted", "counted", "looked_at_later", "offloads", "placements"]
 
 
 class Counted(NamedTuple):
@@ -42,6 +42,10 @@ class Counted(NamedTuple):
         return self.experts if item_of_weight(kernel) == "experts" else self.weights
 
 
+ALIKE: Final = Counted()
+"""All bytes count as one, as where all lies in the fastest memory."""
+
+
 def counted(plan: Plan, chip: Chip) -> Counted:
     """How bytes count under the placement of a plan.
 
@@ -54,7 +58,7 @@ def counted(plan: Plan, chip: Chip) -> Counted:
     Counted(weights=1.0, experts=8.0, caches=1.0, tables=1.0)
     """
     if plan.placement is None:
-        return Counted()
+        return ALIKE
     rates = {name: one.bandwidth for name, one in chip.tiers.items()}
     return Counted(*(chip.fastest.bandwidth / rates[plan.tier_of(item, chip)] for item in SERVED))
 
