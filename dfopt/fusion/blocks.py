@@ -76,11 +76,6 @@ class StageTables:
         """Number of kernels."""
         return len(self.sharded.names)
 
-    @property
-    def compute_k(self) -> Floats:
-        """Seconds of each kernel with the whole chip; under the cycle model the menus count instead."""
-        return self.sharded.compute_k
-
 
 def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     """The part of a sharded graph that lies in one stage; ends elsewhere become the virtual kernel."""
@@ -242,7 +237,7 @@ def holding(tables: StageTables, member: Bools) -> BlockPrices:
         latency, fits = least_latency(tables, member)
         compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
-        compute = added(weight, tables.compute_k)
+        compute = added(weight, sharded.compute_k)
     dram = added(moved, tables.moved_g) + added(weight, tables.mem_k)
     terms = np.stack([compute, chip.dram_seconds(dram), *_sent_and_steady(tables, weight)])
     return BlockPrices(terms, combine(terms, chip), dram, sram, legal, np.zeros(len(member)))
@@ -261,7 +256,7 @@ def in_token_blocks(tables: StageTables, member: Bools, count_b: Floats | None =
     dram = added((stored | read).astype(float), tables.moved_g) + added(weight, sharded.mem_k) + needs.read_again
     network, *steady = _sent_and_steady(tables, weight)
     steady = [seconds + needs.accessed_again / chip.sram_bandwidth for seconds in steady]
-    terms = np.stack([added(weight, tables.compute_k), chip.dram_seconds(dram), network, *steady])
+    terms = np.stack([added(weight, sharded.compute_k), chip.dram_seconds(dram), network, *steady])
     legal = keeps_chip(chip, member.sum(axis=1), np.zeros(len(member)), needs.sram) & needs.legal
     return BlockPrices(terms, combine(terms, chip), dram, needs.sram, legal, needs.blocks)
 
@@ -370,7 +365,7 @@ def tiles_of(tables: StageTables, member: Bools) -> Ints:
     if tables.sharded.menus:
         latency, _ = least_latency(tables, member)
         return np.where(member, tables.tiles_kl[:, np.searchsorted(tables.latency_l, latency)].T, 0)
-    work = np.where(member, tables.compute_k, 0.0)
+    work = np.where(member, tables.sharded.compute_k, 0.0)
     spare = tables.chip.tiles - member.sum(axis=1)
     exact = work / np.maximum(work.sum(axis=1), 1e-300)[:, None] * spare[:, None]
     tiles = np.floor(exact).astype(np.int64)

@@ -50,7 +50,7 @@ def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> Classes:
     sharded, n = tables.sharded, tables.kernels
     figures = [
         sharded.forward_k,
-        tables.compute_k,
+        sharded.compute_k,
         tables.sram_k,
         tables.mem_k,
         sharded.net_k,

@@ -116,7 +116,7 @@ def price_intervals(
     def prefix(per_k: Floats | Ints | Bools) -> Floats:
         return np.concatenate([[0.0], np.cumsum(per_k[order].astype(np.float64))])
 
-    compute, memory, network = prefix(tables.compute_k), prefix(tables.mem_k), prefix(sharded.net_k)
+    compute, memory, network = prefix(sharded.compute_k), prefix(tables.mem_k), prefix(sharded.net_k)
     steady = [prefix(seconds_k) for seconds_k in tables.steady_rk]
     sram, tiled, ahead = prefix(tables.sram_k), prefix(tables.parts_k > 1), prefix(sharded.forward_k)
     for first in range(0, n, _ROWS):

@@ -113,7 +113,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, .
     if sharded.menus:
         work = np.array([float((tiles * seconds).min()) / chip.tiles for tiles, seconds in sharded.menus])
     else:
-        work = tables.compute_k
+        work = sharded.compute_k
     payer, tensor = always_moved(tables, limits)
     # the last is the virtual kernel: what it stores or reads is another stage's traffic
     moved = np.bincount(payer, sharded.moved_t[tensor], n + 1)[:-1]

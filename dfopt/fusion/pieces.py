@@ -322,12 +322,6 @@ def _all(sets: Sequence[int], mask: int) -> int:
     return found
 
 
-def are_numbered(tables: StageTables, limits: IntraChipLimits) -> bool:
-    """Whether it matters how many partitions there are, or which number one has: then pieces are not on their own."""
-    counted = limits.exactly or limits.p_max < tables.kernels
-    return counted or bool(limits.pins) or limits.forward_backward == "halves"
-
-
 def pieces_of(tables: StageTables, limits: IntraChipLimits, clock: Clock) -> list[tuple[Ints, Pieces]]:
     """The pieces of each pass that shares no block with another one, and its kernels.
 
@@ -358,7 +352,7 @@ def piecewise(
     of tokens), for graphs more wide than long, and when the clock is over before there is any.
     """
     forward = tables.sharded.forward_k
-    if are_numbered(tables, limits) or tables.bytes_g.sum() > limits.dram_left:
+    if limits.are_counted(tables.kernels, forward) or tables.bytes_g.sum() > limits.dram_left:
         return None
     try:
         passes, parts = zip(*pieces_of(tables, limits, clock), strict=True)

@@ -207,7 +207,7 @@ class BlockRows:
         if tables.sharded.menus:
             self._menus(compute)
         else:
-            terms: Terms = [(compute, 1.0), (self.A.T, -(tables.compute_k[first] / self.unit_s)[None, :])]
+            terms: Terms = [(compute, 1.0), (self.A.T, -(tables.sharded.compute_k[first] / self.unit_s)[None, :])]
             model.rows("compute_time", terms, lower=0)
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
         self._network(network)

@@ -60,24 +60,17 @@ def order_by_rank(before: list[list[int]], rank: Sequence[tuple[Any, ...]]) -> I
 
 def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools) -> Ints:
     """A kernel right after all it needs, so that a branch is finished before the next is begun."""
-    order: list[int] = []
-    seen = [False] * len(before)
-    for first in (True, False):
-        ends = [k for k in range(len(after)) if forward[k] == first]
-        # the pass ends in the kernels that nothing of the same pass needs
-        ends.sort(key=lambda k: (any(forward[b] == first for b in after[k]), k))
-        for end in ends:
-            stack = [(end, 0)]
-            while stack:
-                k, at = stack.pop()
-                if seen[k]:
-                    continue
-                if at < len(before[k]):
-                    stack += [(k, at + 1), (before[k][at], 0)]
-                else:
-                    seen[k] = True
-                    order.append(k)
-    return np.array(order, dtype=np.int64)
+    # a pass ends in the kernels that nothing of the same pass needs
+    needed = [any(forward[b] == forward[k] for b in heads) for k, heads in enumerate(after)]
+    stack = sorted(range(len(after)), key=lambda k: (not forward[k], needed[k], k), reverse=True)
+    order = dict[int, None]()
+    while stack:
+        waits_for = next((b for b in before[stack[-1]] if b not in order), None)
+        if waits_for is None:
+            order.setdefault(stack.pop())
+        else:
+            stack.append(waits_for)
+    return np.array([*order], dtype=np.int64)
 
 
 def best_segmentation(

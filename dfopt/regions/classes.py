@@ -16,7 +16,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
-from dfopt.fusion.pieces import TooWide, are_numbered, pieces_of
+from dfopt.fusion.pieces import TooWide, pieces_of
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.factors import OF_SECONDS
@@ -300,7 +300,8 @@ class PlanClass(PlanGroup):
             members, limits = np.flatnonzero(self.kind_k == kind).astype(np.int64), self.numbering_k[kind].limits
             try:
                 stage = self.stage(kind, self.domain)
-                found = [] if are_numbered(stage, limits) else pieces_of(stage, limits, clock)
+                counted = limits.are_counted(stage.kernels, stage.sharded.forward_k)
+                found = [] if counted else pieces_of(stage, limits, clock)
             except (TooWide, Infeasible):
                 found = []
             self._passes[kind] = tuple(PassPieces(members[few], len(self.kind_k), pieces) for few, pieces in found)

@@ -16,7 +16,7 @@ from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.fusion.blocks import StageTables, derived, restrict
+from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.fusion.downsets import Lattice, down_sets, near_orders, one_by_one
 from dfopt.fusion.intrachip import greedy, optimize_intrachip
 from dfopt.fusion.partitioning import IntraChipLimits, sides_among
@@ -149,11 +149,7 @@ def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs
     OutOfTime
         If none was found, nor shown not to exist, within the work for it.
     """
-    sharded, count = tables.sharded, tables.kernels
-    alike = replace(  # prices do not matter, and nothing needs SRAM
-        sharded, tile_t=np.zeros(len(sharded.tile_t)), compute_k=np.ones(count), menus=(), token_charges=None
-    )
-    free = replace(tables, sharded=alike, **derived(alike, tables.chip))
+    free = replace(tables, sharded=replace(tables.sharded, compute_k=np.ones(tables.kernels)))
     try:
         found = optimize_intrachip(free, limits, gap=1.0, clock=Clock(work=_WORK), start=greedy(free, limits))
     except Infeasible:
@@ -199,21 +195,7 @@ def _structure(instance: Instance, member_k: Bools) -> tuple[StageTables, Ints]:
     """Some kernels and their tensors, without prices: nothing is too large for a chip; and their numbers."""
     members = np.flatnonzero(member_k).astype(np.int64)
     chip = chip_of(instance.system, instance.assumptions, bounding=True)
-    sharded = restrict(LayerOptions.of(instance).plain, members)
-    none = np.zeros(len(members))
-    tables = StageTables(
-        sharded=sharded,
-        chip=chip,
-        parts_k=np.ones(len(members), dtype=np.int64),
-        more_k=none,
-        single_k=none > 0,
-        sram_k=none,
-        mem_k=none,
-        latency_l=np.zeros(0),
-        tiles_kl=np.zeros((0, 0), dtype=np.int64),
-        **derived(sharded, chip),
-    )
-    return tables, members
+    return stage_tables(restrict(LayerOptions.of(instance).plain, members), chip), members
 
 
 def _pairs(lattice: Lattice, tiles: int) -> tuple[Ints, Ints]:

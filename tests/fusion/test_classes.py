@@ -52,7 +52,7 @@ def test_kernels_of_a_class_are_alike(stage) -> None:
     for k, c in enumerate(classes.class_k.tolist()):
         first = int(classes.first_c[c])
         assert classes.class_k[first] == c
-        for per_k in (sharded.forward_k, tables.compute_k, tables.sram_k, tables.mem_k, sharded.net_k, tables.parts_k):
+        for per_k in (sharded.forward_k, sharded.compute_k, tables.sram_k, tables.mem_k, sharded.net_k, tables.parts_k):
             assert per_k[k] == per_k[first]
         if sharded.menus:
             assert (tables.tiles_kl[k] == tables.tiles_kl[first]).all()

@@ -207,7 +207,7 @@ def test_a_buffer_of_a_tensor_that_is_stored_anyway_cannot_be_passed_off_as_a_cu
     ends = [("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")]
     shapes = {name: {"m": 4} for name in "abcd"}
     tables, limits = small(ends, shapes, sram * 4 * 2, fanout="shared", overlap="perfect")
-    slow = replace(tables, sharded=replace(tables.sharded, compute_k=tables.compute_k + 1.0 + np.arange(4)))
+    slow = replace(tables, sharded=replace(tables.sharded, compute_k=tables.sharded.compute_k + 1.0 + np.arange(4)))
     assert check_point(slow, limits, np.array([True, True, True, False])) == (sram > 7)
 
 

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 def given_tiles(seconds: Array, tiles: int) -> Array:
     """Tiles of the kernels of one partition, as mappings have them."""
-    tables = SimpleNamespace(sharded=SimpleNamespace(menus=()), compute_k=seconds, chip=SimpleNamespace(tiles=tiles))
+    tables = SimpleNamespace(sharded=SimpleNamespace(menus=(), compute_k=seconds), chip=SimpleNamespace(tiles=tiles))
     return tiles_of(cast(StageTables, tables), np.ones((1, len(seconds)), dtype=bool))[0]
 
 

@@ -90,7 +90,7 @@ def test_tile_counts_and_tiles(case, tiles: int) -> None:
     block = np.arange(min(tables.kernels, tables.chip.tiles))
     found = tiles_of(tables, np.arange(tables.kernels)[None] < len(block))[0, block]
     spare = tables.chip.tiles - len(block)
-    even = spare * tables.compute_k[block] / tables.compute_k[block].sum()
+    even = spare * tables.sharded.compute_k[block] / tables.sharded.compute_k[block].sum()
     assert found.sum() == tables.chip.tiles and (abs(found - 1 - even) < 1).all()
 
 
