@@ -8,16 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding, TokenBlocks
-from dfopt.documents.plan import Plan
-from dfopt.documents.system import System
 from dfopt.fusion.blocks import StageTables, lots, price_blocks, tiles_of
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
-from dfopt.setting.stages import PipelineStage
 from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
 from dfopt.terms.step.hops import hides_hops, hop_seconds
 
@@ -42,21 +37,6 @@ class PricedPlan:
     stage_k: Ints
     stages: dict[int, PricedStage]
 
-    @property
-    def graph(self) -> Graph:
-        """The workload."""
-        return self.instance.graph
-
-    @property
-    def system(self) -> System:
-        """The machine."""
-        return self.instance.system
-
-    @property
-    def plan(self) -> Plan:
-        """Degrees of parallelism and their dims."""
-        return self.instance.plan
-
     @cached_property
     def hops(self) -> Floats:
         """Seconds of messages of every distinct pipeline stage to its neighbours, for one microbatch."""
@@ -66,16 +46,6 @@ class PricedPlan:
     def hides_hops(self) -> bool:
         """Whether stages work while they send to their neighbours."""
         return hides_hops(self.instance)
-
-    @property
-    def assumptions(self) -> Assumptions:
-        """The conventions, resolved."""
-        return self.instance.assumptions
-
-    @property
-    def pipeline(self) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages."""
-        return self.instance.pipeline
 
     def _lots(self, partition_k: Ints) -> Iterator[tuple[Ints, StageTables, Bools]]:
         """The blocks that partitions make, some at a time: kernels, their part of a stage, and which each block has."""
@@ -124,9 +94,9 @@ class PricedPlan:
             for k, name in enumerate(self.sharded.names)
         )
         return Mapping(
-            graph=self.graph.name,
-            system=self.system.name,
-            plan=self.plan,
+            graph=self.instance.graph.name,
+            system=self.instance.system.name,
+            plan=self.instance.plan,
             kernels=kernels,
             tile_count=self.sharded.tile_count,
             token_blocks=tuple(

@@ -37,9 +37,9 @@ class ThreeAnswers:
     """
 
     def __init__(self, ready: PricedPlan, mapping: Mapping, effort: Effort) -> None:
-        assert ready.system.stack is not None
+        assert ready.instance.system.stack is not None
         self.began = time.perf_counter()
-        self.stack, self.ready, self.effort = ready.system.stack, ready, effort
+        self.stack, self.ready, self.effort = ready.instance.system.stack, ready, effort
         self.settler = HeatSettler(ready, HeatLimits(ready, self.stack), effort)
         given = mapping.model_copy(update={"clocks": None, "pauses": None})
         self.known = self._judged(given)
@@ -128,10 +128,10 @@ class ThreeAnswers:
                     note = "no choice of partitions and levels is faster than the throttled mapping"
         limits = stack.limits
         return HeatReport(
-            graph=ready.graph.name,
-            system=ready.system.name,
+            graph=ready.instance.graph.name,
+            system=ready.instance.system.name,
             stack=stack.name,
-            plan=ready.plan.label,
+            plan=ready.instance.plan.label,
             limit_logic_c=None if limits.logic is None else limits.logic - _ZERO_C,
             limit_dram_c=None if limits.dram is None else limits.dram - _ZERO_C,
             limit_power_w=limits.power,
@@ -149,7 +149,7 @@ class ThreeAnswers:
     def _answer(self, name: HeatName, judged: Judged) -> HeatAnswer:
         mapping, seen = judged.mapping, physical(judged.score)
         runs: dict[int, int] = {}
-        for rank in self.ready.pipeline:
+        for rank in self.ready.instance.pipeline:
             for number, times in rank.runs:
                 runs[number] = max(times, runs.get(number, 0))
         clocks = [clock.frequency for clock in mapping.clocks or ()]
@@ -190,7 +190,7 @@ class ThreeAnswers:
 
     def _price(self, found: Settled, finite_difference: bool) -> ShadowPrice:
         answer, names = found.answer, found.rows.names
-        unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
+        unit = step_time(self.ready.instance.plan, self.ready.instance.assumptions, 1.0).total
         by_row = answer.price_ri.sum(axis=0) * unit
         logic = self.stack.logic_die.name
         kind = ["power" if "power of the stack" in n else "logic" if f" die {logic}," in n else "dram" for n in names]
@@ -222,7 +222,7 @@ class ThreeAnswers:
         _, _, again = pool.choose(warmer, True)
         if again.gap > max(self.effort.gap, _SAME):
             return None  # the time ran out: a bad answer would say that a kelvin is worth nothing
-        unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
+        unit = step_time(self.ready.instance.plan, self.ready.instance.assumptions, 1.0).total
         return max(0.0, (found.answer.period_s - again.period_s) * unit)
 
 

@@ -56,7 +56,7 @@ class KernelsOnStack:
         edges = np.concatenate([[0.0], np.cumsum(size[line])]) / size.sum()
         ends = np.cumsum(tiles_bk, axis=1, dtype=np.float64)
         cycle = bool(self.ready.sharded.menus)
-        total = np.maximum(ends[:, -1], float(self.ready.system.chip.tiles) if cycle else 0.0)
+        total = np.maximum(ends[:, -1], float(self.ready.instance.system.chip.tiles) if cycle else 0.0)
         ends = ends / np.where(total > 0, total, 1.0)[:, None]
         # all blocks at once: each on its own stretch of one long line, two units apart
         start = 2.0 * np.arange(len(tiles_bk))[:, None]

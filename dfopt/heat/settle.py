@@ -70,14 +70,14 @@ class HeatSettler:
     def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: Effort) -> None:
         self.ready, self.limits, self.effort = ready, limits, effort
         self.used = [*ready.stages]
-        ranks = len(ready.pipeline)
+        ranks = len(ready.instance.pipeline)
         self.runs_rs = np.zeros((ranks, len(self.used)))
-        for r, rank in enumerate(ready.pipeline):
+        for r, rank in enumerate(ready.instance.pipeline):
             for number, times in rank.runs:
                 if number in self.used:
                     self.runs_rs[r, self.used.index(number)] = times
         hops, hidden = np.array(ready.hops), ready.hides_hops
-        pipelined = ready.plan.stages > 1
+        pipelined = ready.instance.plan.stages > 1
         self.wait_r = hops if pipelined and not hidden else np.zeros(ranks)
         self.floor = float(hops.max()) if pipelined and hidden else 0.0
 
@@ -87,7 +87,9 @@ class HeatSettler:
         """Score of a mapping on the stack; at its own clocks, unless it may be throttled."""
         ready = self.ready
         model = ready.instance.setting.model
-        return evaluate(mapping, model, ready.system, ready.assumptions, self.limits.stack, throttle=throttle)
+        return evaluate(
+            mapping, model, ready.instance.system, ready.instance.assumptions, self.limits.stack, throttle=throttle
+        )
 
     def at_level(self, mapping: Mapping, level: int) -> Mapping:
         """A mapping with all partitions at one level, without pauses."""

@@ -70,7 +70,7 @@ class Spending:
 
 def spending(ready: PricedPlan) -> Spending:
     """What the kernels of a plan do under its sharding."""
-    graph, plan, sharded = ready.graph, ready.plan, ready.sharded
+    graph, plan, sharded = ready.instance.graph, ready.instance.plan, ready.sharded
     kernels, count, words = graph.kernels, len(graph.kernels), graph.words
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
     parts_k = np.ones(count, dtype=np.int64)
@@ -125,11 +125,11 @@ def spending(ready: PricedPlan) -> Spending:
     readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
     for k, read in readers:
         noc_k[k] += read.bytes
-        if reads_again(ready.assumptions):  # for every further part of its weights
+        if reads_again(ready.instance.assumptions):  # for every further part of its weights
             in_parts[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
     for k, _, flow in ends:
         own[k].append(flow)
-    if writes_again(ready.assumptions):
+    if writes_again(ready.instance.assumptions):
         for k, flow in writers:
             in_parts[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
     for k, kernel in enumerate(kernels):
@@ -178,7 +178,7 @@ def _needs_whole(layer: Layer) -> Bools:
 
 def _sent(ready: PricedPlan) -> Floats:
     """Bytes that a chip sends to others for every kernel."""
-    graph, plan, system = ready.graph, ready.plan, ready.system
+    graph, plan, system = ready.instance.graph, ready.instance.plan, ready.instance.system
 
     def chips(dim: str) -> int:
         return system.dim(dim).size
@@ -186,7 +186,7 @@ def _sent(ready: PricedPlan) -> Floats:
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
     figures = LayerOptions.of(ready.instance).figures
     sent_k += network_bytes(figures.layer, figures.numbers(ready.sharding))
-    for dims, share_k in ready.instance.adding if adds_up_at_once(ready.assumptions) else ():
+    for dims, share_k in ready.instance.adding if adds_up_at_once(ready.instance.assumptions) else ():
         group = math.prod(chips(dim) for dim in dims)
         for k, volume in enumerate((share_k * ready.sharded.gradient_k).tolist()):
             sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, group) / plan.microbatches

@@ -108,7 +108,7 @@ def _fusions(of: PlanClass, ready: PricedPlan, partition_k: Ints) -> Iterator[So
 
     Nothing where passes decide what a step takes, or microbatches take turns: no fusion is solved by itself there.
     """
-    if exchanges_behind(ready.instance) or moves(ready.instance) or ready.plan.two_batch_overlap:
+    if exchanges_behind(ready.instance) or moves(ready.instance) or ready.instance.plan.two_batch_overlap:
         return
     for number, stage in ready.stages.items():
         if stage.tables.chip.fused:

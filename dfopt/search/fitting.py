@@ -68,7 +68,7 @@ class Fitter:
         partition_k = ready.partitions(mapping)
         times = {number: objective(one.tables, partition_k[one.members]) for number, one in ready.stages.items()}
         layer_k = np.array([*times.values()])
-        rule = None if is_cut(ready.graph, ready.plan) else self._step_rule(ready)
+        rule = None if is_cut(ready.instance.graph, ready.instance.plan) else self._step_rule(ready)
         most = np.inf if rule is None else float(rule[0].most(cutoff, layer_k, self.stage, rule[1])[0])
         fitted = fit(stage, self.budgets, times[self.stage], self.options, most) if most > 0 else None
         if fitted is None:
@@ -135,7 +135,7 @@ class Fitter:
 
     def _step_rule(self, ready: PricedPlan) -> tuple[Steps, Beside]:
         """What makes a step of the seconds of layers, and what is beside them; of passes what they take at least."""
-        [table] = self._bounds.tables([ready.plan])
+        [table] = self._bounds.tables([ready.instance.plan])
         sharded, priced = ready.sharded, [(one.tables, one.limits) for one in ready.stages.values()]
         shares, gradients, weights = sharded.output_k[None], sharded.gradient_k[None], sharded.weight_k[None]
         beside = table.steps.messages.of(OptionFigures(shares, gradients, weights, least=False))

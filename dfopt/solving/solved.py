@@ -97,7 +97,7 @@ def fused(
         p_used, room = max(p_used, stage.limits.p_max), stage.limits.dram_left
         start = greedy(stage.tables, stage.limits, begin or options.clock) if stage.tables.chip.fused else None
         cutoff = _cutoff(ready, number, incumbent)
-        within = start, cutoff, reporter(options, ready.plan, f"intrachip stage {number}")
+        within = start, cutoff, reporter(options, ready.instance.plan, f"intrachip stage {number}")
         try:
             found = best_partitions(stage, options, np.inf, *within)
             if most_alive(stage.tables, stage.limits, found.partition_k) > room:
@@ -159,11 +159,11 @@ def _cutoff(ready: PricedPlan, number: int, value: float) -> float | None:
     """Seconds of one evaluation of a stage above which a step exceeds a value, whatever takes time beside it."""
     if not np.isfinite(value):
         return None
-    constants = Constants(ready.plan, ready.assumptions, line=ready.instance.line)
-    nothing = [0.0] * len(ready.pipeline)
+    constants = Constants(ready.instance.plan, ready.instance.assumptions, line=ready.instance.line)
+    nothing = [0.0] * len(ready.instance.pipeline)
     most = (
         most_of_stage(value, nothing, position, constants) / times
-        for position, stage in enumerate(ready.pipeline)
+        for position, stage in enumerate(ready.instance.pipeline)
         for each, times in stage.runs
         if each == number and times
     )
@@ -204,7 +204,7 @@ def scored(
     mapping = ready.mapping(partition_k, tokens_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
     model = ready.instance.setting.model
-    score = evaluate(mapping, model, ready.system, ready.assumptions, physical=False)
+    score = evaluate(mapping, model, ready.instance.system, ready.instance.assumptions, physical=False)
     value = score.step_time_s
     if expected is not None and abs(value - expected) > _AGREE * max(expected, 1e-30):
         raise ScoreMismatch("step_time", expected, value)
@@ -212,7 +212,7 @@ def scored(
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
     return Solved(
         graph=model,
-        plan=ready.plan,
+        plan=ready.instance.plan,
         mapping=mapping,
         score=score,
         value=value,
