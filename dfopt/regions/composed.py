@@ -23,6 +23,7 @@ from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.turns import Pieces, pieces, together
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.regions.arcs import Arcs
+from dfopt.regions.chains import pareto_fronts
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.passes import fields_of, least_passes, seconds_of
 from dfopt.setting.stages import in_order
@@ -220,6 +221,11 @@ class _Labels(NamedTuple):
         """Some of them."""
         return _Labels(self.length_n[some], self.sum_nz[some], self.arc_n[some], self.from_n[some])
 
+    @property
+    def unbeaten(self) -> _Labels:
+        """Those of which no other one is nowhere above; the first of those that are alike."""
+        return self.of(np.sort(pareto_fronts(np.zeros_like(self.arc_n), self.sum_nz)))
+
     def and_(self, others: _Labels) -> _Labels:
         """They and others that send the same."""
         length_n, sum_nz, arc_n, from_n = (np.concatenate(pair) for pair in zip(self, others, strict=True))
@@ -284,19 +290,9 @@ def unbeaten_paths(
             clock.charge(count)
             if count > _MOST or clock.over:
                 return None
-            labels_j[after] = {key: labels.of(_unbeaten(labels.sum_nz)) for key, labels in labels_j[after].items()}
+            labels_j[after] = {sent: labels.unbeaten for sent, labels in labels_j[after].items()}
     ends = [(sent, n) for sent, labels in labels_j[-1].items() for n in range(len(labels.length_n))]
     return [_traced(arcs, labels_j, sent_b, *end) for end in ends]
-
-
-def _unbeaten(sum_nz: Floats) -> Ints:
-    """Rows of which no other one is nowhere above; the first of those that are alike. In their order."""
-    order = np.lexsort(sum_nz.T[::-1])  # who beats another one comes first
-    sorted_nz = sum_nz[order]
-    beats = np.ones((len(order), len(order)), dtype=bool)
-    for each_n in sorted_nz.T:
-        beats &= each_n[:, None] <= each_n[None, :]
-    return np.sort(order[~np.triu(beats, 1).any(axis=0)]).astype(np.int64)
 
 
 def _traced(
