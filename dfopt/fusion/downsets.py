@@ -54,6 +54,14 @@ class Lattice:
         padded[:, : bits.shape[1]] = bits
         return padded.view(np.uint64)
 
+    def larger(self, some: Ints, first: int, end: int) -> tuple[Ints, Ints]:
+        """Pairs of some down-sets with those from one number to another, not included, that hold them and more."""
+        inside: Bools = self.size[some][:, None] < self.size[None, first:end]
+        for word in self.words.T:
+            inside &= (word[some][:, None] & ~word[None, first:end]) == 0
+        row, column = np.nonzero(inside)
+        return some[row], column + first
+
     def steps(self, tables: StageTables, clock: Clock = UNLIMITED) -> Steps:
         """The steps that a chip with a library may take: of thousands of pairs of down-sets few are a block of one.
 

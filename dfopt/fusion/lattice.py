@@ -152,16 +152,9 @@ class ShortestPath:
             steps = self.lattice.steps(self.tables, self.clock)
             first, behind = np.searchsorted(steps.before, [level[0], level[-1] + 1])
             before, after = steps.before[first:behind], steps.after[first:behind]
-            wanted = np.zeros(level[-1] + 1 - level[0], dtype=bool)
-            wanted[level - level[0]] = True
-            here = wanted[before - level[0]] & (after < end)
+            here = np.isin(before, level) & (after < end)
             return before[here], after[here]
-        words = self.lattice.words
-        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
-        for word in range(words.shape[1]):
-            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
-        row, column = np.nonzero(inside)
-        return level[row], column + last
+        return self.lattice.larger(level, last, max(end, last))
 
     def _least(self, i: Ints, j: Ints) -> Floats:
         """What the blocks between these down-sets cost at least."""

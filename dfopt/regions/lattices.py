@@ -200,20 +200,15 @@ def _structure(instance: Instance, member_k: Bools) -> tuple[StageTables, Ints]:
 
 def _pairs(lattice: Lattice, tiles: int) -> tuple[Ints, Ints]:
     """Pairs of down-sets of which the second holds the first, and so many kernels more at most."""
-    words, count = lattice.words, len(lattice.size)
-    before, after = list[Ints](), list[Ints]()
+    count, found = len(lattice.size), list[tuple[Ints, Ints]]()
     step = max(_ROWS // count, 1)
     for first in range(0, count - 1, step):
         rows = np.arange(first, min(first + step, count - 1))
         larger = int(np.searchsorted(lattice.size, lattice.size[first], side="right"))
         end = int(np.searchsorted(lattice.size, lattice.size[rows[-1]] + tiles, side="right"))
-        inside: Bools = lattice.size[rows][:, None] < lattice.size[None, larger:end]
-        for word in range(words.shape[1]):
-            inside &= (words[rows, word][:, None] & ~words[None, larger:end, word]) == 0
-        row, column = np.nonzero(inside)
-        before.append(rows[row])
-        after.append(column + larger)
-    return np.concatenate(before), np.concatenate(after)
+        found.append(lattice.larger(rows, larger, end))
+    before, after = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return before, after
 
 
 def _arcs(kernels: int, lattice: Lattice, members: Ints, before: Ints, after: Ints) -> Arcs:
