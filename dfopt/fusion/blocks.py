@@ -114,12 +114,8 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
     return replace(
         tables,
         sharded=sharded,
-        parts_k=tables.parts_k[members],
-        sram_k=tables.sram_k[members],
-        mem_k=tables.mem_k[members],
-        more_k=tables.more_k[members],
-        single_k=tables.single_k[members],
         tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
+        **{name: getattr(tables, name)[members] for name in ("parts_k", "sram_k", "mem_k", "more_k", "single_k")},
         **derived(sharded, tables.chip),
     )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from dfopt.bnb import Clock
 from dfopt.fusion.blocks import StageTables, price_blocks
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits
-from dfopt.fusion.segments import precedence
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _STEPS = 8  # moves from one block at most: the prices change before long
@@ -26,20 +26,15 @@ class Moves:
         self.usable = n <= _MOST
         if not self.usable:
             return
-        before, after = precedence(tables)
-        self.reach = np.zeros((n, n), dtype=bool)  # a path from row to column
+        own = (tables.sharded.src_t < n) & (tables.sharded.dst_t < n)
+        edges = tables.sharded.src_t[own], tables.sharded.dst_t[own]
+        joined = sp.csr_array((np.ones(len(edges[0])), edges), shape=(n, n))
+        # kernels that share a tensor with another one as producer, consumer or fellow consumer
+        self.near = (joined + joined.T + joined.T @ joined + joined @ joined.T).toarray() > 0
+        direct = joined.toarray() > 0
+        self.reach = direct.copy()  # a path from row to column
         for k in order[::-1]:
-            for b in after[k]:
-                self.reach[k] |= self.reach[b]
-                self.reach[k, b] = True
-        self.near = np.zeros((n, n), dtype=bool)
-        for k in range(n):
-            # kernels that share a tensor with it as producer, consumer or fellow consumer
-            self.near[k, after[k]] = self.near[after[k], k] = True
-            for b in before[k]:
-                self.near[k, after[b]] = True
-            for b in after[k]:
-                self.near[k, before[b]] = True
+            self.reach[k] |= self.reach[direct[k]].any(axis=0)
 
     def improve(self, blocks: list[Ints], price_k: Floats, fixed: float, clock: Clock) -> list[Ints]:
         """Blocks found on the way down from the given ones that are worth more than their time."""
@@ -70,34 +65,27 @@ class Moves:
 
     def _neighbours(self, block: Bools) -> Bools:
         """Convex blocks one kernel larger or smaller, one for each kind of kernel that could come or go."""
-        reach, kind, forward = self.reach, self.classes.class_k, self.tables.sharded.forward_k
+        reach, forward = self.reach, self.tables.sharded.forward_k
         inside = np.flatnonzero(block)
         above, below = reach[:, inside].any(axis=1) & ~block, reach[inside].any(axis=0) & ~block
         touching = self.near[:, inside]
+        beside = touching.any(axis=1) & ~block & ~(above & below)
+        if self.pure:
+            beside &= forward == forward[inside[0]]
         found: list[Bools] = []
-        seen: set[tuple[int, int]] = set()
-        for k in np.flatnonzero(touching.any(axis=1) & ~block & ~(above & below)).tolist():
-            alike = (int(kind[k]), int(touching[k].sum()))
-            if alike in seen or (self.pure and forward[k] != forward[inside[0]]):
-                continue
-            seen.add(alike)
-            larger = block.copy()
+        for k in self._kinds(np.flatnonzero(beside), touching):
+            larger = block | (reach[k] & above if above[k] else reach[:, k] & below)
             larger[k] = True
-            between = (reach[k] & above) if above[k] else (reach[:, k] & below) if below[k] else None
-            if between is not None:
-                larger |= between
-                if self.pure and (forward[larger] != forward[k]).any():
-                    continue
-            found.append(larger)
+            if not self.pure or (forward[larger] == forward[k]).all():
+                found.append(larger)
         if len(inside) > 1:
-            first, last = ~reach[inside][:, inside].any(axis=0), ~reach[inside][:, inside].any(axis=1)
-            seen.clear()
-            for at in np.flatnonzero(first | last).tolist():
-                k = int(inside[at])
-                alike = (int(kind[k]), int(touching[k].sum()))
-                if alike not in seen:
-                    seen.add(alike)
-                    smaller = block.copy()
-                    smaller[k] = False
-                    found.append(smaller)
+            among = reach[np.ix_(inside, inside)]
+            for k in self._kinds(inside[~(among.any(axis=0) & among.any(axis=1))], touching):
+                found.append(block.copy())
+                found[-1][k] = False
         return np.array(found, dtype=bool).reshape(len(found), len(block))
+
+    def _kinds(self, kernels: Ints, touching: Bools) -> list[int]:
+        """The first of some kernels that are interchangeable and share tensors with as many of a block."""
+        alike = np.stack([self.classes.class_k[kernels], touching[kernels].sum(axis=1)])
+        return list(kernels[np.sort(np.unique(alike, axis=1, return_index=True)[1])].tolist())
