@@ -18,8 +18,8 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.token_rows import Sum, TokenBlockRows, token_sums
 from dfopt.milp import Model, Terms
-from dfopt.terms.chip import CROSSING_TILES, RESOURCES
-from dfopt.terms.sharded_graph import Bools, Ints
+from dfopt.terms.chip import CROSSING_TILES
+from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import FITS
 from dfopt.terms.token_blocks import TokenCharges
 
@@ -86,7 +86,7 @@ class BlockRows:
         first = classes.first_c
         self.memory: Terms = [(A.T, (tables.mem_k[first] / self.rate)[None, :])]
         self.sram: Terms = [(A.T, (tables.sram_k[first] / self.unit_b)[None, :])]
-        self.steady: list[Terms] = [[(A.T, (each[first] / self.unit_s)[None, :])] for each in tables.steady_rk]
+        self.steady = list(map(self._of_kernels, tables.steady_rk))
         self.kinds = self._tensors(cut_t, precede)
         self._groups()
         self.alone = {k: A[classes.class_k[k]] for k in np.flatnonzero(tables.parts_k > 1).tolist()}
@@ -201,40 +201,35 @@ class BlockRows:
 
     def times(self) -> Ints:
         """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,)."""
-        model, tables, first, shape = self.model, self.tables, self.classes.first_c, (self.blocks,)
-        compute, memory, network = (model.continuous(name, shape, 0.0) for name in ("compute", "memory", "network"))
-
+        model, tables, shape, names = self.model, self.tables, (self.blocks,), self.tables.chip.resources
+        columns = [model.continuous(name, shape, 0.0) for name in names]
         if tables.sharded.menus:
-            self._menus(compute)
-        else:
-            terms: Terms = [(compute, 1.0), (self.A.T, -(tables.sharded.compute_k[first] / self.unit_s)[None, :])]
-            model.rows("compute_time", terms, lower=0)
-        model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
-        self._network(network)
-        terms_p = [compute, memory, network]
-        for name, steady in zip(tables.chip.resources[len(RESOURCES) :], self.steady, strict=True):
-            terms_p.append(model.continuous(name, shape, 0.0))
-            used: Terms = [(terms_p[-1], 1.0), *((c, -np.asarray(v)) for c, v in steady)]
-            model.rows(f"{name}_time", used, lower=0)
+            self._menus(columns[0])
+        used = self._of_kernels(tables.sharded.compute_k), self.memory, self._network(), *self.steady
+        for name, column, terms in zip(names, columns, used, strict=True):
+            model.rows(f"{name}_time", [(column, 1.0), *((c, -np.asarray(v)) for c, v in terms)], lower=0)
         time = model.continuous("time", shape, 0.0)
         for summed in tables.chip.rule.sums:
-            parts: Terms = [(terms_p[one], -1.0) for one in summed]
-            name = f"time_{tables.chip.resources[summed[0]]}" if tables.chip.rule.hidden else "sum"
-            model.rows(name, [(time, 1.0), *parts], lower=0)
+            name = f"time_{names[summed[0]]}" if tables.chip.rule.hidden else "sum"
+            model.rows(name, [(time, 1.0), *((columns[each], -1.0) for each in summed)], lower=0)
         return time
 
-    def _network(self, network: Ints) -> None:
+    def _of_kernels(self, seconds_k: Floats) -> Terms:
+        """What kernels of blocks take, each by itself."""
+        return [(self.A.T, (seconds_k[self.classes.first_c] / self.unit_s)[None, :])]
+
+    def _network(self) -> Terms:
         """Communication of the kernels, and the tolls of blocks that hold some of their payers."""
         sharded, classes, model = self.tables.sharded, self.classes, self.model
-        terms: Terms = [(network, 1.0), (self.A.T, -(sharded.net_k[classes.first_c] / self.unit_s)[None, :])]
+        terms = self._of_kernels(sharded.net_k)
         for x, toll in enumerate(sharded.toll_x.tolist()):
             self.clock.check()
             paid = (model.integer if self.whole else model.continuous)(f"toll_{x}", (self.blocks,), 0.0, 1.0)
             for c in np.unique(classes.class_k[sharded.payers_xk[x]]).tolist():
                 some = self.A[c], -1.0 / classes.size_c[c]
                 model.rows(f"toll_{x}_{c}", [(paid, 1.0), some], lower=0)
-            terms.append((paid, -toll / self.unit_s))
-        model.rows("network_time", terms, lower=0)
+            terms.append((paid, toll / self.unit_s))
+        return terms
 
     def _menus(self, compute: Ints) -> None:
         """Compute tiles: kernels of a class take the same option, the slowest class sets the pace."""
