@@ -7,7 +7,7 @@ membership matrix. Same prices as :func:`dfopt.fusion.blocks.price_blocks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +34,18 @@ class Band:
 class _Rectangles:
     """What tensors and tolls add to intervals: starts and ends (low, high, both included), and their figures.
 
-    ``figures``: DRAM bytes, bytes of SRAM, and seconds of tolls if there are any.
+    ``sides``: int array, shape (4, rectangles). ``figures``: float array, shape (3, rectangles): DRAM bytes, bytes of
+    SRAM, and seconds of tolls.
     """
 
-    sides: tuple[Ints, Ints, Ints, Ints]
-    figures: tuple[Floats, ...]
+    sides: Ints
+    figures: Floats
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Ints | Floats | int | float, ...]]) -> _Rectangles:
+        """Those of some parts: the four sides of each rectangle, and its three figures."""
+        rows = np.concatenate([np.stack(np.broadcast_arrays(*part)) for part in parts], axis=1)
+        return cls(rows[:4].astype(np.int64), rows[4:].astype(np.float64))
 
     def band(self, first: int, rows: int, columns: int) -> list[Floats]:
         """The figures of the intervals of one band."""
@@ -67,35 +74,27 @@ def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
     fresh = np.append(True, g[1:] != g[:-1])[: len(g)]
     last = np.full(len(src_g), -1, dtype=np.int64)
     np.maximum.at(last, g, d)
+    moved_g, crossing_g = tables.moved_g, CROSSING_TILES * tables.tile_g
 
     # stored: starts up to the source, ends behind the source but not behind the last consumer
     made = np.flatnonzero(src_g >= 0)
-    stored = (np.zeros_like(made), src_g[made], src_g[made] + 1, last[made])
+    stored = (0, src_g[made], src_g[made] + 1, last[made], moved_g[made], crossing_g[made], 0.0)
     # read: by the first consumer at or behind the start
     inside = d < n
     low = np.maximum(src_g[g], np.where(fresh, -1, np.roll(d, 1))) + 1
-    read = (low[inside], d[inside], d[inside] + 1, np.full(int(inside.sum()), n))
+    of, to = g[inside], d[inside]
+    read = (low[inside], to, to + 1, n, moved_g[of], crossing_g[of], 0.0)
     # buffered between fused kernels: as deep as the deepest consumer inside needs
     deepest = sharded.depth_t[by_place]
     for t in np.flatnonzero(~fresh).tolist():
         deepest[t] = max(deepest[t], deepest[t - 1])
     more = deepest - np.where(fresh, 0.0, np.roll(deepest, 1))
     both = inside & (src_g[g] >= 0)
-    kept = (np.zeros(int(both.sum()), dtype=np.int64), src_g[g[both]], d[both] + 1, np.full(int(both.sum()), n))
-
-    moved = np.concatenate([made, g[inside]])
-    crossing, deep = CROSSING_TILES * tables.tile_g[moved], (more * tables.tile_g[g])[both]
-    parts = [stored, read, kept]
-    figures = [np.concatenate([tables.moved_g[moved], np.zeros(len(deep))]), np.concatenate([crossing, deep])]
-    if len(sharded.toll_x):  # paid for the first payer at or behind the start
-        x, p = np.nonzero(sharded.payers_xk[:, order])
-        behind = np.where(np.append(True, x[1:] != x[:-1]), 0, np.roll(p, 1) + 1)
-        parts.append((behind, p, p + 1, np.full(len(p), n)))
-        beside = np.zeros(len(figures[0]))
-        figures = [np.concatenate([figure, np.zeros(len(p))]) for figure in figures]
-        figures.append(np.concatenate([beside, sharded.toll_x[x]]))
-    low_i, high_i, low_j, high_j = (np.concatenate(sides) for sides in zip(*parts, strict=True))
-    return _Rectangles((low_i, high_i, low_j, high_j), tuple(figures))
+    kept = (0, src_g[g[both]], d[both] + 1, n, 0.0, (more * tables.tile_g[g])[both], 0.0)
+    # paid for the first payer at or behind the start
+    x, p = np.nonzero(sharded.payers_xk[:, order])
+    behind = np.where(np.append(True, x[1:] != x[:-1]), 0, np.roll(p, 1) + 1)
+    return _Rectangles.of([stored, read, kept, (behind, p, p + 1, n, 0.0, 0.0, sharded.toll_x[x])])
 
 
 def price_intervals(
@@ -126,12 +125,12 @@ def price_intervals(
         i = first + np.arange(rows)[:, None]
         j = first + 1 + np.arange(columns)[None, :]
         length = j - i
-        traffic, buffers, *toll = rectangles.band(first, rows, columns)
+        traffic, buffers, tolls = rectangles.band(first, rows, columns)
         held = buffers + sram[j] - sram[i]
         legal = (length >= 1) & (length <= longest)
         legal &= keeps_chip(chip, length, tiled[j] - tiled[i], held, ahead[j] - ahead[i] if separate else None)
         moved = chip.dram_seconds(traffic + memory[j] - memory[i])
-        talk = sum(toll, network[j] - network[i])
+        talk = tolls + network[j] - network[i]
         time = combine([compute[j] - compute[i], moved, talk, *(one[j] - one[i] for one in steady)], chip)
         yield Band(first, np.where(legal, time, np.inf))
 
