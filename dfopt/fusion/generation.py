@@ -43,6 +43,7 @@ _BATCH = 100  # blocks added to the LP at once
 _CLOSED = 5e-7  # relative distance of LP and bound at which nothing is left to prove
 SAME = 1e-6  # relative: objective and bound are one, as for a MILP
 _ROUNDING = 0.15  # of the work that is left, for choosing whole blocks once
+_ALIKE = 1e-10  # of the additive bound: blocks of the same counts whose times differ by less are one
 _FIRM = 0.5  # weight of the proven prices, less with every proof
 
 
@@ -172,7 +173,7 @@ class Generation:
     def _offer(self, columns: list[Column]) -> int:
         new = []
         for column in columns:
-            key = (column.counts.tobytes(), round(column.seconds / self.unit, 10))
+            key = (column.counts.tobytes(), round(column.seconds / (_ALIKE * self.unit)))
             if key not in self.known:
                 self.known.add(key)
                 new.append(column)
@@ -302,7 +303,7 @@ class Generation:
     def _missed(self, price_c: Floats, row: float) -> float:
         """Seconds that a bound by prices may be too high, as they are rounded: no block is worth more than its time."""
         worth = max(float(column.counts @ price_c) + row - column.seconds for column in self.columns)
-        return max(worth, 0.0) * min(self.limits.p_max, self.tables.kernels)
+        return (max(worth, 0.0) + _ALIKE * self.unit) * min(self.limits.p_max, self.tables.kernels)
 
     def _done(self, gap: float) -> bool:
         known = min(self.best_s, self.cutoff)
