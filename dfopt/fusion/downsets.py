@@ -159,8 +159,7 @@ def near_orders(tables: StageTables, forward_backward: str, orders: Sequence[Int
 def one_by_one(order: Ints) -> Lattice:
     """The down-sets that a topological order visits, where kernels run one after another anyway."""
     member = np.zeros((len(order) + 1, len(order)), dtype=bool)
-    for size, kernel in enumerate(order.tolist()):
-        member[size + 1 :, kernel] = True
+    member[:, order] = np.tri(len(order) + 1, len(order), -1, dtype=bool)
     return Lattice(member, np.arange(len(order) + 1))
 
 

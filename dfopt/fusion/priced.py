@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -13,8 +12,7 @@ from dfopt.fusion.blocks import StageTables, lots, price_blocks, tiles_of
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
-from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
-from dfopt.terms.step.hops import hides_hops, hop_seconds
+from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
 
 
 @dataclass(frozen=True)
@@ -37,16 +35,6 @@ class PricedPlan:
     stage_k: Ints
     stages: dict[int, PricedStage]
 
-    @cached_property
-    def hops(self) -> Floats:
-        """Seconds of messages of every distinct pipeline stage to its neighbours, for one microbatch."""
-        return hop_seconds(self.instance, self.sharded, self.stage_k, least=False)
-
-    @property
-    def hides_hops(self) -> bool:
-        """Whether stages work while they send to their neighbours."""
-        return hides_hops(self.instance)
-
     def _lots(self, partition_k: Ints) -> Iterator[tuple[Ints, StageTables, Bools]]:
         """The blocks that partitions make, some at a time: kernels, their part of a stage, and which each block has."""
         for stage in self.stages.values():
@@ -59,11 +47,6 @@ class PricedPlan:
         for members, part, member in self._lots(partition_k):
             tokens_k[members] = (price_blocks(part, member).token_blocks @ member).astype(np.int64)
         return tokens_k
-
-    @property
-    def only_fusion(self) -> bool:
-        """Whether every kernel has a partition of its own."""
-        return not any(stage.tables.chip.fused for stage in self.stages.values())
 
     def partitions(self, mapping: Mapping) -> Ints:
         """Partition of every kernel in a mapping: int array, shape (kernels,)."""

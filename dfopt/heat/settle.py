@@ -19,6 +19,7 @@ from dfopt.heat.period import Effort, HeatAnswer
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
 from dfopt.terms.sharded_graph import Ints
+from dfopt.terms.step.hops import hides_hops, hop_seconds
 
 TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin
 _SETTLED_K = 0.02  # change of the tiles' temperatures from one round to the next
@@ -76,7 +77,8 @@ class HeatSettler:
             for number, times in rank.runs:
                 if number in self.used:
                     self.runs_rs[r, self.used.index(number)] = times
-        hops, hidden = np.array(ready.hops), ready.hides_hops
+        hops = np.array(hop_seconds(ready.instance, ready.sharded, ready.stage_k, least=False))
+        hidden = hides_hops(ready.instance)
         pipelined = ready.instance.plan.stages > 1
         self.wait_r = hops if pipelined and not hidden else np.zeros(ranks)
         self.floor = float(hops.max()) if pipelined and hidden else 0.0

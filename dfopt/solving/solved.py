@@ -116,7 +116,8 @@ def fused(
     solved = scored(ready, partition_k, None, 0.0, tuple(records), p_used)
     for number, seconds in times.items():
         check_stage(solved.score, number, seconds)
-    if ready.only_fusion or not (moves(ready.instance) or exchanges_behind(ready.instance)):
+    fuses = any(stage.tables.chip.fused for stage in ready.stages.values())
+    if not fuses or not (moves(ready.instance) or exchanges_behind(ready.instance)):
         # if all that takes time took a smaller share of it, so would a step
         solved = replace(solved, bound=solved.value * least_share)
     return solved

@@ -191,8 +191,7 @@ class TokenCharges:
 
     def part(self, members: Ints) -> TokenCharges:
         """The charges of some kernels of the stage, given by their places in it."""
-        kernels = self.kernels[members]
-        return replace(self, kernels=kernels)
+        return replace(self, kernels=self.kernels[members])
 
     def needs(self, chip: Chip, member_bk: Bools, count_b: Floats | None = None) -> TokenNeeds:
         """What blocks of kernels need and move in blocks of tokens.
