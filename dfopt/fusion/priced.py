@@ -45,7 +45,7 @@ class PricedPlan:
         """How many blocks of tokens each kernel's partition takes in its faster way, 0 where it holds its weights."""
         tokens_k = np.zeros(len(self.sharded.names), dtype=np.int64)
         for members, part, member in self._lots(partition_k):
-            tokens_k[members] = (price_blocks(part, member).token_blocks @ member).astype(np.int64)
+            tokens_k[members] = (price_blocks(part, member).block_count @ member).astype(np.int64)
         return tokens_k
 
     def partitions(self, mapping: Mapping) -> Ints:

@@ -21,7 +21,7 @@ class BlockWays(NamedTuple):
     place_w : int array, shape (ways,)
         Which of the blocks that were asked about each way is of, ascending.
     prices : BlockPrices
-        By way; ``token_blocks`` tells the ways of a block apart.
+        By way; ``block_count`` tells the ways of a block apart.
     """
 
     place_w: Ints
@@ -30,7 +30,7 @@ class BlockWays(NamedTuple):
     @property
     def tokens_w(self) -> Ints:
         """Number of blocks of tokens of each way, 0 where weights are held: int array, shape (ways,)."""
-        return self.prices.token_blocks.astype(np.int64)
+        return self.prices.block_count.astype(np.int64)
 
     def of(self, ways: Ints | Bools) -> BlockWays:
         """Some of the ways."""

@@ -184,7 +184,7 @@ class HotStage:
         if not len(some):
             return np.arange(len(member)), np.zeros(len(member), dtype=np.int64)
         by_tokens = in_token_blocks(self.tables, member[some])
-        some, count = some[by_tokens.legal], by_tokens.token_blocks[by_tokens.legal]
+        some, count = some[by_tokens.legal], by_tokens.block_count[by_tokens.legal]
         held = prices.legal | ~np.isin(np.arange(len(member)), some)
         place = np.concatenate([np.flatnonzero(held), some])
         tokens = np.concatenate([np.zeros(held.sum()), count]).astype(np.int64)

@@ -57,7 +57,7 @@ class BlockPrices:
         Whether the block keeps the limits of the chip (:func:`keeps_chip`), holds no kernel of infinite
         :meth:`Blocks.parts`, and, under the cycle model, has compute tiles enough for some latency. Not checked are the
         passes that it mixes, and which options may be together: the resource ``legal`` of the table says the latter.
-    token_blocks : no unit, shape (vectors, blocks)
+    block_count : no unit, shape (vectors, blocks)
         Number of blocks of tokens that the kernels of each block take one after another, reading their weights again
         for each. 0 for a block that holds its weights in SRAM, and for every block if the mode is not priced.
     """
@@ -67,7 +67,7 @@ class BlockPrices:
     dram_bytes: Floats
     sram_bytes: Floats
     legal: Bools
-    token_blocks: Floats
+    block_count: Floats
 
     def each(self, of: Callable[[Any], Any]) -> BlockPrices:
         """What a function makes of each array."""

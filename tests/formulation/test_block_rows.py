@@ -121,6 +121,6 @@ def in_token_blocks(draw: st.DrawFn) -> Case:
 @share(1)
 @given(in_token_blocks(), st.booleans())
 def test_rows_price_blocks_of_tokens(case: Case, shared: bool) -> None:
-    taken = prices(case).token_blocks
+    taken = prices(case).block_count
     event(f"blocks of tokens: {bool((taken > 1).any())}")
     check(case, shared)

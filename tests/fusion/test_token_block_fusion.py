@@ -79,7 +79,7 @@ def test_prices_are_those_of_the_table(world: World, data: st.DataObject) -> Non
     assert mine.legal.tolist() == theirs.legal[0].tolist()
     legal = mine.legal
     assert mine.time[legal] == pytest.approx(theirs.time[0, legal], rel=1e-12)
-    assert mine.token_blocks[legal].tolist() == theirs.token_blocks[0, legal].tolist()
+    assert mine.block_count[legal].tolist() == theirs.block_count[0, legal].tolist()
     for one, other in ((mine.dram_bytes, theirs.dram_bytes), (mine.sram_bytes, theirs.sram_bytes)):
         assert one[legal] == pytest.approx(other[0, legal], rel=1e-9)
     assert mine.seconds[:, legal] == pytest.approx(theirs.seconds[:, 0, legal], rel=1e-12)
@@ -158,7 +158,7 @@ def test_rows_price_partitions_as_arrays_do(world: World, data: st.DataObject) -
         return
     linear = replace(tables, chip=tables.chip.bounding)
     prices = price_blocks(linear, member)
-    event(f"blocks of tokens: {bool((prices.token_blocks > 1).any())}")
+    event(f"blocks of tokens: {bool((prices.block_count > 1).any())}")
     program = Assignment(linear, IntraChipLimits(p_max=tables.kernels, forward_backward="shared"))
     taken = (partition_k[:, None] == np.arange(tables.kernels)).astype(float)
     program.model.bound(program.A, taken, taken)

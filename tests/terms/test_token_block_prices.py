@@ -119,15 +119,15 @@ def checks(case: Case) -> list[tuple[float, float]]:
         if 0 in legal:
             agrees(holding, number, legal[0])
         if least:
-            assert by_blocks.token_blocks[0, number] == least
+            assert by_blocks.block_count[0, number] == least
             agrees(by_blocks, number, legal[least])
         if legal:
-            agrees(best, number, legal[int(best.token_blocks[0, number])])
+            agrees(best, number, legal[int(best.block_count[0, number])])
             # where a share of the bandwidth depends on bytes, more of them may take less time
             tried = [one for count, one in legal.items() if not by_share or count in (0, least)]
             assert best.time[0, number] == pytest.approx(min(one.time_s for one in tried), **CLOSE)
-    need = np.where(by_blocks.legal, by_blocks.token_blocks, 0.0)[0]
-    return list(zip(best.token_blocks[0].tolist(), need.tolist(), strict=True))
+    need = np.where(by_blocks.legal, by_blocks.block_count, 0.0)[0]
+    return list(zip(best.block_count[0].tolist(), need.tolist(), strict=True))
 
 
 @share(1.0)
