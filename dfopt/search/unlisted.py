@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
+from pydantic_core import to_json
 
+from dfopt.documents.axes import keys
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
 from dfopt.documents.uncollected import uncollected
@@ -21,6 +24,11 @@ LISTED: Final = 200
 
 _NEAREST = 40  # records that stay, of the plans with the least bounds
 _EXCLUDED = "pruned_by_bound"
+_ENTRIES: Final = {
+    **{key: None if axis.optional else [1, ()][dims] for key, (axis, dims) in keys().items()},
+    **{name: None for name in Plan.model_fields if name != "schema_"},
+}
+"""What files say of a plan behind its schema, in their order, and where it says nothing itself."""
 
 
 @uncollected()
@@ -90,7 +98,13 @@ def expanded(
 def _in_order(legal: Sequence[Plan], rejected: Sequence[Rejected]) -> list[tuple[Plan, str]]:
     """All plans of a graph in the order of their text; with each that is rejected, the reason."""
     every = [(plan, "") for plan in legal] + [(each.plan, each.reason) for each in rejected]
-    return sorted(every, key=lambda each: (each[0].model_dump_json(), each[1]))
+    entry = cache(lambda name, value: f'"{name}":{to_json(value).decode()}')  # plans have most of them in common
+
+    def text(plan: Plan) -> str:
+        values = _ENTRIES | plan.__dict__ | plan.__pydantic_extra__
+        return ",".join([entry(name, values[name]) for name in _ENTRIES if values[name] is not None]) + "}"
+
+    return sorted(every, key=lambda each: (text(each[0]), each[1]))
 
 
 def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import dfopt as df
+from dfopt.documents.modules import Modules
 from dfopt.documents.packed import packed, unpacked
 from dfopt.documents.result import Result
 from dfopt.errors import DocumentError
@@ -43,6 +44,17 @@ def test_a_file_in_few_words_says_the_same(results: tuple[Result, Result], tmp_p
     found = verify(few)
     assert found.ok, found.problems
     assert found.verdict == verify(every).verdict
+
+
+def test_plans_are_in_the_order_of_their_text() -> None:
+    fields: list[dict[str, Any]] = [
+        {}, {"tp": 2, "tp_dims": ("x[2]",)}, {"tp": 16, "tp_dims": ("x", "y")}, {"mp": 2, "mp_dims": ("x[2]",)},
+        {"mp": 2, "mp_dims": ("x[2]",), "modules": Modules(stream="n", dense="m")}, {"interleave": 2}, {"zero": 1},
+        {"two_batch_overlap": True}, {"first_layers": 0, "layers_per_stage": 16}, {"layers_per_stage": 2},
+    ]  # fmt: skip
+    plans = [df.Plan(microbatches=number, **each) for each in fields for number in (1, 2, 16)]
+    order = [plan for plan, _ in unlisted._in_order(plans, [])]
+    assert order == sorted(plans, key=df.Plan.model_dump_json)
 
 
 def test_every_degree_has_a_record(results: tuple[Result, Result]) -> None:
