@@ -169,7 +169,7 @@ class GraphSearch:
         for at in range(0, len(plans), _BOUNDED):
             for table in self.plan_bounds.tables(plans[at : at + _BOUNDED], state.check_time):
                 state.check_time()
-                state.clock.charge(work.TABLE + work.BOUNDED * len(table.plans))
+                state.clock.charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
                 self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
                 self._used.update(zip(table.plans, table.used_i.tolist(), strict=True))
             gc.collect(0)  # a table and what is worked out of it refer to each other

@@ -15,7 +15,7 @@ LISTED: Final = 10.0
 BOUNDED: Final = 10.0
 """A plan is bounded, with others of its table."""
 TABLE: Final = 2_000.0
-"""A table of plans that share their layers is made: what each kernel takes at least."""
+"""What chips see of a model under some plans is bounded: what each kernel takes at least."""
 OPENED: Final = 4_000.0
 """A layer is priced with every figure at its least, for one domain of options."""
 PREPARED: Final = 700.0

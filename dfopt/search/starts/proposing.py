@@ -145,7 +145,7 @@ class _Starts:
             return layers
         charge(work.LISTED * len(plans))
         for table in tables:
-            charge(work.TABLE + work.BOUNDED * len(table.plans))
+            charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
             fitting = (table.used_i <= 1.0).nonzero()[0]
             if not fitting.size:
                 continue

@@ -200,7 +200,7 @@ class Holding:
 
         What chips see of a model has tables of its own, by setting.
         """
-        settings = dict.fromkeys(one.setting for one in self.table.instances)
+        settings = self.table.settings
         with_tables = dict.fromkeys(k for setting in settings for k in setting.graph.kernels if k.resident_bytes)
         of_units = [states_of(self.table.setting, (), unit) for unit in np.eye(len(HELD)).tolist()]
         of_kernel = {kernel: states_of(self.table.setting, (kernel,)) for kernel in with_tables}

@@ -103,6 +103,11 @@ class PlanArrays:
         """Those of the setting."""
         return self.setting.assumptions
 
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Every part of the model that chips see, in its setting."""
+        return tuple(dict.fromkeys(one.setting for one in self.instances))
+
     @property
     def kind_k(self) -> Ints:
         """Kind of layer of every kernel: int array, shape (kernels of the graph,)."""
