@@ -61,9 +61,9 @@ from dfopt.machines.stacks import with_stack as with_stack
 from dfopt.machines.technologies import load_technology as load_technology
 from dfopt.physics.cost import system_cost as system_cost
 from dfopt.search import Progress as Progress
-from dfopt.search import dump_models as dump_models
 from dfopt.search import solve as solve
 from dfopt.search.budgets import Budget as Budget
+from dfopt.search.dump import dump_models as dump_models
 from dfopt.search.within import optimize_within as optimize_within
 from dfopt.show import plots as plot  # noqa: F401
 from dfopt.studies.runs import Runs as Runs

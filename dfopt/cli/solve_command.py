@@ -27,12 +27,13 @@ def _fields(fixed: Pins, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _write(result: Result, output: Path | None, dump: Path | None) -> None:
     """The files of an answer that were asked for."""
-    from dfopt.search import dump_models
-
     if output is not None:
         result.dump(output)
-    for written in [] if dump is None else dump_models(result, dump):
-        echo(f"dfopt: wrote {written}", err=True)
+    if dump is not None:
+        from dfopt.search.dump import dump_models
+
+        for written in dump_models(result, dump):
+            echo(f"dfopt: wrote {written}", err=True)
 
 
 def solve(

@@ -30,7 +30,16 @@ from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
 from dfopt.fusion.one_block import Found, OneBlock
-from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective, sides
+from dfopt.fusion.partitioning import (
+    SAME,
+    IntraChipLimits,
+    blocks_of,
+    keeps,
+    least_terms,
+    lower_bound,
+    objective,
+    sides,
+)
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
 from dfopt.milp import Solution, Termination, TracePoint, closed_form
@@ -41,7 +50,6 @@ _LONGEST = 400  # kernels in an interval that is offered to the LP; larger block
 _ORDERS = 12  # topological orders whose intervals are kept
 _BATCH = 100  # blocks added to the LP at once
 _CLOSED = 5e-7  # relative distance of LP and bound at which nothing is left to prove
-SAME = 1e-6  # relative: objective and bound are one, as for a MILP
 _ROUNDING = 0.15  # of the work that is left, for choosing whole blocks once
 _ALIKE = 1e-10  # of the additive bound: blocks of the same counts whose times differ by less are one
 _FIRM = 0.5  # weight of the proven prices, less with every proof

@@ -17,9 +17,8 @@ from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.generation import SAME, Generation
 from dfopt.fusion.lattice import PathResult, ShortestPath
-from dfopt.fusion.partitioning import IntraChipLimits, keeps, legal, lower_bound, most_alive, objective
+from dfopt.fusion.partitioning import SAME, IntraChipLimits, keeps, legal, lower_bound, most_alive, objective
 from dfopt.fusion.pieces import piecewise
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.fusion.shortfalls import check_count, dram_report, no_partitioning
@@ -280,6 +279,8 @@ def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChi
 
 def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | None]:
     """Blocks generated on demand; without an answer, the task with what it has shown."""
+    from dfopt.fusion.generation import Generation
+
     generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed, task.floor)
     # where the matrices have a chance afterwards, they get half of the work
     until = task.clock.share(0.5) if task.is_small else task.clock

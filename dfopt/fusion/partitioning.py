@@ -11,6 +11,8 @@ from dfopt.fusion.blocks import StageTables, members_of_groups, over_groups, pri
 from dfopt.terms.chip import combine
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
+SAME = 1e-6  # relative: objective and bound are one, as for a MILP
+
 
 @dataclass(frozen=True)
 class IntraChipLimits:

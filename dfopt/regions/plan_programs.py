@@ -11,7 +11,6 @@ from dfopt.regions.judged import JudgedMapping, cutoffs_of, priced
 from dfopt.regions.region import Part, Undivided
 from dfopt.sharding.interchip import InterChipMapping
 from dfopt.solving.levels import best_sharding, by_levels
-from dfopt.solving.matrices import from_levels, solved_together
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
@@ -74,6 +73,8 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
 
     def _together(self, region: Undivided, cutoff: float) -> Solved | Pruned:
         """The best schemes, stages and partitions."""
+        from dfopt.solving.matrices import from_levels, solved_together  # not for those who never ask
+
         of, [plan], options = region.of, region.plans, self._options
         instance, choose = of.instance(plan), partial(self._sharding, region)
         if solved_together(instance.graph, instance.plan, options.request):

@@ -26,7 +26,6 @@ from dfopt.regions.heuristics import ChosenTogether, Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration, Fusion, Limited
 from dfopt.regions.levels import FirstLevel
-from dfopt.regions.matrices import Matrices
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Part, Region, Unclassed, Unlisted, rounded, surrounds
@@ -114,6 +113,8 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     roots, first = [Unlisted(space) for space in spaces], [Listing(), StagesOpen(), FirstLevel(options)]
     whole = PlanPrograms(options)
     if options.request.formulation == "assignment":  # mappings are those of the programs, each with its record
+        from dfopt.regions.matrices import Matrices  # with all that formulates: not for those who never ask
+
         leaf = Matrices(memory, rounding, options)
         return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[whole, leaf])
     return Problem(

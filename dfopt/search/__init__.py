@@ -1,7 +1,6 @@
 """``solve``: over the plans of a system, chain the two problems, keep the best and its proof."""
 
 from dfopt.search.answering import Answer, answer, solve
-from dfopt.search.dump import dump_models
 from dfopt.solving.options import Progress
 
-__all__ = ["Answer", "Progress", "answer", "dump_models", "solve"]
+__all__ = ["Answer", "Progress", "answer", "solve"]

@@ -19,7 +19,6 @@ from dfopt.documents.system import System
 from dfopt.errors import NoSolution, PlanError
 from dfopt.interrupts import cause, interruptible, now, wall_limit
 from dfopt.questions import Resolved, Resolver, microbatches_of, question_of
-from dfopt.search.largest import largest_batch
 from dfopt.search.optimization import search
 from dfopt.solving.options import Only, Progress
 
@@ -127,6 +126,8 @@ def answer(
         resolved = resolver.resolve(question)
     if resolved.largest is None:
         return _named(search(resolved, began, progress, variants, only), resolved)
+    from dfopt.search.largest import largest_batch
+
     sizes = microbatches_of(question)
     of = resolved.largest, resolved.system, resolved.request, resolved.assumptions
     largest = largest_batch(*of, sizes, began)

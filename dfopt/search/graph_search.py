@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.regions.refusals import Refusals
 from dfopt.regions.space import Space
 from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
@@ -34,6 +33,9 @@ from dfopt.solving.solved import Solved
 from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
+
+if TYPE_CHECKING:
+    from dfopt.regions.refusals import Refusals
 
 __all__ = ["GraphSearch"]
 
@@ -294,6 +296,8 @@ class GraphSearch:
 
     @cached_property
     def _refusals(self) -> Refusals:
+        from dfopt.regions.refusals import Refusals
+
         return Refusals(self.space, self.state.options)
 
     def raise_known(self) -> None:

@@ -26,7 +26,6 @@ from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Only, Options, Progress
 from dfopt.solving.solved import Solved
-from dfopt.technology.stack_models import power_of
 from dfopt.terms.refusals import check, check_names, check_variants
 
 T = TypeVar("T")
@@ -89,10 +88,12 @@ def _settings(resolved: Resolved, request: Request, variants: Sequence[Graph]) -
     """What is mapped onto what, by graph; what cannot be asked of it is refused."""
     system = resolved.system
     if request.heat == "aware":
-        from dfopt.search.heat_aware import needs_stack  # scipy: not for those who never ask
+        from dfopt.search.heat_aware import needs_stack  # like other imports in functions: not for those who never ask
 
         system = needs_stack(system, None)
     if system.stack is not None:
+        from dfopt.technology.stack_models import power_of
+
         power_of(system.stack)  # what is wrong with a stack is told before the search
     chosen = request.assuming(resolved.assumptions)
     setting, *rest = (Setting.resolved(drawn, system, chosen) for drawn in (*resolved.graphs, *variants))

@@ -18,7 +18,6 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.problem import parameters_of, problem_in, searched
 from dfopt.regions.region import Part, Region, Unclassed, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
-from dfopt.search.shortage import least_held
 from dfopt.solving.options import Progress
 
 __all__ = ["WorkloadSearch", "is_late", "lows"]
@@ -178,6 +177,8 @@ class WorkloadSearch:
         text = reasons[0] if len(reasons) == 1 else "no plan fits:\n  " + "\n  ".join(reasons)
         if graph.apart or any(record.bound is not None for record in graph.records):
             return Infeasible(text)
+        from dfopt.search.shortage import least_held
+
         held = (graph.variants.of(plan)[-1] for plan in graph.legal)  # with most in slower memories
         return Infeasible(text, least_held(graph.setting, [*held], self.state.options))
 

@@ -18,7 +18,7 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.machines.compose import load_system
 from dfopt.milp import Model, Termination, solve
-from dfopt.search import dump_models
+from dfopt.search.dump import dump_models
 from dfopt.workloads import load_graph
 
 WAYS = ({}, {"presolve": False}, {"solver": "pulp:CBC"})
