@@ -250,10 +250,10 @@ class PlanClass(PlanGroup):
         """Kind of layer of the kernel of each option of the menu."""
         return np.repeat(self.kind_k, self.table.sizes_k)
 
-    @cached_property
+    @property
     def first_k(self) -> Ints:
         """First option of each kernel in the menu."""
-        return np.cumsum([0, *self.table.sizes_k], dtype=np.int64)[:-1]
+        return self.menu.figures.first_k
 
     def room(self, amount_vc: Floats, slack: float = 0.0) -> Floats:
         """Bytes left for what waits between partitions: shape (kinds, plans, vectors); see :meth:`Holding.room`."""

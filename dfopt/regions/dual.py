@@ -15,22 +15,22 @@ Suffixes: k kernel, o option, s side, q sum, r resource, c charge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.factors import Part, parts_of_sides
+from dfopt.regions.factors import Part, least_by_side, parts_of_charges, parts_of_sides
 from dfopt.terms.chip import Chip
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 from dfopt.terms.incidence import Incidence
 from dfopt.terms.table import Domain
 
-__all__ = ["Dual", "Resources", "between", "resources_of"]
+__all__ = ["Dual", "Resources", "between", "resources_of", "untiled"]
 
 ROUNDS: Final = 5
 """Most eliminations for one dual: later ones add little."""
@@ -38,26 +38,6 @@ CLOSE: Final = 1e-4
 """Share of the dual's value that better weights could add at most where it ends: far below what bounds leave open."""
 HIDDEN: Final = 1e-3
 """Weight of what is hidden where options are taken: it decides between those that are as good otherwise."""
-
-
-@dataclass(frozen=True, eq=False)
-class Dual:
-    """A bound on the seconds of a stage, and options that are good by the same measure.
-
-    Attributes
-    ----------
-    seconds : s
-        No mapping of the stage takes less in one evaluation. Infinite where no options can be together.
-    option_k : int array, shape (kernels,)
-        An option of each kernel: what is hidden counts a little here, so that of options that are as good by the bound
-        those with less work are taken.
-    elimination : Elimination
-        With the best weights. Its marginals say what a stage takes at least with each option that is left.
-    """
-
-    seconds: float
-    option_k: Ints
-    elimination: Elimination
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,24 +65,27 @@ class Resources:
         extra_o : float array, shape (options of the menu,), s, optional
             Seconds that each option adds whatever hides behind what.
         """
-        fixed = [*self._fixed, *self._by_kernel(extra_o)]
         weight_sq, met = _largest(self._met(None)), list[Floats]()
-        best, best_sq = None, weight_sq
+        best: Dual | None = None
         for _ in range(ROUNDS):
-            found = eliminated([*fixed, *_weighted(self._parts, weight_sq @ self._of_sums)], self._sizes)
-            if best is None or found.least > best.least:
-                best, best_sq = found, weight_sq
-            if not np.isfinite(found.least) or len(self._of_sums) == 1:
+            found = Dual(self.eliminated(weight_sq, extra_o), self, weight_sq, extra_o)
+            if best is None or found.seconds > best.seconds:
+                best = found
+            if not np.isfinite(found.seconds) or len(self._of_sums) == 1:
                 break
-            met_sq = self._met(found.options_k)
-            if met_sq.max(axis=1).sum() - (met_sq * weight_sq).sum() <= CLOSE * best.least:  # what is hidden is no more
+            met_sq = self._met(found.elimination.options_k)
+            hidden = met_sq.max(axis=1).sum() - (met_sq * weight_sq).sum()
+            if hidden <= CLOSE * best.seconds:
                 break
             met.append(met_sq)
             weight_sq = _largest(met_sq) if len(met) == 1 else between(*met[-2:])
         assert best is not None
-        if len(self._of_sums) > 1 and np.isfinite(best.least):
-            found = eliminated([*fixed, *_weighted(self._parts, (best_sq + HIDDEN) @ self._of_sums)], self._sizes)
-        return Dual(best.least, self._options(found), best)
+        return best
+
+    def eliminated(self, weight_sq: Floats, extra_o: Floats | None) -> Elimination:
+        """The least sum under some weights of the sums of all sides, shape (sides, sums)."""
+        factors = *self._fixed, *self._by_kernel(extra_o), *_weighted(self._parts, weight_sq @ self._of_sums)
+        return eliminated(factors, self._sizes)
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -120,11 +103,6 @@ class Resources:
             return []
         return [((k,), extra_o[left]) for k, left in enumerate(self.left_ko) if extra_o[left].any()]
 
-    def _options(self, found: Elimination) -> Ints:
-        """The menu's options behind those that an elimination came to."""
-        places = zip(self.left_ko, found.options_k.tolist(), strict=True)
-        return np.array([left[place] for left, place in places], dtype=np.int64)
-
     def _met(self, place_k: Ints | None) -> Floats:
         """The sums of all sides under options, as places among those left; without any the least of each charge."""
         count = 1 + max((part.side for part in self._parts), default=-1)
@@ -133,6 +111,46 @@ class Resources:
             amount = part.amount.min() if place_k is None else part.amount[tuple(place_k[list(part.scope)])]
             met_sr[part.side, part.resource] += amount
         return np.asarray(met_sr @ self._of_sums.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """A bound on the seconds of a stage, and options that are good by the same measure.
+
+    Attributes
+    ----------
+    elimination : Elimination
+        With the best weights. Its marginals say what a stage takes at least with each option that is left.
+    resources : Resources
+        Of the stage.
+    weight_sq : float array, shape (sides, sums)
+        The weights.
+    extra_o : float array, shape (options of the menu,), s, optional
+        Seconds that each option adds whatever hides behind what.
+    """
+
+    elimination: Elimination
+    resources: Resources
+    weight_sq: Floats
+    extra_o: Floats | None
+
+    @property
+    def seconds(self) -> float:
+        """No mapping of the stage takes less in one evaluation. Infinite where no options can be together."""
+        return self.elimination.least
+
+    @cached_property
+    def option_k(self) -> Ints:
+        """An option of each kernel: int array, shape (kernels,).
+
+        What is hidden counts a little here, so that of options that are as good by the bound those with less work are
+        taken.
+        """
+        found, left_ko = self.elimination, self.resources.left_ko
+        if self.weight_sq.shape[1] > 1 and np.isfinite(found.least):
+            found = self.resources.eliminated(self.weight_sq + HIDDEN, self.extra_o)
+        places = zip(left_ko, found.options_k.tolist(), strict=True)
+        return np.array([left[place] for left, place in places], dtype=np.int64)
 
 
 def _weighted(parts: Iterable[Part], weight_sr: Floats) -> Iterator[Factor]:
@@ -195,7 +213,24 @@ def resources_of(
     counts : callable
         How often the blocks of each side pay an incidence at least: a shortest path of its own.
     """
-    parts = parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts)
+    return _resources(of, domain, parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts))
+
+
+def untiled(of: PlanClass) -> Floats:
+    """Seconds of a layer of every kind at least, by charges that no number of tiles decides.
+
+    Float array, shape (kinds,), the same for all classes with one menu and the same blocks.
+    """
+    table, domain, seconds = of.menu.untiled, of.menu.domain, list[float]()
+    for arcs in of.arcs_k:
+        counts = partial(least_by_side, side_k=arcs.side_k)
+        parts = parts_of_charges(table, domain, arcs.side_k, of.chip, counts)
+        seconds.append(_resources(of, domain, [*parts]).dual().seconds)
+    return np.array(seconds)
+
+
+def _resources(of: PlanClass, domain: Domain, parts: Sequence[Part]) -> Resources:
+    """Resources from factors of all sides."""
     left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, domain, strict=True))
     fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
     return Resources(left_ko, of.chip, tuple(part for part in parts if part.side >= 0), fixed)

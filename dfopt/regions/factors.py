@@ -25,7 +25,7 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain, Table, amounts_left
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["OF_SECONDS", "Part", "least_by_side", "least_of_sets", "parts_of_sides"]
+__all__ = ["OF_SECONDS", "Part", "least_by_side", "least_of_sets", "parts_of_charges", "parts_of_sides"]
 
 OF_SECONDS: Final = ("compute_s", "dram_bytes", "network_s", "sram_traffic_bytes")
 """Resources of charges that a stage has seconds of."""
@@ -154,21 +154,20 @@ def parts_of_sides(
     counts : callable
         How often the blocks of each side pay an incidence at least, such as :func:`least_by_side` says.
     """
-    parts = list(_charged(table, domain, side_k, chip, layer.by_cycles, counts))
+    parts = list(parts_of_charges(table, domain, side_k, chip, counts))
     if layer.by_cycles:
         parts += _of_cycles(layer, domain, side_k, chip)
     return [*parts, *_read_again(table, domain, side_k, chip, token_rows(layer) is not None)]
 
 
-def _charged(
+def parts_of_charges(
     table: Table,
     domain: Domain,
     side_k: Ints,
     chip: Chip,
-    by_cycles: bool,
     counts: Callable[[Incidence], Mapping[int, float]],
 ) -> Iterator[Part]:
-    """What charges say of each side, with the options that are left."""
+    """What charges say of each side, with the options that are left: see :func:`parts_of_sides`."""
     units = (
         ("compute", 1.0),
         ("memory", 1.0 / chip.dram_bandwidth),
@@ -183,7 +182,7 @@ def _charged(
             yield Part(-1, 0, charge.scope, amounts_left(charge, domain))
             continue
         name, unit = unit_of.get(charge.resource, ("", 0.0))
-        if not unit or (name == "compute" and by_cycles):  # that is not in the table
+        if not unit:
             continue
         if isinstance(charge.incidence, Exactly):
             by_sets.setdefault((name, unit, charge.incidence.kernels), []).append(charge)

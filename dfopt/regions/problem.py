@@ -34,6 +34,7 @@ from dfopt.regions.relaxations import (
     GeneratedBlocks,
     LeastOfGraph,
     LeastStep,
+    LeastUntiled,
     LeastWork,
     PathBound,
     PiecesOverOptions,
@@ -89,10 +90,11 @@ def parameters_of(request: Request) -> Parameters:
     return Parameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
 
-def relaxations_of(memory: Memory) -> list[Relaxation[Part, float]]:
+def relaxations_of(memory: Memory) -> list[Relaxation[Part, Any]]:
     """All bounds of regions, the cheapest first."""
     by_blocks = PiecesOverOptions(memory), GeneratedBlocks(memory), PathBound(memory)
-    return [LeastOfGraph(), LeastStep(memory), LeastWork(memory), *by_blocks, CapacityBound(memory)]
+    of_layers = LeastUntiled(), LeastWork(memory)
+    return [LeastOfGraph(), LeastStep(memory), *of_layers, *by_blocks, CapacityBound(memory)]
 
 
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-from dfopt.bnb import Clock, Relaxation
+from dfopt.arrays import Floats
+from dfopt.bnb import Bound, Clock, Relaxation
+from dfopt.regions.dual import untiled
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.region import Part, Region, Unlisted, listed
 from dfopt.terms.step.roofline import least_step
@@ -15,6 +17,7 @@ __all__ = [
     "GeneratedBlocks",
     "LeastOfGraph",
     "LeastStep",
+    "LeastUntiled",
     "LeastWork",
     "PathBound",
     "PiecesOverOptions",
@@ -64,6 +67,34 @@ class LeastStep(OfClass):
     def shown(self, facts: Facts, cutoff: float) -> float:
         """The least of the plans."""
         return float(facts.region.of.least_i[facts.region.plan_i].min(initial=math.inf))
+
+
+class LeastUntiled(Relaxation[Part, Floats]):
+    """The dual of every kind of layer by charges that no number of tiles decides, such as those of communication.
+
+    Many classes are above the cutoff by these alone. This shows it of several numbers of tiles at once.
+    """
+
+    name = "resources of layers in any tiles"
+
+    def applies(self, region: Part) -> bool:
+        """Whether it is a whole class, with options to choose from."""
+        return isinstance(region, Region) and region.is_whole and region.vectors > 1
+
+    def key(self, region: Part) -> Hashable:
+        """Options and blocks."""
+        [region] = listed([region])
+        return region.of.menu, region.arcs_k
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[Floats]:
+        """One unit of work for each region."""
+        clock.charge(len(regions))
+        return [untiled(region.of) for region in listed(regions)]
+
+    def bound(self, region: Part, answer: Floats) -> Bound:
+        """The least of the plans."""
+        [region] = listed([region])
+        return Bound(float(region.of.table_of_plans.seconds(answer)[region.plan_i].min(initial=math.inf)))
 
 
 class LeastWork(OfClass):

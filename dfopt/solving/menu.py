@@ -13,9 +13,10 @@ from dfopt.documents.mapping import Sharding
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import memoized
 from dfopt.sharding.tables import InterChipTables, build, options_left
+from dfopt.terms.charges import Term
 from dfopt.terms.figures import Figures
 from dfopt.terms.layer import Layer
-from dfopt.terms.rules import LEAST_TERMS, TERMS
+from dfopt.terms.rules import LEAST_TERMS, TERMS, UNTILED
 from dfopt.terms.rules.network import has_many_readers
 from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.sharded_graph import least_rows, tile_counts
@@ -63,14 +64,21 @@ class Menu:
         """Whether all charges of a layer can be listed: not if a tensor has very many readers."""
         return not has_many_readers(self.figures.layer)
 
+    @cached_property
+    def _terms(self) -> tuple[Term, ...]:
+        """All rules; where not all charges can be listed, conversions have what they take at least."""
+        return TERMS if self.is_listed else LEAST_TERMS
+
+    @cached_property
+    def untiled(self) -> Table:
+        """The charges that no number of tiles decides."""
+        return Table.of(self.figures.layer, [term for term in self._terms if term in UNTILED])
+
     @memoized
     def priced(self, tiles: int) -> tuple[Layer, Table]:
-        """The layer with so many tiles, and its table of charges.
-
-        Where not all of them can be listed (:attr:`is_listed`), conversions have what they take at least.
-        """
+        """The layer with so many tiles, and its table of charges."""
         layer = self.figures.layer.at(tiles)
-        return layer, Table.of(layer, TERMS if self.is_listed else LEAST_TERMS)
+        return layer, Table.of(layer, self._terms)
 
     @cached_property
     def domain(self) -> Domain:

@@ -57,12 +57,18 @@ class PlanTable(PlanArrays):
         """Least share in use of a plan's fullest memory, over stages: shape (plans,). Above 1: no fit. 0: no limit."""
         return self.holding.used(self._held_hkgv)[:, 0]
 
-    def seconds(self) -> Floats:
+    def seconds(self, layer_k: Floats | float = 0.0) -> Floats:
         """Lower bounds on the seconds per step of every plan, valid for every mapping: float array, shape (plans,).
 
         Whether the plan fits memory is not asked.
+
+        Parameters
+        ----------
+        layer_k : float array, s, shape (kinds,)
+            What a layer of every kind takes at least for one microbatch, where more is shown of it.
         """
-        return self.steps.of_stages(self._layer_krv, self._beside, self._longest_rv)[:, 0]
+        layer_krv = np.maximum(self._layer_krv, np.reshape(layer_k, (-1, 1, 1)))
+        return self.steps.of_stages(layer_krv, self._beside, self._longest_rv)[:, 0]
 
     def intervals(self) -> Floats:
         """Least seconds of the slowest pipeline stage of every plan for one microbatch: float array, shape (plans,).

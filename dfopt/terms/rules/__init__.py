@@ -37,7 +37,7 @@ from dfopt.terms.rules.token_blocks import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 
-__all__ = ["HELD", "LEAST_TERMS", "OF_KERNELS", "OF_LAYER", "SENT", "TERMS", "TOKEN_BLOCKS"]
+__all__ = ["HELD", "LEAST_TERMS", "OF_KERNELS", "OF_LAYER", "SENT", "TERMS", "TOKEN_BLOCKS", "UNTILED"]
 
 _WEIGHTS: Final[tuple[Amount, ...]] = ("weights", "experts", "parameters")
 OF_KERNELS: Final = (
@@ -62,6 +62,8 @@ TERMS: Final = (*OF_KERNELS, *SENT, *OF_LAYER)
 """All rules."""
 LEAST_TERMS: Final = tuple(LEAST_CONVERSIONS if term is CONVERSIONS else term for term in TERMS)
 """All rules, with what conversions take at least: for layers in which a tensor has very many readers."""
+UNTILED: Final = tuple(term for term in (*TERMS, LEAST_CONVERSIONS) if not term.by_tiles)
+"""Rules of which the number of tiles decides nothing."""
 HELD: Final[dict[str, tuple[Amount, bool]]] = {
     **{f"{of}{'_copied' * copied}": (of, copied) for of in _WEIGHTS for copied in (False, True)},
     "saved_bytes": ("saved", False),
