@@ -13,7 +13,6 @@ from dfopt.bnb import Bound, BranchingRule, View
 from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unclassed, Unlisted, Unsharded, listed
-from dfopt.solving.solved import Solved
 
 __all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
 
@@ -36,7 +35,7 @@ class Listing(BranchingRule[Part]):
         A graph whose plans may not be listed is left with its bound.
         """
         if isinstance(region, Unclassed):
-            return self._classes(region, bound, [one.solution.solved for one in view.kept[:1]])
+            return self._classes(region, bound, view)
         if not isinstance(region, Unlisted):
             return None
         if not region.space.listable:
@@ -44,9 +43,13 @@ class Listing(BranchingRule[Part]):
         plans = region.space.unclassed
         return [(region, np.inf)] if plans is None else [(plans, max(bound.value, plans.least))]
 
-    def _classes(self, plans: Unclassed, bound: Bound, best: Sequence[Solved | None]) -> list[tuple[Part, float]]:
-        """The classes of the first groups, and all other groups. The group of the best mapping is among the first."""
-        most = max(_FIRST, plans.opened)
+    def _classes(self, plans: Unclassed, bound: Bound, view: View) -> list[tuple[Part, float]]:
+        """The classes of the first groups that may be below the cutoff, and all other groups.
+
+        The group of the best mapping is among the first.
+        """
+        below = sum(min(group.values()) < view.cutoff for group in plans.groups)
+        most, best = min(max(_FIRST, plans.opened), below), [one.solution.solved for one in view.kept[:1]]
         of_best = [each.plan for each in best if each is not None and each.graph is plans.space.setting.model]
         groups = sorted(plans.groups, key=lambda group: not any(plan in group for plan in of_best))
         first, rest = tuple(groups[:most]), tuple(groups[most:])

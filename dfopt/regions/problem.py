@@ -60,9 +60,10 @@ class ClassesFirst:
     """Best first, but every class of plans that may be below the cutoff has all its bounds before any is divided.
 
     So each class gives a mapping before much is shown of any. The class of the best mapping that is known at the start
-    comes before all others: it has to be bounded, and the mappings beside that one are good. A graph whose plans are
-    not listed waits until nothing has a lower bound. Of bounds that differ by rounding only, that of the earlier class
-    comes first: the simpler plan.
+    comes before all others: it has to be bounded, and the mappings beside that one are good. Plans that are in no class
+    yet come in their turn: theirs may be better than classes that are bounded. A graph whose plans are not listed waits
+    until nothing has a lower bound. Of bounds that differ by rounding only, that of the earlier class comes first: the
+    simpler plan.
 
     Parameters
     ----------
@@ -77,9 +78,9 @@ class ClassesFirst:
 
     def priority(self, node: Node[Any]) -> tuple[float, ...]:
         """Whether it has the best mapping and is to be bounded, or is bounded already, its bound, and what answered."""
-        whole = isinstance(node.region, Region | Unclassed) and node.region.is_whole
-        later = not whole or node.answered >= self._relaxations
         best, unbounded = self._best, node.answered < self._relaxations
+        whole = isinstance(node.region, Region) and node.region.is_whole
+        later = not (isinstance(node.region, Unclassed) or (whole and unbounded))
         first = best is not None and unbounded and surrounds(node.region, best.plan, best.graph)
         return float(not first), node.deferrals, float(later), rounded(node.bound.value), -node.answered
 

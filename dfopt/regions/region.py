@@ -91,11 +91,6 @@ class Unclassed:
     groups: tuple[Mapping[Plan, float], ...]
     opened: int = 0
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether no plan of the graph is in a class yet."""
-        return not self.opened
-
     @cached_property
     def least(self) -> float:
         """Seconds of a step at least under any of the plans."""
