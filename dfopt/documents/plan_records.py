@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -220,8 +221,10 @@ class UnlistedPlans(Part):
     def of(cls, graph: Graph, groups: Sequence[PlanGroup | None]) -> Self:
         """From the group of every plan in order; none: the plan has a record of its own."""
         different = tuple(dict.fromkeys(group for group in groups if group is not None))
-        letters = "".join("." if group is None else chr(97 + different.index(group)) for group in groups)
-        return cls(microbatch=graph.microbatch, variant=graph.variant, groups=different, members=packed(letters))
+        letter_of = dict[PlanGroup | None, str](zip(different, map(chr, itertools.count(97)), strict=False))
+        letter_of[None] = "."
+        members = packed("".join(map(letter_of.__getitem__, groups)))
+        return cls(microbatch=graph.microbatch, variant=graph.variant, groups=different, members=members)
 
     @property
     def group_of_each(self) -> tuple[PlanGroup | None, ...]:

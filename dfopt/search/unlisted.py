@@ -64,6 +64,7 @@ def _of_graph(search: GraphSearch, stay: set[int]) -> UnlistedPlans | None:
     places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected))}
     several = Counter(record.plan for record in search.records)
     groups: list[PlanGroup | None] = [None] * len(places)
+    group_of = cache(lambda status, note: PlanGroup(status=status, note=note))  # there are few
     for record in search.records:
         keys = (record.plan, ""), (record.plan, record.note)
         place = next((places[key] for key in keys if key in places), None)
@@ -71,7 +72,7 @@ def _of_graph(search: GraphSearch, stay: set[int]) -> UnlistedPlans | None:
             stay.add(id(record))
         elif id(record) not in stay:
             note = record.note if record.status in OPEN else ""
-            groups[place] = PlanGroup(status=record.status, note=note)
+            groups[place] = group_of(record.status, note)
     return UnlistedPlans.of(search.setting.graph, groups) if any(groups) else None
 
 
