@@ -197,8 +197,8 @@ def test_small_spaces_have_none() -> None:
     workload = WorkloadSearch([GraphSearch(small, SearchState(Options(Request(tp=8))))])
     begin(workload.state, [graph.space for graph in workload.graphs])
     assert not workload.state.found and not proposing.is_large([small], Request(tp=8))
-    sizes = (dense(microbatch=size, batch=512) for size in (1, 2, 4, 8))
-    system = df.load_system("h100-256")
+    sizes = (dense(microbatch=2**power, batch=512) for power in range(10))
+    system = df.load_system("a100-4096")
     assert proposing.is_large([Setting.resolved(graph, system, df.Assumptions()) for graph in sizes], Request())
 
 
