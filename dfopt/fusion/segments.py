@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
-from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -48,12 +47,11 @@ def topological_orders(tables: StageTables) -> list[Ints]:
 
 def order_by_rank(before: list[list[int]], rank: Sequence[tuple[Any, ...]]) -> Ints:
     """Always the ready kernel of the lowest rank, of kernels with those that come before each."""
-    waiting, ready, order = TopologicalSorter(dict(enumerate(before))), list[tuple[Any, int]](), list[int]()
+    waiting, ready, order = TopologicalSorter(dict(enumerate(before))), list[int](), list[int]()
     waiting.prepare()
     while waiting:
-        for k in waiting.get_ready():
-            heappush(ready, (rank[k], k))
-        order.append(heappop(ready)[1])
+        ready = sorted([*ready, *waiting.get_ready()], key=lambda k: (rank[k], k), reverse=True)
+        order.append(ready.pop())
         waiting.done(order[-1])
     return np.array(order, dtype=np.int64)
 
