@@ -288,7 +288,10 @@ class RegionProof(WorkloadSearch):
         claimed = [value for plan in plans for value in self._claims.every(plan) if np.isfinite(value)]
         problem = self._problem(plans, np.isfinite)
         problem = replace(problem, heuristics=[], leaves=[Claimed(self._claims), *problem.leaves])
-        parameters = Parameters(gap=ROUNDED, top=max(len(self._kept), 1), limit=max(claimed, default=0.0))
+        # where fewer are known than were asked for, the last of them is nothing that others have to beat
+        short = self.state.request.several and len(self._kept) < self.state.request.top
+        top = max(len(self._kept) + short, 1)
+        parameters = Parameters(gap=ROUNDED, top=top, limit=max(claimed, default=0.0))
         outcome = self.outcome(problem, parameters, self._kept)
         if not is_late(outcome) and any(each not in self._kept for each in outcome.kept):
             parameters = replace(parameters, top=sys.maxsize)

@@ -46,5 +46,5 @@ def test_a_plan_is_excluded_only_by_what_is_in_the_answer(name: str, monkeypatch
         assert result.status == "limit_with_solution"
         assert name != "next best" or (result.gap == 0 and "not all of the next best are proven" in str(result))
         checked = verify(result)
-        assert checked.ok, (number, checked.problems)
+        assert checked.ok, "\n".join([str(number), *checked.problems])
     assert cut_off
