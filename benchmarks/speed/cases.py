@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import System
 from dfopt.machines.compose import load_system
+from dfopt.setting.instance import Instance
+from dfopt.terms.sharded import LayerOptions
+from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts
 from dfopt.workloads import load_graph
 from dfopt.workloads.unroll import unroll
 
@@ -231,3 +235,12 @@ CASES = [
     *(Case(f"sp-{n}", lambda n=n: series_parallel(n, 7), lambda: machine("60 MB"), _SUM) for n in SIZES),
 ]
 BY_NAME = {case.name: case for case in CASES}
+
+
+def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
+    """A layer on one chip with a scheme for each kernel; without tiles in the most that are worth trying."""
+    layer = LayerOptions.of(instance)
+    if tiles is None:
+        schemes = [sharding[kernel.name] for kernel in instance.graph.kernels]
+        tiles = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))[0]
+    return layer.least(tuple((number,) for number in layer.figures.numbers(sharding)), tiles)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import BY_NAME, CASES, Case
+from cases import BY_NAME, CASES, Case, shard
 
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
@@ -45,7 +45,6 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.setting.instance import Setting
     from dfopt.sharding import interchip
     from dfopt.terms.chip import chip_of
-    from dfopt.terms.sharded import shard
 
     graph, system = case.graph(), case.system()
     chosen = profile("default").with_(**case.assumptions)
@@ -55,7 +54,8 @@ def measure(case: Case) -> dict[str, Any]:
     result = solve(graph, system, assumptions=chosen, time_limit=case.time_limit, **plan)
     row["solve"] = time.perf_counter() - begin
     solves = [s for plan in result.plans for s in plan.solves if s.problem == "intrachip"]
-    row |= {"gap": result.level_gap, "note": solves[-1].note, "formulation": solves[-1].formulation}
+    row["gap"] = result.level_gap  # of a listed lattice the joint search is the only solve
+    row |= {"note": solves[-1].note, "formulation": solves[-1].formulation} if solves else {}
     row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
     begin = time.perf_counter()
@@ -63,8 +63,8 @@ def measure(case: Case) -> dict[str, Any]:
     row["judge"] = time.perf_counter() - begin
 
     # the steps once more, one by one, under the sharding and tile count of the best plan
-    assume, plan = resolve(chosen, system.chip.execution, system.chip.compute_utilization), result.plan
-    instance = Setting(graph, system, assume).under(plan)
+    assume = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    instance = Setting(graph, system, assume).under(result.plan)
     begin = time.perf_counter()
     tables = interchip.build(instance, {})
     row["tables"] = time.perf_counter() - begin
@@ -93,7 +93,7 @@ def measure(case: Case) -> dict[str, Any]:
         Columns(search)
         row["formulate"] = time.perf_counter() - begin
     else:
-        row["blocks"] = solves[-1].columns
+        row |= {"blocks": solves[-1].columns} if solves else {}
         begin = time.perf_counter()
         OneBlock(stage, limits, interchangeable(stage))
         row["formulate"] = time.perf_counter() - begin
@@ -147,7 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             row["case"],
             f"{row['kernels']:,}",
             f"{row['down_sets']:,}" if "down_sets" in row else "> 20,000",
-            f"{row['blocks']:,}" if row["blocks"] else "",  # pieces are no blocks
+            f"{row['blocks']:,}" if row.get("blocks") else "",  # pieces are no blocks
             *(seconds(row, key) for key in ("tables", "enumerate", "price", "formulate", "judge")),
             f"{row['solve']:.2f}",
             f"{100 * row['gap']:.2g} %",
@@ -197,7 +197,10 @@ def main() -> None:
             continue
         rows.append(json.loads(answer.stdout))
         row = rows[-1]
-        print(f"{row['case']}: {row['solve']:.2f} s, gap {100 * row['gap']:.3g} %, {row['note']}", file=sys.stderr)
+        print(
+            f"{row['case']}: {row['solve']:.2f} s, gap {100 * row['gap']:.3g} %, {row.get('note', 'one search')}",
+            file=sys.stderr,
+        )
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     text = table(rows)

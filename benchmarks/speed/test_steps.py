@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from cases import BY_NAME, Case
+from cases import BY_NAME, Case, shard
 
 import dfopt as df
 from dfopt.documents.assumptions import profile
@@ -28,7 +28,6 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.sharding import interchip
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded import shard
 
 SMALL = ["gpt-forward", "gpt-training", "gpt-2-layers", "gpt-96-layers", "sp-50"]  # few enough down-sets to list
 WIDE = ["moe-8", "moe-64", "heads-96", "dlrm-a", "sp-200"]
