@@ -62,6 +62,13 @@ MUTATIONS = [
         (BOUNDS, WHOLE),
     ),
     Mutation(
+        "dual of resources in any tiles: one per cent too high",
+        "dfopt/regions/relaxations.py",
+        "return [untiled(region.of) for region",
+        "return [1.01 * untiled(region.of) for region",
+        (BOUNDS, WHOLE),
+    ),
+    Mutation(
         "leaves: of several mappings, others may be as good as the last that is found",
         "dfopt/regions/leaves.py",
         "last = lows[-1] if len(found) == asked.top else view.cutoff",
@@ -79,7 +86,7 @@ MUTATIONS = [
 
 
 def mutations(asked: Asked) -> Iterator[Row]:
-    """Six faults in the search, each of which the tests of `tests/regions` have to catch."""
+    """Seven faults in the search, each of which the tests of `tests/regions` have to catch."""
     for one in MUTATIONS[: asked.most]:
         if (times := one.count()) != 1:
             seen = f"{one.file} has `{one.text}` {times} times, expected once: write the mutation anew"

@@ -65,7 +65,7 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 
     Examples
     --------
-    >>> from dfopt.documents.graph import Tensor
+    >>> from dfopt.documents.graph import Kernel, Tensor
     >>> kernels = tuple(Kernel(name=name, op="elementwise", m=4, n=8) for name in "abc")
     >>> graph = Graph(name="g", kernels=kernels, tensors=tuple(Tensor(src="a", dst=name) for name in "bc"))
     >>> [fanout_groups(graph, Assumptions(fanout=way)).tolist() for way in ("shared", "per_consumer")]

@@ -69,9 +69,9 @@ def test_it_is_nearly_reached_where_weights_decide() -> None:
 
 def layers_by_hand(instance: Instance) -> tuple[list[float], list[float]]:
     """Least seconds of a layer of every kind, and of what it sends while another microbatch computes."""
-    graph, own = instance.graph, LeastWork(instance.setting)
+    graph, own = instance.graph, LeastWork(instance)
     kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
-    seconds_tk, kinds = own.seconds(instance), range(len(graph.layers.kinds))
+    seconds_tk, kinds = own.seconds, range(len(graph.layers.kinds))
     sums = [seconds_tk[:, kind_k == kind].sum(axis=1).tolist() for kind in kinds]
     overlap = instance.assumptions.overlap
     once = [partition_time(compute, memory, sent, overlap, sram) for compute, memory, sent, sram in sums]
