@@ -1,15 +1,16 @@
-"""Textbook mappings, the most promising first: graphs, and the layers that their plans share."""
+"""Textbook mappings, the most promising first: graphs, the layers that their plans share, variations of the best."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dfopt.bnb import UNITS_PER_S, OutOfTime
 from dfopt.documents.axes import AXES, Dims
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
@@ -21,7 +22,7 @@ from dfopt.regions.fusing import best_fused
 from dfopt.regions.judged import judged
 from dfopt.regions.region import Region
 from dfopt.regions.space import Space
-from dfopt.search.starts.textbook import narrowed, shardings, textbook_plans
+from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -35,8 +36,14 @@ __all__ = ["begin", "is_large"]
 _LARGE: Final = 3_500_000  # pairs of kernels of all graphs x free degrees of axes; below, a search takes seconds
 _SHARE: Final = 0.8  # of the time, at most,
 _PATIENCE: Final = 0.1  # and of it for the plans of one layer: the fusion of wide graphs takes minutes
+_NEAR: Final = 1.05  # estimates up to so much above the best are valued before the best layers are varied,
+_FAR: Final = 1.2  # and up to so much after that
 _LAYERS: Final = 60  # that are valued, at most
+_VARIED: Final = 3  # of the best layers, so many,
+_CLOSE: Final = 1.06  # up to so much above the best of all
+_TRUST: Final = 0.6, 1.7  # least and most that an estimate is corrected by
 _ARCS: Final = 4, 50  # that a unit of work lists and prices for the first time, and later
+_OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
 
 
 def begin(state: SearchState, spaces: Sequence[Space]) -> None:
@@ -51,7 +58,7 @@ def begin(state: SearchState, spaces: Sequence[Space]) -> None:
     """
     if is_large([space.setting for space in spaces], state.request) and state.request.formulation != "assignment":
         try:
-            with interruptible(), suppress(OutOfTime):
+            with interruptible():
                 _Starts(state, spaces).run()
         except KeyboardInterrupt:
             state.stop()
@@ -66,15 +73,40 @@ def is_large(settings: Sequence[Setting], request: Request) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Layer:
-    """Plans of a graph under which a chip has the same work, with about the seconds of a step.
-
-    While the plans of a graph are not listed there are none, and the seconds are what all chips have to do at least.
-    """
+class _Graph:
+    """A graph whose plans are not listed yet, with what all chips have to do at least."""
 
     space: Space
     estimate: float
-    plans: PlanTable | None = None
+    degrees: tuple[int, int] = 1, 1
+
+    @property
+    def place(self) -> tuple[float, float, float, str | None]:
+        """Where it lies among others, by factors of two."""
+        graph = self.space.setting.graph
+        shards, members = self.degrees
+        return math.log2(graph.microbatch), 2 * math.log2(shards), 2 * math.log2(members), graph.variant
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer(_Graph):
+    """Plans of a graph under which a chip has the same work."""
+
+    plans: PlanTable = field(kw_only=True)
+
+
+def _distance(one: _Graph, other: _Graph) -> float:
+    *here, variant = one.place
+    *there, another = other.place
+    return sum(abs(a - b) for a, b in zip(here, there, strict=True)) + (variant != another)
+
+
+def _ratio(known: Mapping[_Layer, float], item: _Graph) -> float:
+    """What an estimate is to be corrected by: as that of the nearest was, and a little less the farther that is."""
+    if not known:
+        return 1.0
+    near = min(known, key=lambda other: _distance(item, other))
+    return min(max(known[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), 5.0))
 
 
 def _estimated(setting: Setting, bounds: Mapping[Plan, float]) -> dict[Plan, float]:
@@ -98,7 +130,8 @@ def _estimated(setting: Setting, bounds: Mapping[Plan, float]) -> dict[Plan, flo
 class _Starts:
     """Mappings of some searches of one workload, found before anything is proven.
 
-    Estimates rank layers. They only say where to look first: what is found is what the judge says of it.
+    Estimates rank layers; each is corrected by what was reached of the nearest that has a value. They only say where to
+    look first: what is found is what the judge says of it.
     """
 
     def __init__(self, state: SearchState, spaces: Sequence[Space]) -> None:
@@ -106,41 +139,58 @@ class _Starts:
         self.request = narrowed(self.options.request)
         work = min(self.options.clock.work_left, self.options.request.time_limit * UNITS_PER_S)
         self.clock, self.patience = self.options.clock.allowance(_SHARE * work), _PATIENCE * work
+        self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
+        self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
         self.priced = set[Arcs]()
         self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
+        self.of_layers: dict[_Layer, float] = {}  # what was reached of each, by its estimate
+
+    def _beat(self) -> float:
+        return self.state.incumbent
 
     def run(self) -> None:
-        """Look for mappings while estimates are below the best that is known, and there is time."""
-        open_ = [_Layer(space, least_step(space.setting)) for space in self.spaces]
-        valued = 0
-        while open_ and valued < _LAYERS:
+        """Look for mappings while estimates are near the best that is known, and there is time."""
+        with suppress(OutOfTime):
+            self._run()
+
+    def _run(self) -> None:
+        open_: list[_Graph] = [_Graph(space, least_step(space.setting)) for space in self.spaces]
+        varied = False
+        while open_ and len(self.valued) < _LAYERS:
             self.clock.check()
             self.state.report()
-            layer = min(open_, key=self._guess)
-            if self._guess(layer) >= self.state.incumbent:
+            guesses = [self._guess(item) for item in open_]
+            number = min(range(len(open_)), key=guesses.__getitem__)
+            if guesses[number] > _FAR * self._beat():
                 break
-            open_.remove(layer)
-            if layer.plans is None:
-                open_ += self._layers(layer)
+            if guesses[number] > _NEAR * self._beat() and not varied:
+                self._vary()
+                varied = True
+                continue
+            item = open_.pop(number)
+            if isinstance(item, _Layer):
+                self._value(item, VARIATIONS[0])
             else:
-                self._value(layer.space, layer.plans)
-                valued += 1
+                open_ += self._layers(item)
+        if not varied:
+            self._vary()
 
-    def _guess(self, layer: _Layer) -> float:
-        """Its estimate, or one from the least that all chips have to do."""
-        return layer.estimate * (min(self.of_graphs, default=1.0) if layer.plans is None else 1.0)
+    def _guess(self, item: _Graph) -> float:
+        """Its estimate, corrected by what came of the nearest layers; of a graph that is not listed yet, at least."""
+        guess = item.estimate * _ratio(self.of_layers, item)
+        return guess if isinstance(item, _Layer) else guess * min(self.of_graphs, default=1.0)
 
-    def _layers(self, graph: _Layer) -> list[_Layer]:
+    def _layers(self, item: _Graph) -> list[_Graph]:
         """The layers that plans of a graph share, those that may fit."""
-        setting = graph.space.setting
+        setting = item.space.setting
         listing = replace(
             textbook_plans(setting.graph, setting.system, self.options.request), check_time=self.clock.check
         )
         charge = self.clock.charge
-        layers = list[_Layer]()
+        layers: list[_Graph] = []
         try:
             plans, _ = asked_plans(setting.graph, setting.system, self.request, setting.assumptions, listing)
-            tables = graph.space.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
+            tables = item.space.bounds.tables([plan for plan in plans if plan.stages == 1 or setting.graph.folded])
         except (PlanError, OutOfTime):
             return layers
         charge(work.LISTED * len(plans))
@@ -154,28 +204,52 @@ class _Starts:
             shared_i = table.shared_g[table.group_i[fitting]]
             for shared in dict.fromkeys(shared_i.tolist()):
                 members = table.of_some(fitting[shared_i == shared].tolist())
+                degrees = members.plans[0].shards, members.plans[0].members
                 least = min(map(about.__getitem__, members.plans))
-                layers.append(_Layer(graph.space, least, members))
+                layers.append(_Layer(item.space, least, degrees, plans=members))
         if layers:
-            self.of_graphs.append(min(layer.estimate for layer in layers) / graph.estimate)
+            self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
         return layers
 
-    def _value(self, space: Space, plans: PlanTable) -> None:
-        """Fuse a layer under the usual sharding in every number of tiles, and keep the best mappings of its plans."""
-        request = self.options.request
-        schemes = shardings(space.setting.under(plans.plans[0]), request)
-        if schemes is None:
-            return
-        menu, clock = space.menu(plans.instances[0]), self.clock.allowance(self.patience)
-        for region in space.regions_of(plans, menu, menu.tiled(schemes)):
-            if not isinstance(region, Region):
-                continue
+    def _value(self, layer: _Layer, variation: str) -> None:
+        """Fuse a layer under one sharding, and keep the best mappings of its plans."""
+        self.valued.setdefault(layer, math.inf)
+        usual, request = variation == VARIATIONS[0], self.options.request
+        cutoff, clock = math.inf if usual else self._beat(), self.clock.allowance(self.patience)
+        for region in self._sharded(layer, variation):
             self.clock.charge(work.OPENED)
             for arcs in region.arcs_k:
                 self.clock.charge(len(arcs.before_a) / _ARCS[arcs in self.priced])
                 self.priced.add(arcs)
-            for best in best_fused(region, self.state.incumbent, request.top, clock):
-                found = judged(region.of, best, self.options).solution.solved
-                self.clock.charge(work.JUDGED)
-                if found is not None and found.value < self.state.incumbent:
-                    self.state.accept(found)
+            best = best_fused(region, cutoff, request.top, clock)
+            for one in best:
+                if one.step_s < self._beat():
+                    found = judged(region.of, one, self.options).solution.solved
+                    self.clock.charge(work.JUDGED)
+                    if found is not None and found.value < self._beat():
+                        self.state.accept(found)
+            self.valued[layer] = min([self.valued[layer], *(one.step_s for one in best)])
+        if usual and math.isfinite(self.valued[layer]):
+            self.of_layers[layer] = self.valued[layer] / layer.estimate
+
+    def _sharded(self, layer: _Layer, variation: str) -> Iterator[Region]:
+        """A layer under a sharding, in every number of tiles; nothing if that was looked at, or is not allowed."""
+        space, plans = layer.space, layer.plans
+        instance = plans.instances[0]
+        schemes = shardings(space.setting.under(plans.plans[0]), self.options.request, variation)
+        if schemes is None or (key := (layer, tuple(schemes.values()))) in self.tried:
+            return
+        self.tried.add(key)
+        menu = space.menu(instance)
+        for region in space.regions_of(plans, menu, menu.tiled(schemes)):
+            if isinstance(region, Region):
+                yield region
+
+    def _vary(self) -> None:
+        """Other shardings of the best layers, as far as they are close to the best of all."""
+        best = sorted(self.valued, key=self.valued.__getitem__)[:_VARIED]
+        for variation in VARIATIONS[1:]:
+            for layer in best:
+                self.clock.check()
+                if layer.degrees[0] > 1 and self.valued[layer] <= _CLOSE * self._beat():
+                    self._value(layer, variation)

@@ -9,6 +9,7 @@ arXiv:2006.16668, section 3); ZeRO (Rajbhandari et al., arXiv:1910.02054) and FS
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from dfopt.documents.axes import AXES
 from dfopt.documents.dim_names import parts_of, split_part_name
@@ -23,7 +24,10 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.listing import Listing
 from dfopt.setting.shares import Shared
 
-__all__ = ["narrowed", "shardings", "textbook_plans"]
+__all__ = ["VARIATIONS", "narrowed", "shardings", "textbook_plans"]
+
+VARIATIONS = ("tokens", "layer norms whole", "norms whole", "ends whole", "heads whole", "first norm whole", "features")
+"""Ways to shard a layer, the usual one first; of the others each helps where some collective takes long."""
 
 
 def textbook_plans(graph: Graph, system: System, request: Request) -> Listing:
@@ -69,13 +73,40 @@ def narrowed(request: Request) -> Request:
     return request.model_copy(update={"zero": levels or request.zero, "two_batch_overlap": turns})
 
 
-def shardings(instance: Instance, request: Request) -> dict[str, Sharding] | None:
+def shardings(instance: Instance, request: Request, variation: str) -> dict[str, Sharding] | None:
     """A scheme for every kernel that it can take, and that pins allow; none if there is none."""
     graph, degree = instance.graph, instance.plan.shards
     legal = {kernel.name: ops.legal_schemes(kernel, degree, instance.assumptions) for kernel in graph.kernels}
     pinned = {name: scheme for name, scheme in request.pin_sharding.items() if name in legal}
     if any(scheme not in legal[name] for name, scheme in pinned.items()):
         return None
-    tokens = instance.assumptions.sequence_parallelism != "none"
-    schemes = {**megatron_shardings(graph, degree, sequence_parallel=tokens), **pinned}
+    tokens = variation != "features" and instance.assumptions.sequence_parallelism != "none"
+    schemes = dict(megatron_shardings(graph, degree, sequence_parallel=tokens))
+    if degree > 1:
+        schemes |= dict(_changes(graph, schemes, variation))
+    schemes |= pinned
     return {name: schemes[name] if schemes.get(name) in few else few[0] for name, few in legal.items()}
+
+
+def _changes(graph: Graph, schemes: dict[str, Sharding], variation: str) -> Iterator[tuple[str, Sharding]]:
+    """What a variation changes about the usual schemes."""
+    if variation in ("tokens", "features"):
+        return
+    repeated = [kernel.name for kernel in graph.kernels if graph.kind_of(kernel) < graph.layers.counted]
+    norms = [kernel.name for kernel in graph.kernels if kernel.role == "norm" and kernel.pass_ == "forward"]
+    of_layers = [name for name in norms if name in repeated]
+    few = {"first norm whole": of_layers[:1], "layer norms whole": of_layers[1:], "norms whole": of_layers}
+    for name in [*few.get(variation, []), *(name for name in norms if name not in repeated)]:
+        yield name, "none"
+    reads, alone = {tensor.dst for tensor in graph.tensors}, [k for k in graph.kernels if k.name not in repeated]
+    first = {k.name for k in alone if k.pass_ == "forward" and k.op == "elementwise" and k.role is None} - reads
+    for kernel in alone:  # rows of a table: each chip has some of their features
+        if kernel.name in first or (kernel.stage_with in first and kernel.op == "elementwise"):
+            yield kernel.name, "m"
+    if variation == "heads whole":  # gradients of what attention reads, by their features
+        heads = {
+            k.name for k in graph.kernels if k.pass_ == "forward" and k.op == "gemm" and schemes[k.name] == "outer"
+        }
+        for kernel in graph.kernels:
+            if kernel.stage_with in heads and kernel.pass_ != "recompute" and kernel.op in ("gemm", "weight_update"):
+                yield kernel.name, "m"
