@@ -5,8 +5,7 @@ convex blocks is a lower bound, far tighter than one that adds up work and unavo
 found with few of them: prices of kernels come from the LP over the blocks known so far, and a block whose
 kernels are worth more than its time is added. Such blocks are looked for in intervals of topological orders,
 then near the blocks in use, then with a MILP (:mod:`dfopt.fusion.one_block`) which also proves that there
-is none; those of a library are few, and all in the LP from the start. Interchangeable kernels share a row, so 64
-experts cost no more than one.
+is none. Interchangeable kernels share a row, so 64 experts cost no more than one.
 
 The prices that are tried lie between the last proven ones and the LP's (in-out separation: Ben-Ameur and
 Neto, Acceleration of cutting-plane and column generation algorithms, Networks 49, 2007), which halves the gap
@@ -29,7 +28,7 @@ from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
-from dfopt.fusion.one_block import Found, OneBlock
+from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing, slack
 from dfopt.fusion.partitioning import (
     SAME,
     IntraChipLimits,
@@ -51,7 +50,6 @@ _ORDERS = 12  # topological orders whose intervals are kept
 _BATCH = 100  # blocks added to the LP at once
 _CLOSED = 5e-7  # relative distance of LP and bound at which nothing is left to prove
 _ROUNDING = 0.15  # of the work that is left, for choosing whole blocks once
-_ALIKE = 1e-10  # of the additive bound: blocks of the same counts whose times differ by less are one
 _FIRM = 0.5  # weight of the proven prices, less with every proof
 
 
@@ -181,7 +179,7 @@ class Generation:
     def _offer(self, columns: list[Column]) -> int:
         new = []
         for column in columns:
-            key = (column.counts.tobytes(), round(column.seconds / (_ALIKE * self.unit)))
+            key = (column.counts.tobytes(), round(column.seconds / self.unit, 10))
             if key not in self.known:
                 self.known.add(key)
                 new.append(column)
@@ -259,7 +257,7 @@ class Generation:
         return Generated(self.best, solution, closed)
 
     def _loop(self, gap: float, progress: Callable[[TracePoint], None]) -> bool:
-        self.one_block: OneBlock | None = None
+        self.one_block: OneBlock | Listed | None = None
         self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
         firm, rounded, proven_at = _FIRM, 0, 1.0
 
@@ -271,9 +269,7 @@ class Generation:
                 return False
             price_c, row = self._prices(point)
             relaxed = self._value(price_c, row)
-            if self.tables.chip.library:  # all of its blocks are in the LP
-                self._raise(relaxed - self._missed(price_c, row))
-            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4 or self.tables.chip.library
+            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4
             # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
             if len(self.columns) > rounded and (closed or self.best_s - relaxed > relaxed - self.bound):
                 rounded = len(self.columns)
@@ -283,7 +279,7 @@ class Generation:
             if closed:
                 return True
             if self.one_block is None:
-                self.one_block = OneBlock(self.tables, self.limits, self.classes, self.clock)
+                self.one_block = pricing(self.tables, self.limits, self.classes, self.clock)
             inner_c = firm * self.center + (1 - firm) * price_c
             inner_row = firm * self.center_row + (1 - firm) * row
             solution, found = self.one_block.search(inner_c, -inner_row, self.clock, self.seed)
@@ -292,8 +288,11 @@ class Generation:
             if solution.interrupted:
                 raise KeyboardInterrupt
             if solution.termination is Termination.INFEASIBLE:
-                self._raise(self._value(inner_c, inner_row) - self.one_block.slack)
+                proven = self._value(inner_c, inner_row) - slack(self.one_block)
                 self.center, self.center_row = inner_c, inner_row
+                if proven > self.bound:
+                    self.bound = proven
+                    self.trace.append(self._state())
                 proven_at, firm = firm, firm**2
             elif found is None:
                 return False  # out of time
@@ -302,16 +301,6 @@ class Generation:
                 if not self._adopt(found, price_c, row):
                     return True  # known, and worth no more than its time but for rounding
             progress(self._state())
-
-    def _raise(self, bound: float) -> None:
-        if bound > self.bound:
-            self.bound = bound
-            self.trace.append(self._state())
-
-    def _missed(self, price_c: Floats, row: float) -> float:
-        """Seconds that a bound by prices may be too high, as they are rounded: no block is worth more than its time."""
-        worth = max(float(column.counts @ price_c) + row - column.seconds for column in self.columns)
-        return (max(worth, 0.0) + _ALIKE * self.unit) * min(self.limits.p_max, self.tables.kernels)
 
     def _done(self, gap: float) -> bool:
         known = min(self.best_s, self.cutoff)

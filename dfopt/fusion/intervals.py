@@ -14,8 +14,9 @@ import numpy as np
 
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
-from dfopt.fusion.blocks import StageTables, price_each
+from dfopt.fusion.blocks import StageTables, price_blocks
 from dfopt.terms.chip import CROSSING_TILES, combine
+from dfopt.terms.cycle import least_level
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import keeps_chip
 
@@ -107,7 +108,7 @@ def price_intervals(
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)
-    if sharded.token_charges is not None or sharded.menus or chip.library:
+    if sharded.token_charges is not None:
         yield from _one_by_one(tables, order, forward_backward, longest, clock)
         return
     rectangles, separate = _rectangles(tables, order), forward_backward == "separate"
@@ -118,6 +119,7 @@ def price_intervals(
     compute, memory, network = prefix(sharded.compute_k), prefix(tables.mem_k), prefix(sharded.net_k)
     steady = [prefix(seconds_k) for seconds_k in tables.steady_rk]
     sram, tiled, ahead = prefix(tables.sram_k), prefix(tables.parts_k > 1), prefix(sharded.forward_k)
+    needed = np.cumsum(np.pad(tables.tiles_kl[order] if sharded.menus else tables.tiles_kl, ((1, 0), (0, 0))), axis=0)
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
         columns = min(rows - 1 + longest, n - first)
@@ -129,14 +131,26 @@ def price_intervals(
         held = buffers + sram[j] - sram[i]
         legal = (length >= 1) & (length <= longest)
         legal &= keeps_chip(chip, length, tiled[j] - tiled[i], held, ahead[j] - ahead[i] if separate else None)
+        if chip.library:
+            shared = [within[j] - within[i] == length for within in map(prefix, sharded.sets_k.T)]
+            row, column = np.nonzero(legal & np.logical_or.reduce(shared) & (length > 1))
+            place = np.argsort(order) - first
+            member = (place >= row[:, None]) & (place <= column[:, None])
+            legal &= length == 1
+            legal[row, column] = library.allowed(sharded, member)
+        work = compute[j] - compute[i]
+        if sharded.menus:
+            work = np.full(length.shape, np.inf)
+            row, column = np.nonzero(legal)
+            work[row, column] = _paces(tables, needed, row + first, column + first + 1)
         moved = chip.dram_seconds(traffic + memory[j] - memory[i])
         talk = tolls + network[j] - network[i]
-        time = combine([compute[j] - compute[i], moved, talk, *(one[j] - one[i] for one in steady)], chip)
+        time = combine([work, moved, talk, *(one[j] - one[i] for one in steady)], chip)
         yield Band(first, np.where(legal, time, np.inf))
 
 
 def _one_by_one(tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock) -> Iterator[Band]:
-    """The same where prices are no sums over rectangles: in blocks of tokens, under the cycle model, with a library."""
+    """The same where blocks may take their tokens in blocks: what these need is no sum over rectangles of intervals."""
     n, forward, separate = tables.kernels, tables.sharded.forward_k[order], forward_backward == "separate"
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
@@ -147,6 +161,19 @@ def _one_by_one(tables: StageTables, order: Ints, forward_backward: str, longest
             ends = np.arange(start + 1, min(start + longest, n) + 1)
             if separate:
                 ends = ends[: np.flatnonzero(np.append(forward[start : ends[-1]] != forward[start], True))[0]]
-            prices = price_each(tables, [order[start:end] for end in ends.tolist()])
+            member = np.zeros((len(ends), n), dtype=bool)
+            for at, end in enumerate(ends.tolist()):
+                member[at, order[start:end]] = True
+            prices = price_blocks(tables, member)
             time[row, ends - first - 1] = np.where(prices.legal, prices.time, np.inf)
         yield Band(first, time)
+
+
+def _paces(tables: StageTables, needed: Ints, i: Ints, j: Ints) -> Floats:
+    """Least latency that the kernels of each interval can all reach with the tiles there are; inf if none."""
+
+    def suffice(level_b: Ints) -> Bools:
+        return np.asarray(needed[j, level_b] - needed[i, level_b] <= tables.chip.tiles)
+
+    level, fits = least_level(suffice, (len(i),), len(tables.latency_l))
+    return np.where(fits, tables.latency_l[level], np.inf)

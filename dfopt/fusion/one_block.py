@@ -8,16 +8,17 @@ else every block is still one of its points, at no more than its true time, so t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.fusion.blocks import StageTables
+from dfopt.fusion import library
+from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound
 from dfopt.fusion.rows import BlockRows
-from dfopt.milp import Model, Solution, solve
+from dfopt.milp import Model, Solution, Termination, closed_form, solve
 from dfopt.terms.sharded_graph import Floats, Ints
 
 TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
@@ -64,11 +65,6 @@ class OneBlock:
         self.model.rows(f"precedence_{a}_{b}", before, upper=0)
         self.model.rows(f"precedence_done_{a}_{b}", before + now, upper=0)
 
-    @property
-    def slack(self) -> float:
-        """Seconds that a bound may be too high because the MILP calls a block that is worth next to nothing none."""
-        return TOLERANCE * self.unit_s * min(self.limits.p_max, self.tables.kernels)
-
     def search(self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0) -> tuple[Solution, Found | None]:
         """Look for a block whose kernels are worth more than its time.
 
@@ -109,3 +105,36 @@ class OneBlock:
             [(self.A[~forward], 1.0), (np.repeat(which, (~forward).sum()), size[~forward])],
             upper=size[~forward],
         )
+
+
+class Listed:
+    """The same problem where all blocks can be listed: one kernel alone, or several that a library's kernel does."""
+
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> None:
+        self.tables, self.limits = tables, limits
+        self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
+        self.blocks = [*singles(tables), *library.several(tables.sharded, clock)]
+        prices = price_each(tables, self.blocks)
+        self.seconds = np.where(prices.legal, prices.time, np.inf)
+        self.counts = np.array([classes.counts(kernels) for kernels in self.blocks])
+
+    def search(self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0) -> tuple[Solution, Found | None]:
+        """Look for a block whose kernels are worth more than its time, see :meth:`OneBlock.search`."""
+        worth = (self.counts @ price_c - self.seconds - fixed) / self.unit_s
+        best = int(np.argmax(worth))
+        solution = closed_form(-float(worth[best]), 0.0, f"{len(self.blocks)} blocks looked at")
+        if worth[best] <= TOLERANCE:
+            return replace(solution, termination=Termination.INFEASIBLE), None
+        inside = self.counts[best].astype(np.int64)
+        return solution, Found(inside, np.zeros_like(inside), float(self.seconds[best]))
+
+
+def pricing(tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> OneBlock | Listed:
+    """The pricing problem of a stage."""
+    return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)
+
+
+def slack(model: OneBlock | Listed) -> float:
+    """Seconds that a bound may be too high because the MILP calls a block that is worth next to nothing none."""
+    most = min(model.limits.p_max, model.tables.kernels)
+    return TOLERANCE * model.unit_s * most
