@@ -135,7 +135,8 @@ def test_check_reads_a_pipe_once(tmp_path: Path) -> None:
 
 def test_solve_in_words() -> None:
     answer = call("solve", "gpt2-small", "sn10-8-ring")
-    assert (answer.code, answer.err) == (0, "")
+    assert answer.code == 0
+    assert all(", bound " in line for line in answer.err.splitlines())  # a busy machine takes long enough for progress
     lines = answer.out.splitlines()
     assert len(lines) <= 16 and max(map(len, lines)) <= 80
     names = ["plan", "step", "time", "memory", "10_%", "efficiency", "proof", "fixed", "left"]
