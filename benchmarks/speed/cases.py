@@ -14,8 +14,8 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import System
 from dfopt.machines.compose import load_system
 from dfopt.setting.instance import Instance
-from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.sharded_graph import ShardedGraph, least_rows, tile_counts
+from dfopt.solving.menu import Menu
+from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.workloads import load_graph
 from dfopt.workloads.unroll import unroll
 
@@ -239,8 +239,6 @@ BY_NAME = {case.name: case for case in CASES}
 
 def shard(instance: Instance, sharding: Mapping[str, Sharding], tiles: int | None = None) -> ShardedGraph:
     """A layer on one chip with a scheme for each kernel; without tiles in the most that are worth trying."""
-    layer = LayerOptions.of(instance)
-    if tiles is None:
-        schemes = [sharding[kernel.name] for kernel in instance.graph.kernels]
-        tiles = tile_counts(instance.graph, instance.assumptions, least_rows(instance, schemes))[0]
-    return layer.least(tuple((number,) for number in layer.figures.numbers(sharding)), tiles)
+    menu = Menu(instance, {})
+    most, domain = next(menu.tiled(sharding))
+    return menu.layer.least(domain, most if tiles is None else tiles)
