@@ -280,6 +280,11 @@ class RegionProof(WorkloadSearch):
         self._look_for_mappings([plan for plan in every if np.isinf(self._claims.every(plan)).any()])
         return self.plans.shown()
 
+    @property
+    def _more_asked(self) -> bool:
+        """Whether more mappings were asked for than are known."""
+        return self.state.request.several and len(self._kept) < self.state.request.top
+
     def _show_bounds(self, plans: Sequence[Plan]) -> None:
         """Look for mappings below what is claimed of plans, where one may fit.
 
@@ -288,9 +293,8 @@ class RegionProof(WorkloadSearch):
         claimed = [value for plan in plans for value in self._claims.every(plan) if np.isfinite(value)]
         problem = self._problem(plans, np.isfinite)
         problem = replace(problem, heuristics=[], leaves=[Claimed(self._claims), *problem.leaves])
-        # where fewer are known than were asked for, the last of them is nothing that others have to beat
-        short = self.state.request.several and len(self._kept) < self.state.request.top
-        top = max(len(self._kept) + short, 1)
+        # where more were asked for, the last that is known is nothing that others have to beat
+        top = max(len(self._kept) + self._more_asked, 1)
         parameters = Parameters(gap=ROUNDED, top=top, limit=max(claimed, default=0.0))
         outcome = self.outcome(problem, parameters, self._kept)
         if not is_late(outcome) and any(each not in self._kept for each in outcome.kept):
@@ -300,7 +304,7 @@ class RegionProof(WorkloadSearch):
 
     def _look_for_mappings(self, plans: Sequence[Plan]) -> None:
         """Look for mappings of plans that are said to have none, or none but the best: again without what has one."""
-        kept = self._kept if self.state.request.several and len(self._kept) < self.state.request.top else []
+        kept = self._kept if self._more_asked else []
         parameters = Parameters(gap=ROUNDED, top=len(kept) + 1)
         while True:
             before = self.plans.found
