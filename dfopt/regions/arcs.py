@@ -21,7 +21,7 @@ from dfopt.regions.factors import least_by_side
 from dfopt.terms.counting import Counting
 from dfopt.terms.incidence import Has, Incidence
 
-__all__ = ["Arcs", "chain_of"]
+__all__ = ["Arcs", "chain_of", "lots"]
 
 _LOT = 4_000_000
 """Most numbers in one array of prices by arc and vector, 32 MB: more vectors are taken in several lots."""
@@ -116,9 +116,8 @@ class Arcs:
             In the unit of the prices. Infinite where no path leads.
         """
         vectors, most = len(price_vb), max((s.stop - s.start for s, _, _ in self.levels), default=1)
-        lot = max(_LOT // most, 1)
-        if vectors > lot:
-            return np.concatenate([self.distances(price_vb[v : v + lot], first_j) for v in range(0, vectors, lot)])
+        if len(parts := lots(vectors, most)) > 1:
+            return np.concatenate([self.distances(price_vb[part], first_j) for part in parts])
         price_bv = np.ascontiguousarray(price_vb.T)  # the prices of a block lie together
         distance_jv = np.full((len(self.set_jk), vectors), np.inf)
         distance_jv[np.asarray(first_j)] = 0.0
@@ -344,13 +343,24 @@ class Arcs:
 
     def _count_least(self, of: Sequence[tuple[Incidence, int]]) -> None:
         """Find the least count of incidences and sides by a shortest path for each."""
-        lot = max(_LOT // len(self.member_bk), 1)
-        for first in range(0, len(of), lot):
-            some = of[first : first + lot]
+        for part in lots(len(of), len(self.member_bk)):
+            some = of[part]
             least_v = self.distances(np.stack([self._paid(*pair) for pair in some]))[:, -1]
             for (incidence, side), least in zip(some, least_v.tolist(), strict=True):
                 if least > 0:
                     self._least_counts[incidence][side] = least
+
+
+def lots(vectors: int, size: int) -> list[slice]:
+    """Slices of some vectors, so that an array of so many numbers for each vector is not too large.
+
+    Examples
+    --------
+    >>> lots(3, 2_000_000)
+    [slice(0, 2, None), slice(2, 4, None)]
+    """
+    lot = max(_LOT // max(size, 1), 1)
+    return [slice(first, first + lot) for first in range(0, vectors, lot)]
 
 
 def _numbered(count: int, *some: Ints) -> tuple[Ints, Ints]:

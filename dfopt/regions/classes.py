@@ -17,7 +17,7 @@ from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.fusion.pieces import TooWide, pieces_of
-from dfopt.regions.arcs import Arcs
+from dfopt.regions.arcs import Arcs, lots
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.numbering import Numbering
@@ -44,8 +44,6 @@ __all__ = ["PlanClass"]
 
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
-_LOT = 4_000_000
-"""Most prices of blocks in one array, 32 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +144,7 @@ class PlanClass(PlanGroup):
 
         Some vectors at a time, as prices of all blocks under all vectors may take gigabytes.
         """
-        lot = max(_LOT // max(len(arcs.member_bk), 1), 1)
-        some = (amount_vc[first : first + lot] for first in range(0, len(amount_vc), lot))
+        some = (amount_vc[part] for part in lots(len(amount_vc), len(arcs.member_bk)))
         return np.concatenate([arcs.distances(self.least_prices(arcs, lot_vc))[:, -1] for lot_vc in some])
 
     def prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.regions.arcs import Arcs
+from dfopt.regions.arcs import Arcs, lots
 from dfopt.regions.chains import Pipelines
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.composed import Composed
@@ -30,8 +30,6 @@ from dfopt.terms.bounds.beside import Beside
 __all__ = ["Best", "Lot", "Priced", "best_of"]
 
 Distinct = Literal["plan", "sharding"]
-_LOT = 4_000_000
-"""Most prices of blocks in one array, 32 MB."""
 _TOGETHER = 64
 """Plans and vectors whose pipelines are worked out together."""
 
@@ -112,9 +110,9 @@ def best_of(
     Best
         The best mapping first.
     """
-    found, lot = Best([], np.inf), max(_LOT // max(sum(len(arcs.member_bk) for arcs in arcs_k), 1), 1)
-    for first in range(0, len(option_vk), lot):
-        some = Lot(of, plan_i, tuple(arcs_k), option_vk[first : first + lot], clock)
+    found = Best([], np.inf)
+    for part in lots(len(option_vk), sum(len(arcs.member_bk) for arcs in arcs_k)):
+        some = Lot(of, plan_i, tuple(arcs_k), option_vk[part], clock)
         found = some.best(found, cutoff_i, top, distinct)
     return found
 
