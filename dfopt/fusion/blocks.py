@@ -6,7 +6,7 @@ A tensor end outside the stage (another pipeline stage) is the virtual kernel ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -344,11 +344,12 @@ def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Fl
 
 def least_latency(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
     """Min-max allocation of compute tiles: the least latency that a block's kernels can all reach, if there is one."""
+    return latency_by(tables, lambda level_b: (member * tables.tiles_kl[:, level_b].T).sum(axis=1), len(member))
 
-    def suffice(level_b: Ints) -> Bools:
-        return np.asarray((member * tables.tiles_kl[:, level_b].T).sum(axis=1) <= tables.chip.tiles)
 
-    level, fits = least_level(suffice, (len(member),), len(tables.latency_l))
+def latency_by(tables: StageTables, used: Callable[[Ints], Ints], blocks: int) -> tuple[Floats, Bools]:
+    """The same from the compute tiles that each block needs to reach a latency, given its number for each block."""
+    level, fits = least_level(lambda level_b: used(level_b) <= tables.chip.tiles, (blocks,), len(tables.latency_l))
     return tables.latency_l[level], fits
 
 

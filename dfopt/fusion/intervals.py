@@ -14,9 +14,8 @@ import numpy as np
 
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
-from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.fusion.blocks import StageTables, latency_by, price_blocks
 from dfopt.terms.chip import CROSSING_TILES, combine
-from dfopt.terms.cycle import least_level
 from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import keeps_chip
 
@@ -171,9 +170,5 @@ def _one_by_one(tables: StageTables, order: Ints, forward_backward: str, longest
 
 def _paces(tables: StageTables, needed: Ints, i: Ints, j: Ints) -> Floats:
     """Least latency that the kernels of each interval can all reach with the tiles there are; inf if none."""
-
-    def suffice(level_b: Ints) -> Bools:
-        return np.asarray(needed[j, level_b] - needed[i, level_b] <= tables.chip.tiles)
-
-    level, fits = least_level(suffice, (len(i),), len(tables.latency_l))
-    return np.where(fits, tables.latency_l[level], np.inf)
+    latency, fits = latency_by(tables, lambda level_b: needed[j, level_b] - needed[i, level_b], len(i))
+    return np.where(fits, latency, np.inf)

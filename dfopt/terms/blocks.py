@@ -236,9 +236,8 @@ class Blocks:
         def total(resource: str) -> Floats:
             if resource not in self.table.of_resource:
                 return np.zeros((len(amount_vc), len(blocks)))
-            in_blocks, paid = resource in TOKEN_SUMS, self._paid(resource)
-            rows = counting.rows(paid)[place] if in_blocks else self.counting.rows(paid)[blocks]
-            return np.asarray((rows @ np.ascontiguousarray(self._amounts(amount_vc, resource).T)).T)
+            of, some = (counting, place) if resource in TOKEN_SUMS else (self.counting, blocks)
+            return of.sums(self._paid(resource), self._amounts(amount_vc, resource), some)
 
         beside, cut = total("beside_token_bytes"), total("token_bytes")
         count = blocks_needed(self.chip, self.token_rows, beside, cut)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from dfopt.arrays import Bools, Floats
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.incidence import Incidence
 
 __all__ = ["Counting", "Rows"]
@@ -74,7 +74,7 @@ class Counting:
             self._rows[incidences] = sp.csr_array(self.matrix(incidences))
         return self._rows[incidences]
 
-    def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats) -> Floats:
+    def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
         """What blocks pay of some amounts, each for one of some incidences.
 
         Most counts are 0. Libraries for dense matrices start several threads, which wait for each other longer than the
@@ -86,6 +86,8 @@ class Counting:
             Rules that say how often a block pays.
         amount_vi : float array, shape (vectors, incidences)
             Amounts, in any unit.
+        some : int array, optional
+            The blocks; all if left out.
 
         Returns
         -------
@@ -93,8 +95,9 @@ class Counting:
             In the unit of the amounts.
         """
         # rows are faster for many vectors, but to make them takes as long as twenty products with one
-        form = self.matrix if len(amount_vi) <= _FEW else self.rows
-        return np.asarray((form(incidences) @ np.ascontiguousarray(amount_vi.T)).T)
+        form = self.matrix if some is None and len(amount_vi) <= _FEW else self.rows
+        counted = form(incidences) if some is None else form(incidences)[some]
+        return np.asarray((counted @ np.ascontiguousarray(amount_vi.T)).T)
 
     def among(self, some_b: Bools) -> Counting:
         """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
@@ -131,6 +134,7 @@ class Counting:
         count = sum(map(len, several))
         if count > len(Counting._ones):
             Counting._ones = np.ones(count)
+            Counting._ones.flags.writeable = False
         return Counting._ones[:count]
 
     def _count(self, incidences: Sequence[Incidence]) -> None:
