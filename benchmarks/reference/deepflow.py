@@ -16,13 +16,13 @@ from statistics import median
 
 from crossflow_tables import gemm, language_model
 from line import Line, told
+from placement_links import heaviest, loads, placed
 from placement_menu import orders_met
 from search_tables import searched, traced
+from seats import Mesh, Ring, fill, strategy
 from sweep_tables import chips, data_parallel, mapped
 
 from dfopt.errors import DfoptError
-from dfopt.physics.placement_links import heaviest, loads, placed
-from dfopt.physics.seats import Mesh, Ring, fill, strategy
 
 NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
 MOST_SECONDS = 1.0

@@ -13,13 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from seats import Mesh, Ring, filled, orders
+
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import affine
-from dfopt.physics.seats import Mesh, Ring, filled, orders
 from dfopt.setting.orders import Orders
 from dfopt.setting.plans import placed_dims
 from dfopt.setting.shares import shares

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from by_path import module_at
 
-from dfopt.physics.seats import Mesh, strategy
 from dfopt.setting.orders import Orders
 from dfopt.setting.shares import shares
 
@@ -18,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 REFERENCE = TESTS.parent / "benchmarks" / "reference"
 sys.path.insert(0, str(REFERENCE))  # as when it is run: its neighbours are beside it
 RUNNER = module_at(REFERENCE / "deepflow.py")
-SWEEPS = sys.modules["sweep_tables"]
+SWEEPS, SEATS = sys.modules["sweep_tables"], sys.modules["seats"]
 GOLDEN = TESTS / "golden" / "deepflow"
 
 
@@ -40,7 +39,10 @@ def test_orders_are_faster_than_placements_that_leave_something_out(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rings around blocks, and parallelisms as neighbours in every order: both are needed."""
-    mixes = [(strategy(k1=2, data=8), Mesh(4)), (strategy(k1=2, k2=2, data=2, pipeline=2), Mesh(4))]
+    mixes = [
+        (SEATS.strategy(k1=2, data=8), SEATS.Mesh(4)),
+        (SEATS.strategy(k1=2, k2=2, data=2, pipeline=2), SEATS.Mesh(4)),
+    ]
     assert all(RUNNER.orders_met(mixes, [1.0]))
     if missing == "blocks":
         monkeypatch.setattr(Orders, "ways", lambda self, dims: list(itertools.permutations(dims)))

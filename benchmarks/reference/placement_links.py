@@ -28,9 +28,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from seats import Mesh, Ring, Seats, blocks, check_fits, constant, filled, orders
 
 from dfopt.errors import PlanError
-from dfopt.physics.seats import Mesh, Ring, Seats, blocks, check_fits, constant, filled, orders
 
 __all__ = ["Loads", "Placed", "Profile", "Worst", "heaviest", "loads", "placed"]
 
@@ -117,7 +117,7 @@ def loads(rings: Sequence[Ring], mesh: Mesh, seats: Seats, profile: Profile = "d
     --------
     Data up the columns, k1 between neighbours, k2 over two columns:
 
-    >>> from dfopt.physics.seats import fill, strategy
+    >>> from seats import fill, strategy
     >>> rings, mesh = strategy(k1=2, k2=2, data=4), Mesh(4)
     >>> found = loads(rings, mesh, fill(rings, mesh, ("data", "k1", "k2")))
     >>> [one.inside for one in found.own], found.shared
@@ -207,7 +207,7 @@ def placed(
     Sixteen chips in data parallel: back and forth over the columns leaves a way back along the bottom row, around a
     block there is none.
 
-    >>> from dfopt.physics.seats import fill, strategy
+    >>> from seats import fill, strategy
     >>> best = placed(strategy(data=16), Mesh(4))
     >>> heaviest(best.loads).inside, best.order
     (1, None)

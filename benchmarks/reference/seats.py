@@ -3,7 +3,7 @@
 A strategy has several parallelisms (kernels in rows and columns, data, pipeline); for each, the chips that differ in
 its index alone form a ring. A ring of two is one edge, and a pipeline does not close. Seats come from :func:`fill`
 (DeepFlow's heuristic, nanocad-lab/DeepFlow, commit 566c192, one for every order of the parallelisms) and from
-:func:`blocks`. What they load is in :mod:`dfopt.physics.placement_links`.
+:func:`blocks`. What they load is in :mod:`placement_links`.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def blocks(rings: Sequence[Ring], mesh: Mesh) -> Iterator[Seats]:
     --------
     A ring of sixteen that closes without a way back:
 
-    >>> from dfopt.physics.placement_links import heaviest, loads
+    >>> from placement_links import heaviest, loads
     >>> ring = strategy(data=16)
     >>> min(heaviest(loads(ring, Mesh(4), seats)).inside for seats in blocks(ring, Mesh(4)))
     1
