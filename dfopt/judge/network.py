@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
@@ -216,15 +217,34 @@ def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...
             yield volume, dims
 
 
-def gradient_reduction_s(case: Case, rank: Rank, price: Price) -> float:
+class Exchange(NamedTuple):
+    """Seconds in which copies exchange what a stage of the mapping has, in a step.
+
+    ``groups_s``: of each group of chips that adds up the same gradients; ``gradients_s``, ``weights_s``: of all of
+    them, gradients and weights apart.
+    """
+
+    groups_s: tuple[float, ...]
+    gradients_s: float
+    weights_s: float
+
+
+def exchanges(case: Case, price: Price) -> dict[int, Exchange]:
+    """What copies exchange of every stage of the mapping; nothing where gradients are added up in every microbatch."""
+    found = {}
+    for stage in {stage for rank in case.ranks for stage in rank.runs}:
+        each = [] if case.assume.gradients == "dfmodel" else list(exchanged_bytes(case, stage))
+        groups, gradients, weights = (
+            [copies.exchanged(case.plan, dims, added * summed, brought * wide, price) for dims, summed, wide in each]
+            for added, brought in ((1, 1), (1, 0), (0, 1))
+        )
+        found[stage] = Exchange(tuple(groups), math.fsum(gradients), math.fsum(weights))
+    return found
+
+
+def reduction_s(rank: Rank, exchanged: Mapping[int, Exchange]) -> float:
     """Seconds of a step in which copies add up a stage's gradients and bring its weights together, all its layers."""
-    if case.assume.gradients == "dfmodel":
-        return 0.0
-    seconds = []
-    for stage, times in rank.runs.items():
-        for dims, gradients, weights in exchanged_bytes(case, stage):
-            seconds.append(times * copies.exchanged(case.plan, dims, gradients, weights, price))
-    return math.fsum(seconds)
+    return math.fsum(times * seconds for stage, times in rank.runs.items() for seconds in exchanged[stage].groups_s)
 
 
 def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], float, float]]:

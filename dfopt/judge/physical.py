@@ -23,7 +23,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import Case, Place, Term
-from dfopt.judge.timing import through_s
+from dfopt.judge.stages import through_s
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, State, StepWork, solve
 from dfopt.technology.placement import Floats
@@ -198,8 +198,9 @@ def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s:
         parts[name].append(evaluations * math.fsum(times * one for times, one in each))
     sent = network.sent_bytes(case)
     bytes_sent = [plan.copies * network.point_to_point_per_step_s(case, sent)]
+    exchanged = network.exchanges(case, sent)
     for c, rank in enumerate(case.ranks):
-        reduced = network.gradient_reduction_s(case, rank, sent)
+        reduced = network.reduction_s(rank, exchanged)
         bytes_sent.append(rank.alike * group * (plan.microbatches * here.hop_bytes[rank.number] + reduced))
         constant = here.model.constant_split(
             state.tiles_k[c], state.refresh_rates[c], float(state.idle_share[c]), float(state.leak_voltage[c])

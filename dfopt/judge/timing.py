@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dfopt.documents.graph import Kernel
 from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.score import PartitionScore, Score, StageScore
-from dfopt.judge import ledger, network, offload, overlap, runtimes, traffic, turns, types, window
+from dfopt.judge import ledger, network, offload, runtimes, traffic, turns, types, window
 from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
-from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
+from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
+from dfopt.judge.stages import Beside, PassSeconds, StageTime, step
 from dfopt.physics import chip as chips
-from dfopt.physics import fill, ops, pipeline
+from dfopt.physics import ops, pipeline
 from dfopt.physics.cost import system_cost
 from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows, row_op
 from dfopt.physics.states import Held
@@ -30,50 +31,30 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     partitions = _partitions(case, sent, moved, sram)
     booked = {rank.number: ledger.entries(case, rank) for rank in case.ranks}
     held = {number: ledger.books_of(entries) for number, entries in booked.items()}
-    hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
     hops = network.hops(case, price)
-    stages = _stages(case, partitions, hops, held, hidden)
-    # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
-    slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
-    links = {rank.number: network.gradient_reduction_s(case, rank, price) for rank in case.ranks}
-    linked = max(links.values())
-    exposed = overlap.exposed_s(case, stages, partitions, price)
-    shown = window.exposed_s(case, partitions, hops, price)
-    adam = {rank.number: _updates_s(case, rank) for rank in case.ranks}
-    if shown is not None:
-        exposed = shown + max(adam.values())
-    # what the step waits for at its end: of it the optimizer's step has what it takes in the slowest stage
-    behind = max(links[number] + adam[number] for number in links) if exposed is None else exposed
-    updates = min(behind, adam[slowest.stage])
-    step = pipeline.step_time(
-        case.plan,
-        case.assume,
-        slowest.time_s,
-        through_s=through_s(case, [one.time_s for one in stages]),
-        point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
-        gradient_reduction_s=behind - updates,
-        optimizer_s=updates,
-        overhead_s=case.assume.step_overhead or 0.0,
-    )
-    ends = {number: (links[number], adam[number]) for number in links if number != slowest.stage}
-    parts = {one.stage: breakdown(case, partitions, one, step, sent, ends.get(one.stage)) for one in stages}
+    spent = step(case, _of_passes(case, partitions), _beside(case, partitions, hops, price))
+    links, linked, updates = spent.links, max(spent.links.values()), spent.time.optimizer
+    stages = [_stage_score(case, one, hops, held) for one in spent.stages]
+    slowest = stages[spent.stages.index(spent.slowest)]
+    ends = {number: (links[number], spent.updates[number]) for number in links if number != slowest.stage}
+    parts = {one.stage: breakdown(case, partitions, one, spent.time, sent, ends.get(one.stage)) for one in stages}
     graph, system = case.graph, case.system
-    samples_per_s, tokens = graph.batch / step.total, graph.evaluation_tokens
+    samples_per_s, tokens = graph.batch / spent.time.total, graph.evaluation_tokens
     flop = flop_of_step(case.model, case.layers)
     shares = _shares(case, slowest, partitions)
     cost = system_cost(system)
     return Score(
-        step_time_s=step.total,
+        step_time_s=spent.time.total,
         layer_time_s=slowest.layer_time_s,
-        pipeline_fill_s=step.fill,
-        point_to_point_s=step.point_to_point,
-        gradient_reduction_s=step.gradient_reduction,
-        gradient_link_s=None if exposed is None else linked,
+        pipeline_fill_s=spent.time.fill,
+        point_to_point_s=spent.time.point_to_point,
+        gradient_reduction_s=spent.time.gradient_reduction,
+        gradient_link_s=None if spent.exposed_s is None else linked,
         optimizer_step_s=None if case.assume.optimizer_step is None else updates,
         flop_per_step=flop,
-        utilization=_utilization(case, _once, step.total),
-        model_flop_utilization=_utilization(case, _of_model if case.trains else _product, step.total),
-        hardware_flop_utilization=_utilization(case, _product, step.total),
+        utilization=_utilization(case, _once, spent.time.total),
+        model_flop_utilization=_utilization(case, _of_model if case.trains else _product, spent.time.total),
+        hardware_flop_utilization=_utilization(case, _product, spent.time.total),
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * (tokens.processed / graph.microbatch),
         produced_tokens_per_s=None if tokens.produced is None else samples_per_s * (tokens.produced / graph.microbatch),
@@ -90,7 +71,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         power_w=(power_w := cost.complete("w")),
         unpriced=cost.incomplete or None,
         # at full power all the time: an upper figure
-        energy_per_step_j=None if power_w is None else power_w * step.total,
+        energy_per_step_j=None if power_w is None else power_w * spent.time.total,
         breakdown=parts[slowest.stage],
         stage_breakdowns=tuple(parts[one.stage] for one in stages),
         link_time=link_time(case, slowest, paid, price, slowest.point_to_point_s, linked),
@@ -102,26 +83,38 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     )
 
 
-def through_s(case: Case, seconds: Sequence[float]) -> float | None:
-    """Seconds in which all microbatches are through stages of such times; none where the slowest stands for all."""
-    if case.assume.bubble != "stages":
-        return None
-    turns = case.trains and case.assume.schedule == "one_f_one_b"
-    places, often = case.line, (case.plan.rounds, case.plan.interleave)
-    return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
-
-
 def _latency_s(case: Case, slowest: StageScore, paid: Sequence[network.Paid], price: network.Price) -> float:
     """Seconds of a step that links take for messages of no bytes, as such a ``price`` says."""
     hop_s = network.hops(case, price)[slowest.stage]
-    reduced_s = max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks)
+    exchanged = network.exchanges(case, price)
+    reduced_s = max(network.reduction_s(rank, exchanged) for rank in case.ranks)
     waits = link_time(case, slowest, paid, price, hop_s, reduced_s)
     return waits.model_copy(update={"data_parallel_s": reduced_s}).total  # what is spread over microbatches has none
 
 
-def _updates_s(case: Case, rank: Rank) -> float:
-    """Seconds of the optimizer's step over what a pipeline stage has."""
-    return math.fsum(times * network.optimizer_s(case, stage) for stage, times in rank.runs.items())
+def _of_passes(case: Case, partitions: Sequence[PartitionScore]) -> PassSeconds:
+    """Seconds of partitions by stage of the mapping and whether they have something of the forward pass."""
+    found: dict[tuple[int, bool], list[float]] = defaultdict(list)
+    for one in partitions:
+        begins = any(case.kernels[number].forward for number in case.members[one.stage, one.partition])
+        found[one.stage, begins].append(one.time_s)
+    return found
+
+
+def _beside(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price) -> Beside:
+    """What a step takes beside the work of its partitions."""
+    hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
+    computing = _computing(case, partitions, hidden)
+    taken = case.ranks if case.plan.two_batch_overlap else ()
+    return Beside(
+        hops=hops,
+        exchanges=network.exchanges(case, price),
+        updates={stage: network.optimizer_s(case, stage) for rank in case.ranks for stage in rank.runs},
+        per_step_s=network.point_to_point_per_step_s(case, price),
+        offload={rank.number: offload.shown_s(case, rank, partitions, hops[rank.number]) for rank in case.ranks},
+        turns={rank.number: turns.stage_s(case, rank, computing, hidden) for rank in taken},
+        window_s=window.exposed_s(case, partitions, hops, price),
+    )
 
 
 def _partitions(
@@ -240,49 +233,22 @@ def _cycles(case: Case, one: Placed) -> float:
     return steps * int(cycles[tiles <= one.tiles].min()) * ops.work_share(kernel)
 
 
-def _stages(
-    case: Case,
-    partitions: Sequence[PartitionScore],
-    hops: dict[int, float],
-    held: dict[int, Held],
-    hidden: dict[Place, float],
-) -> list[StageScore]:
-    waits = (((stage, 0), wait) for stage, wait in case.pauses.items())
-    layer_s = totals([*(((one.stage, 0), one.time_s) for one in partitions), *waits])
-    found = []
-    for rank in case.ranks:
-        counted = case.graph.layers.counted if case.graph.folded else case.plan.stages
-        mine = {stage: times for stage, times in rank.runs.items() if stage < counted}
-        layers = sum(mine.values())
-        layer = layer_s.get((next(iter(mine)), 0), 0.0)
-        if len(mine) > 1:  # of several kinds their mean
-            layer = math.fsum(times * layer_s.get((stage, 0), 0.0) for stage, times in mine.items()) / layers
-        ends = (times * layer_s.get((stage, 0), 0.0) for stage, times in rank.runs.items() if stage >= counted)
-        once = math.fsum(ends)
-        shown = offload.shown_s(case, rank, partitions, hops[rank.number])
-        whole = math.fsum((layers * layer + once, *shown))
-        if case.plan.two_batch_overlap:
-            whole = turns.stage_s(case, rank, _computing(case, partitions, hidden), hidden)
-        if case.plan.stages > 1:
-            sent = case.plan.at_once * hops[rank.number]
-            whole = pipeline.with_point_to_point(whole, sent, case.hides_hops)
-        found.append(
-            StageScore(
-                stage=rank.number,
-                layers=layers,
-                layer_time_s=layer,
-                once_time_s=once,
-                point_to_point_s=hops[rank.number],
-                time_s=whole,
-                offload_forward_s=shown[0] if ledger.offloaded(case) else None,
-                offload_backward_s=shown[1] if ledger.offloaded(case) else None,
-                holds=tuple(rank.runs),
-                times=_said(rank.runs, layers),
-                recomputed=ledger.least_recomputed(case, rank),
-                states=held[rank.number],
-            )
-        )
-    return found
+def _stage_score(case: Case, one: StageTime, hops: dict[int, float], held: dict[int, Held]) -> StageScore:
+    rank, away = one.rank, ledger.offloaded(case)
+    return StageScore(
+        stage=rank.number,
+        layers=one.layers,
+        layer_time_s=one.layer_s,
+        once_time_s=one.once_s,
+        point_to_point_s=hops[rank.number],
+        time_s=one.time_s,
+        offload_forward_s=one.offload[0] if away else None,
+        offload_backward_s=one.offload[1] if away else None,
+        holds=tuple(rank.runs),
+        times=_said(rank.runs, one.layers),
+        recomputed=ledger.least_recomputed(case, rank),
+        states=held[rank.number],
+    )
 
 
 def _computing(case: Case, partitions: Sequence[PartitionScore], hidden: dict[Place, float]) -> dict[Place, float]:

@@ -33,12 +33,12 @@ def _walk(case: Case, rank: Rank) -> Iterator[Place]:
     inside: dict[int, list[Place]] = {}
     for place in case.members:
         inside.setdefault(place[0], []).append(place)
-    for stage in _stages(case, rank):
+    for stage in in_order(case, rank):
         yield from inside.get(stage, [])
 
 
-def _stages(case: Case, rank: Rank) -> Iterator[int]:
-    """The stages of the mapping that a pipeline stage evaluates, one after the other."""
+def in_order(case: Case, rank: Rank) -> Iterator[int]:
+    """The stages of the mapping that a pipeline stage evaluates, one after the other: the kinds of its layers."""
     if not case.graph.folded:
         yield rank.number
         return

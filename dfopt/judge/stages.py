@@ -1,0 +1,182 @@
+"""From seconds of layers to those of a step: its pipeline stages, and what it waits for beside their kernels.
+
+The rule stands here once, for mappings that are judged and for what no mapping of a plan undercuts
+(:mod:`dfopt.judge.steps`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dfopt.judge.case import Case, Rank
+from dfopt.judge.network import Exchange, reduction_s
+from dfopt.judge.turns import in_order
+from dfopt.physics import copies, fill, overlap, pipeline
+from dfopt.physics.pipeline import StepTime
+
+__all__ = ["Beside", "PassSeconds", "StageTime", "Step", "step", "through_s"]
+
+PassSeconds = Mapping[tuple[int, bool], Sequence[float]]
+"""Seconds of partitions for one microbatch, by stage of the mapping and whether they begin in the forward pass."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a step takes beside the work of partitions.
+
+    Attributes
+    ----------
+    hops : s, by pipeline stage
+        Messages to neighbours for one microbatch.
+    exchanges, updates : s, by stage of the mapping
+        What copies of the batch exchange for one evaluation of it, and the optimizer's step over what it has.
+    per_step_s : s
+        Messages that are charged once.
+    offload : s, by pipeline stage
+        What the forward and the backward pass of a microbatch wait for slower memories; none: nothing.
+    turns : s, by pipeline stage
+        Two microbatches that take turns; none: they take none.
+    window_s : s
+        What shows of exchanges that the backward pass hides as Calculon has it; none: not by that rule.
+    """
+
+    hops: Mapping[int, float]
+    exchanges: Mapping[int, Exchange]
+    updates: Mapping[int, float]
+    per_step_s: float = 0.0
+    offload: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    turns: Mapping[int, float] = field(default_factory=dict)
+    window_s: float | None = None
+
+    def updates_s(self, rank: Rank) -> float:
+        """Seconds of the optimizer's step over what a pipeline stage has."""
+        return math.fsum(times * self.updates[stage] for stage, times in rank.runs.items())
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """Seconds of a pipeline stage for one microbatch, or of two that take turns: of a layer on average, and of all."""
+
+    rank: Rank
+    layers: int
+    layer_s: float
+    once_s: float
+    offload: tuple[float, float]
+    time_s: float
+
+    @property
+    def work_s(self) -> float:
+        """Seconds of its kernels."""
+        return self.layers * self.layer_s + self.once_s
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds of a step and of its stages.
+
+    ``links``, ``updates``: exchanges and optimizer's step of each pipeline stage; ``exposed_s``: what shows of them,
+    none where nothing is hidden.
+    """
+
+    time: StepTime
+    stages: tuple[StageTime, ...]
+    slowest: StageTime
+    links: Mapping[int, float]
+    updates: Mapping[int, float]
+    exposed_s: float | None
+
+
+def step(case: Case, passes: PassSeconds, beside: Beside) -> Step:
+    """A step from the seconds of partitions and what it takes beside them.
+
+    Without slower memories, turns and windows it is non-decreasing in every figure but for the least rounding.
+    """
+    stages = tuple(_stage(case, rank, passes, beside) for rank in case.ranks)
+    # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
+    slowest = max(stages, key=lambda one: (one.time_s, one.work_s))
+    links = {rank.number: reduction_s(rank, beside.exchanges) for rank in case.ranks}
+    updates = {rank.number: beside.updates_s(rank) for rank in case.ranks}
+    exposed = _exposed_s(case, stages, passes, beside)
+    if beside.window_s is not None:
+        exposed = beside.window_s + max(updates.values())
+    # what the step waits for at its end: of it the optimizer's step has what it takes in the slowest stage
+    behind = max(links[number] + updates[number] for number in links) if exposed is None else exposed
+    last = min(behind, updates[slowest.rank.number])
+    time = pipeline.step_time(
+        case.plan,
+        case.assume,
+        slowest.time_s,
+        through_s=through_s(case, [one.time_s for one in stages]),
+        point_to_point_per_step_s=beside.per_step_s,
+        gradient_reduction_s=behind - last,
+        optimizer_s=last,
+        overhead_s=case.assume.step_overhead or 0.0,
+    )
+    return Step(time, stages, slowest, links, updates, exposed)
+
+
+def through_s(case: Case, seconds: Sequence[float]) -> float | None:
+    """Seconds in which all microbatches are through stages of such times; none where the slowest stands for all."""
+    if case.assume.bubble != "stages":
+        return None
+    turns = case.trains and case.assume.schedule == "one_f_one_b"
+    places, often = case.line, (case.plan.rounds, case.plan.interleave)
+    return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
+
+
+def _stage(case: Case, rank: Rank, passes: PassSeconds, beside: Beside) -> StageTime:
+    counted = case.graph.layers.counted if case.graph.folded else case.plan.stages
+    layer_s = {
+        stage: math.fsum((*passes.get((stage, True), ()), *passes.get((stage, False), ()), case.pauses.get(stage, 0.0)))
+        for stage in rank.runs
+    }
+    mine = {stage: times for stage, times in rank.runs.items() if stage < counted}
+    layers = sum(mine.values())
+    layer = layer_s[next(iter(mine))] if mine else 0.0
+    if len(mine) > 1:  # of several kinds their mean
+        layer = math.fsum(times * layer_s[stage] for stage, times in mine.items()) / layers
+    once = math.fsum(times * layer_s[stage] for stage, times in rank.runs.items() if stage >= counted)
+    shown = beside.offload.get(rank.number, (0.0, 0.0))
+    whole = beside.turns.get(rank.number, math.fsum((layers * layer + once, *shown)))
+    if case.plan.stages > 1:
+        sent = case.plan.at_once * beside.hops[rank.number]
+        whole = pipeline.with_point_to_point(whole, sent, case.hides_hops)
+    return StageTime(rank, layers, layer, once, shown, whole)
+
+
+def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, beside: Beside) -> float | None:
+    """Seconds that a step takes beyond the work of its slowest stage; none where nothing is hidden.
+
+    Gradients are added up behind the backward pass, layer by layer: what the step still waits for.
+    """
+    if not overlap.hides(case.assume, case.graph) or case.assume.gradients != "exact":
+        return None
+    slowest, often = max(one.time_s for one in stages), copies.reductions(case.plan)
+    behind_forward = overlap.hides_weights(case.assume, case.graph, case.plan)
+    exposed = 0.0
+    for stage in stages:
+        order = list(in_order(case, stage.rank))
+        ahead, back = ({kind: math.fsum(passes.get((kind, way), ())) for kind in order} for way in (True, False))
+        weights = {kind: beside.exchanges[kind].weights_s for kind in order}
+        brought = {kind: beside.updates[kind] + (0.0 if behind_forward else weights[kind]) for kind in order}
+        added = {kind: beside.exchanges[kind].gradients_s / often for kind in order}
+        passed = finished = 0.0
+        for kind in reversed(order):
+            passed += back[kind]
+            finished = max(finished, passed) + added[kind]
+        waits = first = 0.0
+        if behind_forward and order:  # layers wait for their weights, one after another
+            there = computed = 0.0
+            for kind in order:
+                there += weights[kind]
+                computed = max(computed, there) + ahead[kind]
+            waits = computed - math.fsum(ahead[kind] for kind in order)
+            first = weights[order[0]]
+        work = stage.work_s + sum(stage.offload)
+        sent = 0.0 if case.hides_hops else stage.time_s - work
+        last = added[order[0]] + first if order else 0.0
+        ends = max(waits + work + sent - passed + finished, stage.time_s + last)
+        exposed = max(exposed, math.fsum(brought[kind] for kind in order) + often * (ends - slowest))
+    return exposed
