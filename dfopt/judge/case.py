@@ -1,8 +1,4 @@
-"""One mapping with everything looked up once: kernels by number, their shares of one chip, their fans.
-
-Names: *whole* bytes are those of a full tensor, *chip* bytes what one tensor-parallel chip holds of it,
-*tile* bytes one piece of that when its producer streams along the token axis.
-"""
+"""One mapping with everything looked up once: kernels by number, their shares of one chip, their fans."""
 
 from __future__ import annotations
 
@@ -15,95 +11,21 @@ from typing import Final, Literal
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.mapping import Mapping, Sharding
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
+from dfopt.judge.placed import Consumer, End, Fan, Place, Placed
 from dfopt.judge.types import held_word, made_word, peak, reduced_word, weight_word, word
 from dfopt.physics import library, operands, ops, pipeline
 
+__all__ = [
+    "LATER", "TERMS", "Case", "Consumer", "End", "Fan", "Place", "Placed", "Rank", "Term", "build", "totals",
+]  # fmt: skip
+
 LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
 """Passes behind those that make what is kept for a while."""
-Place = tuple[int, int]
-"""Stage and partition: where a kernel runs."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A kernel in its place, with what one chip does of it for one microbatch and one layer.
-
-    ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in.
-    Of experts ``weight`` and ``gradient`` are those of all, ``read`` and ``accumulator`` those that some token chooses,
-    ``at_once`` and ``adding`` those of one.
-    """
-
-    kernel: Kernel
-    sharding: Sharding
-    place: Place
-    tiles: int
-    forward: bool
-    flop: float
-    peak: float
-    parameters: float
-    weight: float
-    read: float
-    at_once: float
-    adding: float
-    accumulator: float
-    gradient: float
-
-    @property
-    def stationary(self) -> float:
-        """Bytes that stay on the chip while the kernel streams: weights, its gradient accumulator."""
-        return self.at_once + self.adding
-
-
-@dataclass(frozen=True)
-class Consumer:
-    """One reader of a fan: which kernel, as which operand, and how many tiles are buffered on the way."""
-
-    kernel: int
-    operand: int
-    depth: int
-
-
-@dataclass(frozen=True)
-class Fan:
-    """What is stored once: one tensor, or under shared fan-out all tensors that carry the same output.
-
-    Every rule is written for fans; a tensor of its own is a fan with one consumer. ``home`` is where its source runs,
-    ``readers`` are the kernels of its consumers and ``away`` their places other than home, both without repeats.
-    """
-
-    src: int
-    whole: float
-    chip: float
-    tile: float
-    consumers: tuple[Consumer, ...]
-    home: Place
-    readers: tuple[int, ...]
-    away: tuple[Place, ...]
-
-
-@dataclass(frozen=True)
-class End:
-    """What a kernel writes to DRAM or reads from there wherever its partition ends.
-
-    One end of a carried tensor, or an input or output of the graph. ``row`` bytes of one token's features lie together
-    on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token. ``operand``: 0 of what
-    is written; ``carried``: the kernel that makes it, of a carried tensor.
-    """
-
-    kernel: int
-    chip: float
-    tile: float
-    write: bool
-    row: float
-    rows: int
-    split: int
-    operand: int = 0
-    carried: int | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +66,11 @@ class Case:
     clocks: dict[Place, float]
     pauses: dict[int, float]
     token_blocks: dict[Place, int]
+
+    @property
+    def tensors(self) -> tuple[Fan | End, ...]:
+        """All that partitions move and hold, but for what belongs to a kernel."""
+        return *self.fans, *self.ends
 
     @cached_property
     def layers(self) -> Layers:
@@ -317,11 +244,10 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
     def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:
-        chip, home = whole * produced[src], placed[src].place
+        chip = whole * produced[src]
         tile = chip * ops.tile_share(graph.kernels[src], mapping.tile_count)
         readers = tuple({reader.kernel: None for reader in consumers})
-        away = tuple({place: None for kernel in readers if (place := placed[kernel].place) != home})
-        return Fan(src, whole, chip, tile, consumers, home, readers, away)
+        return Fan(src, whole, chip, tile, consumers, placed[src].place, readers, ()).among(placed)
 
     fans: dict[object, tuple[int, float, list[Consumer]]] = {}
     for position, (tensor, operand) in enumerate(zip(graph.tensors, operand_t, strict=True)):

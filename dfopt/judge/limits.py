@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dfopt.judge import token_blocks
-from dfopt.judge.case import Case, Place
+from dfopt.judge.case import Case, Place, Placed
 from dfopt.judge.ledger import reserved
 from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
@@ -82,33 +82,45 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
 
 
 def _tiles(case: Case) -> Iterator[str]:
-    rows, least = ops.streamed_rows(case.graph), case.assume.tile_rows or 1
-    if any(ops.splits_tiles(one.kernel, one.sharding) for one in case.kernels):
-        least = max(least, case.plan.shards)  # they share the rows of every tile
+    rows, least = ops.streamed_rows(case.graph), max(tile_rows(case, one) for one in case.kernels)
     if case.tile_count > -(-rows // least):
         yield (
             f"the streamed axis is cut into {case.tile_count} tiles, the shortest one has {rows} rows"
             f" and a tile at least {least}"
         )
     for place, members in case.members.items():
-        used = sum(case.kernels[number].tiles for number in members)
-        if used > case.system.chip.tiles:
-            yield f"{_name(place)} uses {used} tiles, the chip has {case.system.chip.tiles}"
-        if case.assume.execution == "kernel_by_kernel" and len(members) > 1:
-            yield f"{_name(place)} holds {len(members)} kernels, execution kernel by kernel allows 1"
-        if case.assume.execution == "library" and len(members) > 1 and not _done_at_once(case, members):
-            yield f"{_name(place)} holds {len(members)} kernels that no kernel of a library does at once"
+        for reason in refused(case, members):
+            yield f"{_name(place)} {reason}"
 
 
-def _done_at_once(case: Case, members: list[int]) -> bool:
+def tile_rows(case: Case, one: Placed) -> int:
+    """Least rows of a tile for a kernel: one for every chip where they share the rows of every tile."""
+    least = case.assume.tile_rows or 1
+    return max(least, case.plan.shards) if ops.splits_tiles(one.kernel, one.sharding) else least
+
+
+def refused(case: Case, members: Sequence[int]) -> Iterator[str]:
+    """Why kernels cannot be a partition, whatever it holds in SRAM and whatever passes they belong to."""
+    used = sum(case.kernels[number].tiles for number in members)
+    if used > case.system.chip.tiles:
+        yield f"uses {used} tiles, the chip has {case.system.chip.tiles}"
+    if case.assume.execution == "kernel_by_kernel" and len(members) > 1:
+        yield f"holds {len(members)} kernels, execution kernel by kernel allows 1"
+    if case.assume.execution == "library" and len(members) > 1 and not _done_at_once(case, members):
+        yield f"holds {len(members)} kernels that no kernel of a library does at once"
+
+
+def _done_at_once(case: Case, members: Sequence[int]) -> bool:
     """Whether a kernel of a library does these: they share one of its sets, and what one makes another reads."""
     common = [all(inside) for inside in zip(*(sets_of(case.kernels[k].kernel) for k in members), strict=True)]
+    if not any(common):
+        return False
     inside = [{fan.src, *fan.readers}.intersection(members) for fan in case.fans if fan.src in members]
     left, found = set(members), {members[0]}
     while found:
         left -= found
         found = {k for joined in inside if not joined <= left for k in joined} & left
-    return any(common) and not left
+    return not left
 
 
 def _order(case: Case) -> Iterator[str]:
@@ -150,13 +162,14 @@ def _passes(case: Case) -> Iterator[str]:
             empty = count - len(used)
             yield f"stage {stage} has {empty} empty partitions of {count}, the assumptions forbid any"
         if rule == "separate" and forward[stage] and other[stage]:
-            yield from _separate(stage, forward[stage], other[stage])
+            yield from separate(stage, forward[stage], other[stage])
         # The rule is about two passes, and kernel by kernel the authors' program does not apply it.
         if rule == "halves" and forward[stage] and other[stage] and case.assume.execution != "kernel_by_kernel":
             yield from _halves(stage, forward[stage], other[stage], count, forbid)
 
 
-def _separate(stage: int, forward: set[int], other: set[int]) -> Iterator[str]:
+def separate(stage: int, forward: set[int], other: set[int]) -> Iterator[str]:
+    """Why partitions of the forward pass, and of the others, are not separate."""
     for partition in sorted(forward & other):
         yield f"{_name((stage, partition))} mixes forward kernels with backward or update kernels"
     if max(forward) > min(other):
@@ -186,14 +199,22 @@ def _halves(stage: int, forward: set[int], other: set[int], count: int, forbid: 
 
 def _handed_on(case: Case) -> Iterator[str]:
     """Layers of one kind that leave a tensor in another layout than layers of another kind."""
-    left: dict[int, list[tuple[str, str]]] = {}
+    for one, other in handed_on(case):
+        layout, theirs = ops.PRODUCED[one.sharding], ops.PRODUCED[other.sharding]
+        if layout != theirs:
+            yield (
+                f"kernel {one.kernel.name!r} hands on its output as {layout}, but {other.kernel.name!r} as {theirs}:"
+                " all layers do alike"
+            )
+
+
+def handed_on(case: Case) -> Iterator[tuple[Placed, Placed]]:
+    """Kernels of layers of two kinds that hand on the same tensor, from one layer to the next."""
+    left: dict[int, list[Placed]] = {}
     for fan in case.between_layers if case.graph.folded else ():
-        one = case.kernels[fan.src]
-        left.setdefault(fan.home[0], []).append((one.kernel.name, ops.PRODUCED[one.sharding]))
+        left.setdefault(fan.home[0], []).append(case.kernels[fan.src])
     for others in list(left.values())[1:]:
-        for (name, layout), (other, theirs) in zip(left[0], others, strict=False):
-            if layout != theirs:
-                yield f"kernel {name!r} hands on its output as {layout}, but {other!r} as {theirs}: all layers do alike"
+        yield from zip(left[0], others, strict=False)
 
 
 def _together(case: Case) -> Iterator[str]:
@@ -207,11 +228,16 @@ def _together(case: Case) -> Iterator[str]:
                     f"kernel {kernel.name!r} is in stage {one.place[0]}, but must be with"
                     f" {kernel.stage_with!r} in stage {stage}"
                 )
-        if ops.leaves_partial_sums(kernel, one.sharding, case.plan.shards, case.assume.sharding_rules):
-            target = by_name[str(kernel.accumulates_into)]
-            if ops.split_axis(target.sharding) != "k":
-                yield (
-                    f"kernel {kernel.name!r} is split by {one.sharding!r} and leaves partial sums, but"
-                    f" {kernel.accumulates_into!r}, which should reduce them, is split by {target.sharding!r}"
-                    " and not by 'k'"
-                )
+        target = by_name.get(str(kernel.accumulates_into))
+        if target is not None and lack_reduction(case, one, target):
+            yield (
+                f"kernel {kernel.name!r} is split by {one.sharding!r} and leaves partial sums, but"
+                f" {kernel.accumulates_into!r}, which should reduce them, is split by {target.sharding!r}"
+                " and not by 'k'"
+            )
+
+
+def lack_reduction(case: Case, one: Placed, target: Placed) -> bool:
+    """Whether a kernel leaves partial sums to one that does not reduce them."""
+    leaves = ops.leaves_partial_sums(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
+    return leaves and ops.split_axis(target.sharding) != "k"

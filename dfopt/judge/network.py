@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from dfopt.judge import grid
-from dfopt.judge.case import Case, Fan, Place, Placed, Rank
+from dfopt.judge.case import Case, Consumer, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, optimizer_words, reduced_word, weight_word, word
 from dfopt.physics import beside, communications, copies, ops, pipeline, tiled
 from dfopt.physics.collectives import Collective
@@ -66,13 +66,13 @@ def tensor_parallel(case: Case) -> list[Paid]:
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number), number, behind=(number,)))
     for fan in case.fans:
-        paid.extend(_conversions(case, fan, price, apart=_gathered_late(case, fan)))
+        paid.extend(conversions(case, fan, price, apart=gathered_late(case, fan)))
     for fan in case.between_layers:
-        paid.extend(_conversions(case, fan, price, apart=False))
+        paid.extend(conversions(case, fan, price, apart=False))
     return [one for one in paid if one.whole > 0]
 
 
-def _gathered_late(case: Case, fan: Fan) -> bool:
+def gathered_late(case: Case, fan: Fan) -> bool:
     """Whether what the forward pass saved of a fan is converted for the backward pass by itself."""
     way = case.assume.backward_gathers
     if not case.assume.splits_tokens or way == "kept":
@@ -94,21 +94,25 @@ def gathered_and_kept(case: Case, stage: int) -> list[float]:
     told = case.plan.tensor_overlap is None and not assume.by_tiles  # a search weighs none of it
     for fan in case.fans if case.trains and case.plan.shards > 1 and told else ():
         source = case.kernels[fan.src]
-        if fan.home[0] != stage or not source.forward or _gathered_late(case, fan):
+        if fan.home[0] != stage or not source.forward or gathered_late(case, fan):
             continue
         produced, sizes = ops.PRODUCED[source.sharding], [0.0]
-        elements, rules = fan.whole / made_word(case.graph, source.kernel), assume.sharding_rules
         for reader in fan.consumers:
-            one = case.kernels[reader.kernel]
-            layout = ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements)
+            one, layout = case.kernels[reader.kernel], required(case, fan, reader)
             if not one.forward and ops.conversion(produced, layout) is not None:
-                share = ops.input_share(one.kernel, layout, one.sharding, case.plan.shards, rules)
+                share = ops.input_share(one.kernel, layout, one.sharding, case.plan.shards, assume.sharding_rules)
                 sizes.append(fan.whole * share)
         found.append(max(sizes))
     return found
 
 
-def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Paid]:
+def required(case: Case, fan: Fan, reader: Consumer) -> ops.Layout:
+    """The layout in which a reader needs a fan."""
+    one, elements = case.kernels[reader.kernel], fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
+    return ops.required_layout(one.kernel, reader.operand, one.sharding, case.assume.sharding_rules, elements)
+
+
+def conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Paid]:
     """Conversions of a fan; ``apart``: what the forward pass saved is converted for the backward pass by itself.
 
     By every partition of it that reads, or by the source for all of them: ``backward_gathers`` says which.
@@ -117,10 +121,8 @@ def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Pa
     if produced == "RR":  # cut for free, whatever is wanted
         return
     saved, together = apart and case.kernels[fan.src].forward, case.assume.backward_gathers is not None
-    elements = fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
-    rules = case.assume.sharding_rules
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again
-    required: dict[tuple[bool, Place | None], tuple[int, set[ops.Layout]]] = {}
+    payers: dict[tuple[bool, Place | None], tuple[int, set[ops.Layout]]] = {}
     behind: dict[bool, dict[int, None]] = {False: {}, True: {}}
     of = {reader: case.kernels[reader.kernel].kernel for reader in fan.consumers}
     for reader in sorted(of, key=lambda each: (of[each].pass_, of[each].name)):
@@ -128,11 +130,11 @@ def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Pa
         late = saved and not one.forward
         by_reader = late and not together
         key = late, one.place if by_reader else None
-        _, wanted = required.setdefault(key, (reader.kernel if by_reader else fan.src, set()))
+        _, wanted = payers.setdefault(key, (reader.kernel if by_reader else fan.src, set()))
         if not by_reader:
             behind[late][reader.kernel] = None
-        wanted.add(ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements))
-    for (late, _), (payer, wanted) in required.items():
+        wanted.add(required(case, fan, reader))
+    for (late, _), (payer, wanted) in payers.items():
         kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
         if kinds and case.assume.splits_tokens:
             gather = Paid(payer, Collective.ALL_GATHER, fan.whole, fan.src, late, tuple(behind[late]))

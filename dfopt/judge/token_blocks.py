@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
+from dfopt.documents.kernel import Kernel
 from dfopt.judge.case import Case, End, Fan, Place, Placed
 from dfopt.judge.types import weight_word
 from dfopt.physics import ops, token_blocks
@@ -19,15 +20,18 @@ Again = tuple[Place, Literal["weight", "cache", "tensor"], float, Fan | End | Pl
 """A partition, and what each further block of its tokens reads from DRAM again: what it is, bytes, and of what."""
 
 
-def whole_readers(case: Case, fan: Fan, place: Place) -> list[int]:
-    """Kernels of a partition of which every token needs all of a fan."""
-    if case.kernels[fan.src].kernel.streamed != "n":
+def whole_readers(case: Case, of: Fan | End, place: Place) -> list[int]:
+    """Kernels of a partition of which every token needs all of a fan, or of an input of the graph."""
+    if isinstance(of, End):
+        reads = not of.write and of.carried is None and case.place(of.kernel) == place
+        return [of.kernel] if reads and _whole(case, of.kernel, of.operand) else []
+    if case.kernels[of.src].kernel.streamed != "n":
         return []
     return [
         number
-        for number in fan.readers
+        for number in of.readers
         if case.place(number) == place
-        and any(_whole(case, number, reader.operand) for reader in fan.consumers if reader.kernel == number)
+        and any(_whole(case, number, reader.operand) for reader in of.consumers if reader.kernel == number)
     ]
 
 
@@ -38,25 +42,13 @@ def _whole(case: Case, number: int, operand: int) -> bool:
 def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
     """Bytes that partitions keep in SRAM that take their tokens in blocks."""
     rows = ops.streamed_rows(case.graph)
-    share = {place: token_blocks.block_share(rows, count) for place, count in case.token_blocks.items()}
-    for fan in case.fans:
-        source = case.kernels[fan.src].kernel
-        for place in share.keys() & {fan.home, *fan.away}:
-            whole = whole_readers(case, fan, place)
-            if whole:
-                yield place, 2 * fan.chip * token_blocks.row_share(source)
-            readers = [reader for reader in fan.consumers if case.place(reader.kernel) == place]
-            if place == fan.home or any(
-                not (reader.kernel in whole and _whole(case, reader.kernel, reader.operand)) for reader in readers
-            ):
-                part = token_blocks.unmasked(source, 0) * share[place] if source.streamed == "n" else 1.0
-                yield place, 2 * fan.chip * part
-    for end in case.ends:
-        place = case.place(end.kernel)
-        if place in share:
-            yield place, 2 * _of_end(case, end, share[place])
+    for place, count in case.token_blocks.items():
+        share = token_blocks.block_share(rows, count)
+        for of in case.tensors:
+            for size, is_cut in held(case, of, place):
+                yield place, size * share if is_cut else size
     for one in case.kernels:
-        if one.place in share:
+        if one.place in case.token_blocks:
             degree, rules = case.plan.shards, case.assume.sharding_rules
             if one.at_once:
                 row = token_blocks.slice_elements(one.kernel, one.sharding, degree, rules)
@@ -64,16 +56,37 @@ def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
             yield one.place, one.adding
 
 
-def _of_end(case: Case, end: End, share: float) -> float:
-    """Bytes of an end in one block of tokens, or in one slice if every token needs all of it."""
+def held(case: Case, of: Fan | End, place: Place) -> Iterator[tuple[float, bool]]:
+    """(bytes, whether blocks cut them) that a partition keeps of a fan or an end, if one block had all tokens."""
+    if isinstance(of, End):
+        if case.place(of.kernel) == place:
+            yield _of_end(case, of)
+    elif place in (of.home, *of.away):
+        source = case.kernels[of.src].kernel
+        whole = whole_readers(case, of, place)
+        if whole:
+            yield 2 * of.chip * token_blocks.row_share(source), False
+        readers = [reader for reader in of.consumers if case.place(reader.kernel) == place]
+        if place == of.home or any(
+            not (reader.kernel in whole and _whole(case, reader.kernel, reader.operand)) for reader in readers
+        ):
+            yield _with_tokens(of.chip, source, 0, source.streamed == "n")
+
+
+def _of_end(case: Case, end: End) -> tuple[float, bool]:
+    """The same of an end: of one that every token needs all of, a slice."""
     if end.carried is not None:
         source = case.kernels[end.carried].kernel
-        return end.chip * (token_blocks.unmasked(source, 0) * share if source.streamed == "n" else 1.0)
+        return _with_tokens(end.chip, source, 0, source.streamed == "n")
     kernel = case.kernels[end.kernel].kernel
     if not end.write and token_blocks.reads_whole(kernel, end.operand):
-        return end.chip * token_blocks.slice_share(kernel)
-    has_tokens = not end.write or kernel.streamed == "n"
-    return end.chip * (token_blocks.unmasked(kernel, end.operand) * share if has_tokens else 1.0)
+        return 2 * end.chip * token_blocks.slice_share(kernel), False
+    return _with_tokens(end.chip, kernel, end.operand, not end.write or kernel.streamed == "n")
+
+
+def _with_tokens(chip: float, kernel: Kernel, operand: int, has_tokens: bool) -> tuple[float, bool]:
+    """Bytes of two blocks of a tensor, and whether it has tokens to cut."""
+    return 2 * chip * (token_blocks.unmasked(kernel, operand) if has_tokens else 1.0), has_tokens
 
 
 def again(case: Case) -> Iterator[Again]:
@@ -85,17 +98,10 @@ def again(case: Case) -> Iterator[Again]:
             read, _ = cache_traffic(one.kernel, one.sharding, case.plan.shards)
             if read:
                 yield one.place, "cache", read, one
-    for fan in case.fans:
-        for place in case.token_blocks.keys() & {fan.home, *fan.away}:
-            if whole_readers(case, fan, place):
-                yield place, "tensor", fan.chip, fan
-    for end in case.ends:
-        if case.place(end.kernel) in case.token_blocks and _is_whole(case, end):
-            yield case.place(end.kernel), "tensor", end.chip, end
-
-
-def _is_whole(case: Case, end: End) -> bool:
-    return not end.write and end.carried is None and _whole(case, end.kernel, end.operand)
+    for place in case.token_blocks:
+        for of in case.tensors:
+            if whole_readers(case, of, place):
+                yield place, "tensor", of.chip, of
 
 
 def accessed_again(case: Case) -> dict[int, float]:
@@ -104,13 +110,10 @@ def accessed_again(case: Case) -> dict[int, float]:
     for number, one in enumerate(case.kernels):
         more = case.token_blocks.get(one.place, 1) - 1
         found[number] += more * (one.read + cache_traffic(one.kernel, one.sharding, case.plan.shards)[0])
-    for fan in case.fans:
-        for place, count in case.token_blocks.items():
-            for number in whole_readers(case, fan, place):
-                found[number] += (count - 1) * fan.chip
-    for end in case.ends:
-        if _is_whole(case, end):
-            found[end.kernel] += (case.token_blocks.get(case.place(end.kernel), 1) - 1) * end.chip
+    for place, count in case.token_blocks.items():
+        for of in case.tensors:
+            for number in whole_readers(case, of, place):
+                found[number] += (count - 1) * of.chip
     return found
 
 
@@ -130,10 +133,10 @@ def refused(case: Case) -> Iterator[str]:
                 yield f"{name}, but kernel {one.kernel.name!r} needs all tokens at once"
         for fan in case.fans:
             if fan.home == place:
-                yield from (f"{name}, but {reason}" for reason in _at_once(case, fan))
+                yield from (f"{name}, but {reason}" for reason in needed_at_once(case, fan))
 
 
-def _at_once(case: Case, fan: Fan) -> Iterator[str]:
+def needed_at_once(case: Case, fan: Fan) -> Iterator[str]:
     """Why a fan that is made in a partition cannot be read there by blocks of tokens."""
     source = case.kernels[fan.src].kernel
     count = token_blocks.tokens(source) if source.streamed == "n" else 0

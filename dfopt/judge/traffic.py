@@ -35,20 +35,17 @@ class WeightParts:
 
 def weight_parts(case: Case) -> WeightParts:
     """Which kernels must be cut into weight parts, and into how many."""
-    buffers: dict[int, list[float]] = defaultdict(list)
-    outputs: dict[int, list[float]] = defaultdict(list)  # of a part only: the weight is cut along the outputs
-    for fan in case.fans:
-        outputs[fan.src].append(2 * fan.tile)
-        for kernel in fan.readers:
-            buffers[kernel].append(2 * fan.tile)
-    for end in case.ends:
-        buffers[end.kernel].append(2 * end.tile)
+    # what a kernel has for its inputs and its outputs; of these for a part only: the weight is cut along them
+    buffers: dict[bool, dict[int, list[float]]] = {False: defaultdict(list), True: defaultdict(list)}
+    for of in case.tensors:
+        for kernel, size, is_cut in buffered(of):
+            buffers[is_cut][kernel].append(size)
     capacity = case.system.chip.sram.capacity
     parts, alone, stuck = {}, {}, {}
     for number, one in enumerate(case.kernels):
         if one.stationary <= 0 or one.place in case.token_blocks:  # there weights pass by
             continue
-        whole, cut = math.fsum(buffers[number]), one.stationary + math.fsum(outputs[number])
+        whole, cut = math.fsum(buffers[False][number]), one.stationary + math.fsum(buffers[True][number])
         alone[number] = whole + cut
         if case.assume.weight_tiling == "forbid" or alone[number] <= capacity:
             continue
@@ -57,6 +54,16 @@ def weight_parts(case: Case) -> WeightParts:
         else:
             parts[number] = math.ceil(cut / (capacity - whole) - 1e-12)
     return WeightParts(parts, alone, stuck)
+
+
+def buffered(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
+    """(kernel, bytes, whether its weight parts cut them) of buffers of kernels that are alone in their partitions."""
+    if isinstance(of, End):
+        yield of.kernel, 2 * of.tile, False
+        return
+    yield of.src, 2 * of.tile, True
+    for kernel in of.readers:
+        yield kernel, 2 * of.tile, False
 
 
 What = Literal["tensor", "weight", "own data", "lookups", "cache", "gradient"]
@@ -89,16 +96,8 @@ class Moved(NamedTuple):
 
 def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
     """Everything that moves to or from DRAM."""
-    for fan in case.fans:
-        if case.assume.operand_traffic is not None:
-            yield from _of_its_ends(case, fan)
-            continue
-        if fan.away:
-            yield Moved(fan.home, "tensor", fan.chip, fan, write=True)
-        for place in fan.away:
-            yield Moved(place, "tensor", fan.chip, fan)
-    for end in case.ends:
-        yield Moved(case.place(end.kernel), "tensor", end.chip, end, end.write)
+    for of in case.tensors:
+        yield from moved(case, of)
     for one in case.kernels:
         kernel = one.kernel
         if one.read and case.assume.weights_from_dram:
@@ -114,23 +113,37 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
             yield Moved(one.place, "cache", written, one, write=True)
         if one.accumulator:
             yield Moved(one.place, "gradient", case.assume.gradient_passes * one.accumulator, one)
-    for place, what, size, of in token_blocks.again(case):
+    for place, what, size, source in token_blocks.again(case):
         times = case.token_blocks[place] - 1
         if times:
-            yield Moved(place, what, times * size, of, times=times)
-    if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
-        for fan in case.fans:
-            for number in fan.readers:
-                if number in tiling.parts:
-                    yield Moved(case.place(number), "tensor", (tiling.parts[number] - 1) * fan.chip, fan)
-        for end in case.ends:
-            if not end.write and end.kernel in tiling.parts:
-                again = tiling.parts[end.kernel] - 1
-                yield Moved(case.place(end.kernel), "tensor", again * end.chip, end)
-    if case.assume.weight_tiling == "reread_all":
-        for fan in case.fans:
-            if fan.src in tiling.parts:
-                yield Moved(fan.home, "tensor", (tiling.parts[fan.src] - 1) * fan.chip, fan, write=True)
+            yield Moved(place, what, times * size, source, times=times)
+    if tiling.parts:
+        for of in case.tensors:
+            yield from moved_again(case, of, tiling)
+
+
+def moved(case: Case, of: Fan | End) -> Iterator[Moved]:
+    """What partitions move once of a fan or an end."""
+    if isinstance(of, End):
+        yield Moved(case.place(of.kernel), "tensor", of.chip, of, of.write)
+    elif case.assume.operand_traffic is not None:
+        yield from _of_its_ends(case, of)
+    else:
+        if of.away:
+            yield Moved(of.home, "tensor", of.chip, of, write=True)
+        for place in of.away:
+            yield Moved(place, "tensor", of.chip, of)
+
+
+def moved_again(case: Case, of: Fan | End, tiling: WeightParts) -> Iterator[Moved]:
+    """What partitions move of it for all further parts of a weight."""
+    if case.assume.weight_tiling not in ("reread", "reread_all"):
+        return
+    for number, chip, write in touched(of):
+        if number in tiling.parts and (
+            not write or (case.assume.weight_tiling == "reread_all" and isinstance(of, Fan))
+        ):
+            yield Moved(case.place(number), "tensor", (tiling.parts[number] - 1) * chip, of, write)
 
 
 def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
@@ -157,23 +170,39 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
     """Bytes that every partition moves to and from each memory of a chip."""
     found: dict[str, list[tuple[Place, float]]] = {name: [] for name in case.system.chip.tiers}
-    fastest = case.system.chip.fastest_tier
-    for one in moves(case, tiling):  # while it trains, kernels work from the fastest only
-        tier = fastest if case.trains else case.plan.tier_of(one.item, case.system.chip)
-        found[tier].append((one.place, one.bytes))
+    for one in moves(case, tiling):
+        found[tier_of(case, one)].append((one.place, one.bytes))
     return {name: totals(parts) for name, parts in found.items()}
+
+
+def tier_of(case: Case, one: Moved) -> str:
+    """The memory that it is moved to or from: while a graph trains, kernels work from the fastest only."""
+    return case.system.chip.fastest_tier if case.trains else case.plan.tier_of(one.item, case.system.chip)
+
+
+def touched(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
+    """(kernel, bytes, whether it writes them) of every access to a fan or an end by a kernel."""
+    if isinstance(of, End):
+        yield of.kernel, of.chip, of.write
+        return
+    yield of.src, of.chip, True
+    for kernel in of.readers:
+        yield kernel, of.chip, False
 
 
 def inputs(case: Case) -> dict[int, float]:
     """Bytes of fans, carried tensors and inputs that every kernel reads."""
-    read: dict[int, list[float]] = {number: [] for number in range(len(case.kernels))}
-    for fan in case.fans:
-        for kernel in fan.readers:
-            read[kernel].append(fan.chip)
-    for end in case.ends:
-        if not end.write:
-            read[end.kernel].append(end.chip)
-    return {number: math.fsum(parts) for number, parts in read.items()}
+    return {number: math.fsum(sizes) for number, sizes in _touched(case, write=False).items()}
+
+
+def _touched(case: Case, *, write: bool) -> dict[int, list[float]]:
+    """Bytes of every tensor that every kernel writes, or reads."""
+    found: dict[int, list[float]] = {number: [] for number in range(len(case.kernels))}
+    for of in case.tensors:
+        for number, size, writes in touched(of):
+            if writes == write:
+                found[number].append(size)
+    return found
 
 
 def sram_traffic(case: Case) -> dict[int, float]:
@@ -182,13 +211,8 @@ def sram_traffic(case: Case) -> dict[int, float]:
     A fan is written once by its source and read once by every consumer, whether it stays on the chip or goes through
     DRAM; weights, lookups and a kernel's own data are read once, gradient accumulators read and written, or written.
     """
-    wrote: dict[int, list[float]] = defaultdict(list)
-    for fan in case.fans:
-        wrote[fan.src].append(fan.chip)
-    for end in case.ends:
-        if end.write:
-            wrote[end.kernel].append(end.chip)
-    found, again = {}, token_blocks.accessed_again(case)
+    wrote, again = _touched(case, write=True), token_blocks.accessed_again(case)
+    found = {}
     for number, taken in inputs(case).items():
         one = case.kernels[number]
         own = own_traffic(one.kernel, one.sharding, case.plan.shards)
@@ -199,21 +223,20 @@ def sram_traffic(case: Case) -> dict[int, float]:
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
     """Bytes of SRAM that every partition needs for its buffers and what is stationary."""
-    held = (part for part in _sram_parts(case, tiling) if part[0] not in case.token_blocks)
-    return totals([*held, *token_blocks.in_sram(case)])
+    parts = [part for of in case.tensors for part in held(case, of, tiling)]
+    parts += [(one.place, one.stationary / tiling.of(k)) for k, one in enumerate(case.kernels) if one.stationary]
+    return totals([*(part for part in parts if part[0] not in case.token_blocks), *token_blocks.in_sram(case)])
 
 
-def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
-    for fan in case.fans:
-        inside = [r.depth for r in fan.consumers if case.place(r.kernel) == fan.home]
-        if inside:
-            yield fan.home, max(inside) * fan.tile
-        if fan.away:
-            yield fan.home, 2 * fan.tile / tiling.of(fan.src)
-        for place in fan.away:
-            yield place, 2 * fan.tile
-    for end in case.ends:
-        yield case.place(end.kernel), 2 * end.tile
-    for number, one in enumerate(case.kernels):
-        if one.stationary:
-            yield one.place, one.stationary / tiling.of(number)
+def held(case: Case, of: Fan | End, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
+    """Bytes of SRAM that partitions hold of a fan or an end at a time."""
+    if isinstance(of, End):
+        yield case.place(of.kernel), 2 * of.tile
+        return
+    inside = [reader.depth for reader in of.consumers if case.place(reader.kernel) == of.home]
+    if inside:
+        yield of.home, max(inside) * of.tile
+    if of.away:
+        yield of.home, 2 * of.tile / tiling.of(of.src)
+    for place in of.away:
+        yield place, 2 * of.tile

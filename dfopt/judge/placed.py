@@ -1,0 +1,101 @@
+"""What the judge looks at one by one: kernels in their places, and the tensors that they hand on.
+
+Names: *whole* bytes are those of a full tensor, *chip* bytes what one tensor-parallel chip holds of it,
+*tile* bytes one piece of that when its producer streams along the token axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dfopt.documents.graph import Kernel
+from dfopt.documents.mapping import Sharding
+
+__all__ = ["Consumer", "End", "Fan", "Place", "Placed"]
+
+Place = tuple[int, int]
+"""Stage and partition: where a kernel runs."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A kernel in its place, with what one chip does of it for one microbatch and one layer.
+
+    ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in.
+    Of experts ``weight`` and ``gradient`` are those of all, ``read`` and ``accumulator`` those that some token chooses,
+    ``at_once`` and ``adding`` those of one.
+    """
+
+    kernel: Kernel
+    sharding: Sharding
+    place: Place
+    tiles: int
+    forward: bool
+    flop: float
+    peak: float
+    parameters: float
+    weight: float
+    read: float
+    at_once: float
+    adding: float
+    accumulator: float
+    gradient: float
+
+    @property
+    def stationary(self) -> float:
+        """Bytes that stay on the chip while the kernel streams: weights, its gradient accumulator."""
+        return self.at_once + self.adding
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One reader of a fan: which kernel, as which operand, and how many tiles are buffered on the way."""
+
+    kernel: int
+    operand: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Fan:
+    """What is stored once: one tensor, or under shared fan-out all tensors that carry the same output.
+
+    Every rule is written for fans; a tensor of its own is a fan with one consumer. ``home`` is where its source runs,
+    ``readers`` are the kernels of its consumers and ``away`` their places other than home, both without repeats.
+    """
+
+    src: int
+    whole: float
+    chip: float
+    tile: float
+    consumers: tuple[Consumer, ...]
+    home: Place
+    readers: tuple[int, ...]
+    away: tuple[Place, ...]
+
+    def among(self, kernels: Sequence[Placed]) -> Fan:
+        """The same where kernels run in other places."""
+        home = kernels[self.src].place
+        away = tuple({place: None for number in self.readers if (place := kernels[number].place) != home})
+        return replace(self, home=home, away=away)
+
+
+@dataclass(frozen=True)
+class End:
+    """What a kernel writes to DRAM or reads from there wherever its partition ends.
+
+    One end of a carried tensor, or an input or output of the graph. ``row`` bytes of one token's features lie together
+    on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token. ``operand``: 0 of what
+    is written; ``carried``: the kernel that makes it, of a carried tensor.
+    """
+
+    kernel: int
+    chip: float
+    tile: float
+    write: bool
+    row: float
+    rows: int
+    split: int
+    operand: int = 0
+    carried: int | None = None
