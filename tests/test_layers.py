@@ -45,11 +45,11 @@ FLOORS = [
 ]
 # Rooms beside the tower, with everything they may import.
 BESIDE = {
-    "judge": ("judge", "documents", "physics", "technology", "errors", "units"),
+    "judge": ("judge", "documents", "physics", "technology", "errors", "units", "arrays"),
     "show": ("show", "documents", "physics", "studies", "units", "errors"),
 }
 OUTSIDE = {
-    "judge": (),
+    "judge": ("numpy",),
     "show": ("rich", "numpy", "networkx", "matplotlib", "jinja2"),
 }
 SOLVERS = {"highspy", "pulp"}

@@ -15,7 +15,7 @@ from dfopt.physics.library import sets_of
 from dfopt.physics.states import Held, capacities
 
 # A solver keeps a row to about 1e-6; closer than that, two figures are the same (architecture, law 5).
-_SLACK = 1e-6
+SLACK = 1e-6
 
 
 def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, Held]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: 
 
 
 def _exceeds(need: float, capacity: float) -> bool:
-    return need > capacity * (1 + _SLACK)
+    return need > capacity * (1 + SLACK)
 
 
 def _name(place: Place) -> str:
@@ -201,11 +201,16 @@ def _handed_on(case: Case) -> Iterator[str]:
     """Layers of one kind that leave a tensor in another layout than layers of another kind."""
     for one, other in handed_on(case):
         layout, theirs = ops.PRODUCED[one.sharding], ops.PRODUCED[other.sharding]
-        if layout != theirs:
+        if hand_on_otherwise(case, one, other):
             yield (
                 f"kernel {one.kernel.name!r} hands on its output as {layout}, but {other.kernel.name!r} as {theirs}:"
                 " all layers do alike"
             )
+
+
+def hand_on_otherwise(_: Case, one: Placed, other: Placed) -> bool:
+    """Whether two kernels leave their outputs in different layouts."""
+    return ops.PRODUCED[one.sharding] != ops.PRODUCED[other.sharding]
 
 
 def handed_on(case: Case) -> Iterator[tuple[Placed, Placed]]:

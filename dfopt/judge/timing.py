@@ -133,7 +133,7 @@ def _partitions(
         through = {name: parts.get(place, 0.0) for name, parts in moved.items()}
         flop = math.fsum(one.flop for one in members)
         seconds: dict[Term, float] = {
-            "compute": _compute_s(case, members) / case.clock(place),
+            "compute": compute_s(case, members) / case.clock(place),
             "memory": math.fsum(count / _bandwidth(case, name, count) for name, count in through.items()),
             "network": talk.get(place, 0.0) + (case.assume.kernel_overhead or 0.0),
         }
@@ -186,7 +186,7 @@ def _of_model(kernel: Kernel) -> float:
     return 3.0 * _product(kernel) if kernel.pass_ == "forward" else 0.0
 
 
-def _compute_s(case: Case, members: Sequence[Placed]) -> float:
+def compute_s(case: Case, members: Sequence[Placed]) -> float:
     """Compute time of a partition; under the cycle model a type that is twice as fast takes half the cycles."""
     chip = case.system.chip
     if case.assume.compute_model == "cycle":

@@ -117,11 +117,14 @@ def accessed_again(case: Case) -> dict[int, float]:
     return found
 
 
+def least_rows(case: Case) -> int:
+    """Rows that the largest block has at least."""
+    return max(case.assume.tile_rows or 1, case.plan.shards if case.assume.splits_tokens else 1)
+
+
 def refused(case: Case) -> Iterator[str]:
     """Partitions that cannot take their tokens in blocks, or not in so many, one sentence for each reason."""
-    rows, least = ops.streamed_rows(case.graph), case.assume.tile_rows or 1
-    if case.assume.splits_tokens:
-        least = max(least, case.plan.shards)
+    rows, least = ops.streamed_rows(case.graph), least_rows(case)
     for place, count in case.token_blocks.items():
         name = f"partition {place[1]} of stage {place[0]} takes its tokens in blocks"
         if not case.assume.blocks_tokens:

@@ -49,11 +49,16 @@ def weight_parts(case: Case) -> WeightParts:
         alone[number] = whole + cut
         if case.assume.weight_tiling == "forbid" or alone[number] <= capacity:
             continue
-        if whole >= capacity:
+        if (count := parts_of(whole, cut, capacity)) is None:
             stuck[number] = whole
         else:
-            parts[number] = math.ceil(cut / (capacity - whole) - 1e-12)
+            parts[number] = count
     return WeightParts(parts, alone, stuck)
+
+
+def parts_of(whole: float, cut: float, capacity: float) -> int | None:
+    """Fewest parts for which a kernel fits that needs so many bytes of SRAM for what they cut, and beside; or none."""
+    return None if whole >= capacity else math.ceil(cut / (capacity - whole) - 1e-12)
 
 
 def buffered(of: Fan | End) -> Iterator[tuple[int, float, bool]]:

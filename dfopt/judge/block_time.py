@@ -1,0 +1,176 @@
+"""Seconds of blocks of kernels from sums of what they pay: overlap, bandwidths, SRAM, weight parts, blocks of tokens.
+
+All that does not add up over kernels and tensors is here; :mod:`dfopt.judge.items` has what does. No sum makes a block
+faster, nor lets it fit, by being larger. So sums of least amounts give seconds at least.
+
+Suffixes: b block, r resource.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.judge import limits, token_blocks, traffic
+from dfopt.judge.case import Case
+from dfopt.physics import ops
+from dfopt.physics.efficiency import bandwidth_share, memory_rows
+from dfopt.physics.token_blocks import block_share, most_blocks
+
+__all__ = ["RESOURCES", "BlockTime", "Run", "again", "reread"]
+
+RESOURCES: Final = (
+    "legal",  # infinite where options of kernels cannot be together, or one cannot be at all
+    "compute_s",
+    "network_s",
+    "accessed",  # bytes read from SRAM and written there
+    "held",  # bytes of SRAM of several kernels together
+    "buffers",  # bytes of SRAM of a kernel alone that parts of its weight do not cut
+    "cut",  # bytes that they do: weight, accumulator, outputs; of kernels with weights only
+    "alone",  # infinite for a kernel that runs in weight parts, and so alone
+    "at_once",  # infinite where tokens cannot come in blocks
+    "beside",  # bytes of SRAM of kernels that take their tokens in blocks, however many
+    "cut by tokens",  # and of those that one block would have of them
+    "accessed again",  # bytes read from SRAM again for each further block of tokens
+)
+"""What blocks pay, whatever memories a chip has; of each of these there are three more."""
+
+
+def reread(tier: str) -> str:
+    """Bytes that a kernel alone moves again, to or from a memory, for each further part of its weight."""
+    return f"{tier} reread"
+
+
+def again(tier: str) -> str:
+    """Bytes that each further block of tokens reads again."""
+    return f"{tier} again"
+
+
+class Run(NamedTuple):
+    """Blocks in one way to run them.
+
+    Attributes
+    ----------
+    seconds : float array, s, shape (blocks,)
+        Infinite where blocks do not fit in SRAM, or cannot run in this way.
+    sram : float array, B, shape (blocks,)
+        What they hold at a time.
+    """
+
+    seconds: Floats
+    sram: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTime:
+    """What blocks of the kernels of a case take.
+
+    Attributes
+    ----------
+    case : Case
+        Any that has the system, the plan, the assumptions and the graph; where its kernels run is not looked at.
+    """
+
+    case: Case
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """What blocks pay: the axis r of sums."""
+        tiers = self.case.system.chip.tiers
+        return (*RESOURCES, *(name for tier in tiers for name in (tier, reread(tier), again(tier))))
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether seconds are those of the judge, and not only at least: bandwidth must not rise with bytes."""
+        return not any(row.bytes for row in memory_rows(self.case.system.chip, self.case.assume))
+
+    def seconds(self, sums_br: Floats, count_b: Ints) -> Floats:
+        """Seconds in the fastest way, infinite where there is none; non-decreasing in every sum.
+
+        Parameters
+        ----------
+        sums_br : float array, shape (blocks, resources)
+            What each block pays of each resource.
+        count_b : int array, shape (blocks,)
+            Number of kernels of each block, at least 1.
+        """
+        found_b = self.held(sums_br, count_b).seconds
+        if self.case.assume.blocks_tokens:
+            found_b = np.minimum(found_b, self.in_token_blocks(sums_br).seconds)
+        return found_b
+
+    def held(self, sums_br: Floats, count_b: Ints) -> Run:
+        """Blocks that hold their weights in SRAM, or of a kernel alone a part after another."""
+        of, capacity, alone_b = self._by_name(sums_br), self.case.system.chip.sram.capacity, count_b == 1
+        buffers_b, cut_b, parts_b = of["buffers"], of["cut"], np.ones(len(sums_br))
+        if self.case.assume.weight_tiling != "forbid":
+            for b in np.flatnonzero(alone_b & (cut_b > 0) & (buffers_b + cut_b > capacity)).tolist():
+                count = traffic.parts_of(float(buffers_b[b]), float(cut_b[b]), capacity)
+                parts_b[b] = np.inf if count is None else count
+        runs_b = np.isfinite(parts_b)
+        parts_b[~runs_b] = 1.0
+        sram_b = np.where(alone_b, buffers_b + cut_b / parts_b, of["held"])
+        runs_b &= self._fits(sram_b) & (alone_b | (of["alone"] == 0)) & (of["legal"] == 0)
+        seconds_b = self._seconds(of, {tier: (parts_b - 1) * of[reread(tier)] for tier in self._tiers}, of["accessed"])
+        return Run(np.where(runs_b, seconds_b, np.inf), sram_b)
+
+    def in_token_blocks(self, sums_br: Floats, blocks_b: Ints | None = None) -> Run:
+        """Blocks of kernels that take their tokens in so many blocks; by default in the fewest that fit."""
+        of = self._by_name(sums_br)
+        rows, least = ops.streamed_rows(self.case.graph), token_blocks.least_rows(self.case)
+        if blocks_b is None:
+            blocks_b = self._fewest(of["beside"], of["cut by tokens"], rows)
+        sram_b = of["beside"] + of["cut by tokens"] * block_share(rows, blocks_b)  # type: ignore[arg-type]
+        runs_b = self._fits(sram_b) & (of["at_once"] == 0) & (of["legal"] == 0)
+        runs_b &= blocks_b <= most_blocks(rows, least)
+        more_b = np.where(runs_b, blocks_b - 1, 0)
+        moved = {tier: more_b * of[again(tier)] for tier in self._tiers}
+        seconds_b = self._seconds(of, moved, of["accessed"] + more_b * of["accessed again"])
+        return Run(np.where(runs_b, seconds_b, np.inf), sram_b)
+
+    def _fewest(self, beside_b: Floats, cut_b: Floats, rows: int) -> Ints:
+        """Fewest blocks of tokens for which the largest one leaves room; as many as rows where none does."""
+        room_b = self.case.system.chip.sram.capacity * (1 + limits.SLACK) - beside_b
+        share_b = np.clip(room_b / np.where(cut_b > 0, cut_b, 1.0), 0.0, 1.0)
+        largest_b = np.where(cut_b > 0, np.floor(rows * share_b * (1 + 1e-12)), rows).clip(1, rows)
+        return np.asarray(-(-rows // largest_b), dtype=np.int64)
+
+    def _by_name(self, sums_br: Floats) -> dict[str, Floats]:
+        return dict(zip(self.resources, sums_br.T, strict=True))
+
+    @property
+    def _tiers(self) -> tuple[str, ...]:
+        return tuple(self.case.system.chip.tiers)
+
+    def _fits(self, sram_b: Floats) -> Bools:
+        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK))
+
+    def _seconds(self, of: dict[str, Floats], more: dict[str, Floats], accessed_b: Floats) -> Floats:
+        """Seconds of blocks that move more bytes through memories than once; as `pipeline.partition_time` adds up."""
+        chip, overlap = self.case.system.chip, self.case.assume.overlap
+        memory_b = np.zeros(len(accessed_b))
+        for tier in self._tiers:
+            memory_b += self._memory_s(tier, of[tier] + more[tier])
+        network_b = of["network_s"] + (self.case.assume.kernel_overhead or 0.0)
+        sram_b = np.zeros(len(accessed_b)) if chip.sram.bandwidth is None else accessed_b / chip.sram.bandwidth
+        if overlap == "none":
+            return np.asarray(of["compute_s"] + memory_b + network_b + sram_b)
+        on_chip_b = np.maximum.reduce([of["compute_s"], memory_b, sram_b])
+        return np.asarray(np.maximum(on_chip_b, network_b) if overlap == "perfect" else on_chip_b + network_b)
+
+    def _memory_s(self, tier: str, moved_b: Floats) -> Floats:
+        """Seconds to move so many bytes at least: where more of them take less time, as long as the best number."""
+        chip = self.case.system.chip
+        rows = memory_rows(chip, self.case.assume)
+
+        def at(bytes_b: Floats) -> Floats:
+            return np.asarray(bytes_b / (chip.tiers[tier].bandwidth * bandwidth_share(rows, bytes_b, tier)))
+
+        found_b = at(moved_b)
+        for row in rows if not self.exact else ():
+            found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - 1e-12))))
+        return found_b

@@ -1,0 +1,162 @@
+"""What blocks of kernels pay under a plan, as sums over kernels and tensors: for those who ask about many blocks.
+
+An *item* is a kernel by itself, a tensor with all its readers, its conversions, or an end of a carried tensor. What it
+adds to a block depends on the options (sharding schemes) of few kernels, and on which of few kernels are in the block.
+Every amount is what the judge charges to one of two places: there are the kernels of the block, all others are in the
+other one. So no rule is stated here. What does not add up is in :mod:`dfopt.judge.block_time`.
+
+Suffixes: k kernel, z option of a kernel, b block, r resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.judge import fit, limits, members
+from dfopt.judge.block_time import BlockTime
+from dfopt.judge.case import Case, build
+from dfopt.judge.item_tables import Item, Key, NotItems, Tables
+from dfopt.physics import ops, pipeline
+
+__all__ = ["Item", "LayerItems", "NotItems"]
+
+
+class LayerItems:
+    """What blocks of the kernels of a graph pay under a plan, in a number of tiles, item by item.
+
+    Parameters
+    ----------
+    graph, system, assumptions, plan
+        As `dfopt.evaluate` takes them; but ``token_blocks: auto`` is what it means for the graph.
+    tile_count : tiles
+        Into how many the streamed axis is cut.
+
+    Attributes
+    ----------
+    graph : Graph
+        What a chip sees of it: its kernels are those that items count.
+    schemes_k : tuple of tuples of Sharding
+        Legal schemes of every kernel.
+    items : tuple of Item
+    time : BlockTime
+        What makes seconds of sums.
+
+    Raises
+    ------
+    NotItems
+        Under the cycle model, for kernels drawn once on several pipeline stages, and where too many kernels decide
+        together what an item comes to.
+    PlanError
+        If the plan does not fit the system or the graph.
+    """
+
+    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan, tile_count: int = 1) -> None:
+        chip = system.chip
+        chosen = assumptions.hiding(plan.tensor_overlap)
+        chosen = pipeline.resolve(chosen, chip.execution, chip.compute_utilization, graph=graph)
+        if chosen.compute_model == "cycle":
+            raise NotItems("under compute_model: cycle the slowest kernel of a block decides")
+        if not graph.folded and plan.stages > 1:
+            raise NotItems("kernels drawn once are on several pipeline stages")
+        seen = members.seen_by_a_chip(graph, plan, system)
+        legal = tuple(ops.legal_schemes(kernel, plan.shards, chosen) for kernel in seen.kernels)
+        self.schemes_k: tuple[tuple[Sharding, ...], ...] = legal
+        cases = list[Case]()
+        for z in range(max(map(len, legal))):
+            schemes = [schemes[min(z, len(schemes) - 1)] for schemes in legal]
+            mapping = _apart(seen, system, plan, schemes, tile_count)
+            if not z:
+                fit.check(mapping, graph, system, chosen)
+            cases.append(build(mapping, graph, system, chosen))
+        self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0])
+        self._tables = _merged(Tables(cases, legal, self.resources))
+        self.items = tuple(self._tables)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What blocks pay, see :mod:`dfopt.judge.block_time`: the axis r."""
+        return self.time.resources
+
+    @property
+    def exact(self) -> bool:
+        """Whether `seconds` are those of the judge, and not only at least."""
+        return self.time.exact
+
+    def table(self, item: Item) -> Floats:
+        """What an item adds to a block.
+
+        Returns
+        -------
+        float array, shape (schemes of scope[0], ..., schemes of scope[-1], 2 ** len(inside), resources)
+            The axis before the last is the pattern: bit i says whether inside[i] is in the block.
+        """
+        return self._tables[item]
+
+    def seconds(self, sums_br: Floats, count_b: Ints) -> Floats:
+        """Seconds of blocks, see :meth:`BlockTime.seconds`: non-decreasing in every sum."""
+        return self.time.seconds(sums_br, count_b)
+
+    def sums(self, scheme_k: Sequence[int], member_bk: Bools) -> Floats:
+        """What blocks pay under one option of every kernel, given by its number.
+
+        Parameters
+        ----------
+        scheme_k : sequence of int
+            Number of the scheme of every kernel, in ``schemes_k``.
+        member_bk : bool array, shape (blocks, kernels)
+
+        Returns
+        -------
+        float array, shape (blocks, resources)
+        """
+        sums_br = np.zeros((len(member_bk), len(self.resources)))
+        for item, table in self._tables.items():
+            pattern_b = member_bk[:, list(item.inside)] @ (1 << np.arange(len(item.inside)))
+            sums_br += table[tuple(scheme_k[k] for k in item.scope)][pattern_b]
+        return sums_br
+
+    def allowed(self, kernels: Sequence[int]) -> bool:
+        """Whether some kernels may be a block, whatever it holds in SRAM and wherever it stands among the others.
+
+        Where passes have halves of the partitions (``forward_backward: halves``) blocks may be allowed that cannot be.
+        """
+        case = self._case
+        if len({case.place(k)[0] for k in kernels}) > 1 or any(limits.refused(case, kernels)):
+            return False
+        if case.assume.forward_backward != "separate":
+            return True
+        ways = [{0} if any(case.kernels[k].forward == way for k in kernels) else set() for way in (True, False)]
+        return not all(ways) or not any(limits.separate(0, *ways))
+
+
+def _apart(graph: Graph, system: System, plan: Plan, schemes: Sequence[Sharding], tile_count: int) -> Mapping:
+    """A mapping of kernels with these schemes, each in a partition of its own."""
+    kinds = [graph.kind_of(kernel) if graph.folded else 0 for kernel in graph.kernels]
+    kernels = tuple(
+        KernelMapping(name=kernel.name, sharding=scheme, stage=kind, partition=k)
+        for k, (kernel, scheme, kind) in enumerate(zip(graph.kernels, schemes, kinds, strict=True))
+    )
+    return Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tile_count)
+
+
+def _merged(of: Tables) -> dict[Item, Floats]:
+    """All items, those of the same kernels as one."""
+    names, tables = dict[Key, str](), dict[Key, Floats]()
+
+    def add(parts: Iterable[tuple[Item, Floats]]) -> None:
+        for item, table in parts:
+            key = item.scope, item.inside
+            names.setdefault(key, item.name)
+            tables[key] = tables[key] + table if key in tables else table
+
+    add((*of.kernels(), *of.tensors(), *of.conversions(), *of.pairs()))
+    add(list(of.must_be_alone(tables)))
+    return {Item(names[key], *key): table for key, table in tables.items() if table.any()}

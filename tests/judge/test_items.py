@@ -1,0 +1,207 @@
+"""What blocks pay as sums over kernels and tensors: both ways against what the judge says of whole mappings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import Dice, World, share, with_sram, worlds
+
+from dfopt import load_graph, load_system
+from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.score import PartitionScore, Score
+from dfopt.documents.system import System
+from dfopt.judge import evaluate
+from dfopt.judge.items import LayerItems, NotItems
+from dfopt.setting.plans import asked_plans
+
+CONVENTIONS: dict[str, Any] = {
+    "compute_model": ["fixed", "efficiency"],
+    "backward_gathers": [None, None, "layer", "kept", "kept_calculon"],
+    "tensor_overlap": [None, None, "ring", "pipe", "waves"],
+    "collective_work": [None, None, "every", "first"],
+}
+"""Beside those that every random world draws: what blocks pay depends on them, but not under the cycle model."""
+
+
+@dataclass
+class Judged:
+    """A mapping, what the judge says of it, and what its partitions pay item by item."""
+
+    items: LayerItems
+    mapping: Mapping
+    score: Score
+
+    def __post_init__(self) -> None:
+        index = self.items.graph.index()
+        self.scheme_k = np.zeros(len(index), dtype=int)
+        for one in self.mapping.kernels:
+            self.scheme_k[index[one.name]] = self.items.schemes_k[index[one.name]].index(one.sharding)
+        self.member_bk = np.zeros((len(self.score.partitions), len(index)), dtype=bool)
+        for row, partition in zip(self.member_bk, self.score.partitions, strict=True):
+            row[[index[name] for name in partition.kernels]] = True
+        self.sums_br = self.items.sums(self.scheme_k.tolist(), self.member_bk)
+        self.count_b = self.member_bk.sum(axis=1)
+        legal = self.items.resources.index("legal")
+        self.illegal = bool(np.isinf(self.sums_br[:, legal]).any())
+        self.sums_br[:, legal] = 0.0
+
+    def check(self) -> None:
+        """Every partition takes what the judge says, and fits where it says nothing else."""
+        blocks = {(one.stage, one.partition): one.blocks for one in self.mapping.token_blocks or ()}
+        held = self.items.time.held(self.sums_br, self.count_b)
+        least_b = self.items.seconds(self.sums_br, self.count_b)
+        said = self.score.violations
+        for b, partition in enumerate(self.score.partitions):
+            run, place = held, b
+            if (count := blocks.get((partition.stage, partition.partition))) is not None:
+                run, place = self.items.time.in_token_blocks(self.sums_br[b : b + 1], np.array([count])), 0
+            fits = not any(_about_sram(sentence, partition) for sentence in said)
+            assert math.isfinite(run.seconds[place]) == fits, (partition, said)
+            if fits:
+                assert run.sram[place] == pytest.approx(partition.sram_bytes, rel=1e-12)
+                assert least_b[b] <= partition.time_s * (1 + 1e-12)
+                if self.items.exact:
+                    assert run.seconds[place] == pytest.approx(partition.time_s, rel=1e-12)
+                else:
+                    assert run.seconds[place] <= partition.time_s * (1 + 1e-12)
+            kernels = np.flatnonzero(self.member_bk[b]).tolist()
+            name = f"partition {partition.partition} of stage {partition.stage} "
+            refused = (" kernels", " tiles, the chip has", "mixes forward")
+            broken = any(name in sentence and any(word in sentence for word in refused) for sentence in said)
+            assert self.items.allowed(kernels) == (not broken), said
+        words = ("leaves partial sums", "hands on its output", "streamed axis is cut")
+        assert self.illegal == any(word in sentence for sentence in said for word in words), said
+
+
+def _about_sram(sentence: str, partition: PartitionScore) -> bool:
+    """Whether a sentence says that a partition does not fit, or cannot take its tokens in blocks."""
+    name = f"partition {partition.partition} of stage {partition.stage} "
+    of_kernel = any(f"kernel {kernel!r} needs" in sentence for kernel in partition.kernels)
+    return (" of SRAM" in sentence and (name in sentence or of_kernel)) or f"{name}takes its tokens" in sentence
+
+
+def _judged(
+    graph: Graph, system: System, chosen: Assumptions, plan: Plan, dice: Any, tiles: int = 1, *, blocks: bool = False
+) -> Judged:
+    """Any mapping, legal or not."""
+    items = LayerItems(graph, system, chosen, plan, tiles)
+    kernels, width = [], dice([1, 2, 3, len(items.graph.kernels)])
+    for kernel, schemes in zip(items.graph.kernels, items.schemes_k, strict=True):
+        stage = items.graph.kind_of(kernel) if items.graph.folded else 0
+        partition = dice(range(max(len(items.graph.kernels) // width, 1)))
+        kernels.append(KernelMapping(name=kernel.name, sharding=dice(schemes), stage=stage, partition=partition))
+    places = dict.fromkeys((one.stage, one.partition) for one in kernels)
+    token_blocks = [
+        TokenBlocks(stage=stage, partition=partition, blocks=dice([1, 2, 3, 5]))
+        for stage, partition in places
+        if blocks and dice([True, False])
+    ]
+    mapping = Mapping(
+        graph=graph.name, system=system.name, plan=plan, kernels=tuple(kernels), tile_count=tiles,
+        token_blocks=tuple(token_blocks) or None,
+    )  # fmt: skip
+    return Judged(items, mapping, evaluate(mapping, graph, system, chosen))
+
+
+def _of_world(world: World, dice: Any, **more: Any) -> Judged:
+    assume(world.graph.folded or world.plan.stages == 1)
+    return _judged(world.graph, world.system, world.assumptions, world.plan, dice, dice([1, 1, 2, 3]), **more)
+
+
+@given(world=worlds(**CONVENTIONS), data=st.data())
+def test_items_add_up_to_what_partitions_take(world: World, data: st.DataObject) -> None:
+    dice = Dice(data.draw)
+    judged = _of_world(world, dice)
+    judged.check()
+    # and with about as much SRAM as some partition needs
+    need = dice([one.sram_bytes for one in judged.score.partitions]) * dice([0.3, 0.6, 0.99, 1.01])
+    tight = World(world.graph, with_sram(world.system, max(need, 1.0)), world.plan, world.assumptions)
+    _of_world(tight, dice).check()
+
+
+@given(
+    world=worlds(
+        execution="dataflow", token_blocks="allow", weights_from_dram=True, compute_model=["fixed", "efficiency"]
+    ),
+    data=st.data(),
+)
+def test_items_add_up_in_blocks_of_tokens(world: World, data: st.DataObject) -> None:
+    dice = Dice(data.draw)
+    judged = _of_world(world, dice, blocks=True)
+    judged.check()
+    need = dice([one.sram_bytes for one in judged.score.partitions]) * dice([0.3, 0.6, 0.99, 1.01])
+    tight = World(world.graph, with_sram(world.system, max(need, 1.0)), world.plan, world.assumptions)
+    _of_world(tight, dice, blocks=True).check()
+
+
+@settings(share(0.3))
+@given(world=worlds(execution="kernel_by_kernel", operand_traffic=["own", "own_tiled"], compute_model="fixed",
+                    trains=True), data=st.data())  # fmt: skip
+def test_items_add_up_where_kernels_move_what_their_schemes_say(world: World, data: st.DataObject) -> None:
+    _of_world(world, lambda options: data.draw(st.sampled_from(list(options)))).check()
+
+
+@settings(share(0.3))
+@given(world=worlds(compute_model="efficiency", memory=True), data=st.data())
+def test_shares_of_bandwidth_give_seconds_at_least(world: World, data: st.DataObject) -> None:
+    _of_world(world, Dice(data.draw)).check()
+
+
+@given(
+    world=worlds(token_blocks=["none", "allow"], execution=["dataflow", "library"], memory=True, compute_model="fixed"),
+    data=st.data(),
+)
+def test_larger_sums_take_no_less_time(world: World, data: st.DataObject) -> None:
+    dice = Dice(data.draw)
+    judged = _of_world(world, dice)
+    more_br = judged.sums_br.copy()
+    for row in more_br:
+        for r in range(len(row)):
+            row[r] += dice([0.0, 0.0, 0.0, 0.5, 1.0]) * max(row[r] if math.isfinite(row[r]) else 0.0, dice([0.1, 10.0]))
+    seconds_b = judged.items.seconds(judged.sums_br, judged.count_b)
+    assert (judged.items.seconds(more_br, judged.count_b) >= seconds_b).all()
+
+
+REAL = [
+    ("gpt2-small", "h100-8", {"phase": "training", "batch": 64}),
+    ("gpt3-175b", "sn10-8-ring", {"phase": "forward", "batch": 256}),
+    ("gpt3-175b", "sn10-8-ring", {"phase": "training", "batch": 256, "microbatch": 1}),
+    ("llama-3.1-8b", "h100-8", {"phase": "decode", "batch": 128, "context": 4096}),
+    ("llama-3.1-8b", "a100-8", {"phase": "training", "batch": 64, "isl": 2048, "recompute": "full"}),
+    ("mixtral-8x7b", "h100-8", {"phase": "decode", "batch": 64, "context": 4096}),
+    ("gemma-2-9b", "h100-8", {"phase": "decode", "batch": 32, "context": 4096}),
+    ("llama-3.1-70b", "sn40l-16-ddr", {"phase": "decode", "batch": 64, "context": 4096}),
+    ("deepseek-v2-lite", "h100-8", {"phase": "training", "batch": 16, "isl": 2048, "microbatch": 1}),
+]
+
+
+@pytest.mark.parametrize(("model", "machine", "fields"), REAL)
+@pytest.mark.parametrize("name", ["default", "dfmodel"])
+def test_items_of_real_layers_add_up(model: str, machine: str, fields: dict[str, Any], name: str) -> None:
+    graph, system, chosen = load_graph(model, **fields), load_system(machine), profile(name)
+    plans, _ = asked_plans(graph, system, Request(), chosen)
+    plans = sorted(plans, key=lambda plan: (-plan.shards, -plan.members))
+    random, checked = np.random.default_rng(1), 0
+    for plan in (plans[0], plans[len(plans) // 2], *[plan for plan in plans if plan.members > 1][:1]):
+        for _ in range(3):
+            judged = _judged(graph, system, chosen, plan, lambda options: options[int(random.integers(len(options)))])
+            judged.check()
+            checked += 1
+    assert checked >= 6
+
+
+def test_what_is_no_sum_is_refused() -> None:
+    graph, system = load_graph("gpt3-175b", phase="forward", batch=256), load_system("sn10-8-ring")
+    plan = asked_plans(graph, system, Request(), Assumptions())[0][0]
+    with pytest.raises(NotItems, match="cycle"):
+        LayerItems(graph, system, Assumptions(compute_model="cycle"), plan)
