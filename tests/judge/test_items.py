@@ -200,6 +200,35 @@ def test_items_of_real_layers_add_up(model: str, machine: str, fields: dict[str,
     assert checked >= 6
 
 
+@pytest.mark.parametrize("model", ["gpt3-175b", "llama-3.1-8b"])
+@pytest.mark.parametrize("phase", ["forward", "training"])
+def test_items_of_real_layers_add_up_in_blocks_of_tokens(model: str, phase: str) -> None:
+    graph = load_graph(model, phase=phase, batch=16, microbatch=1)
+    system, chosen = load_system("sn10-8-ring"), Assumptions(token_blocks="allow", overlap="none")
+    sram = system.chip.sram.model_copy(update={"bandwidth": 1e12, "capacity": 1e12})
+    system = system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
+    plan = max(asked_plans(graph, system, Request(), chosen)[0], key=lambda plan: plan.shards)
+    random, blocks = np.random.default_rng(1), 0
+    for _ in range(12):
+        dice = lambda options: options[int(random.integers(len(options)))]  # noqa: E731
+        judged = _judged(graph, system, chosen, plan, dice, blocks=True)
+        judged.check()
+        said = judged.score.violations
+        blocks += sum(not any(_about_sram(sentence, each) for sentence in said) for each in judged.score.partitions)
+    assert blocks
+
+
+def test_blocks_are_of_one_kind_of_layer() -> None:
+    graph, system = load_graph("gemma-2-9b", phase="decode", batch=32, context=4096), load_system("sn10-8-ring")
+    chosen = Assumptions(execution="dataflow")
+    plan = max(asked_plans(graph, system, Request(), chosen)[0], key=lambda plan: plan.shards)
+    items = LayerItems(graph, system, chosen, plan)
+    kinds = [items.graph.kind_of(kernel) for kernel in items.graph.kernels]
+    first, second = (kinds.index(kind) for kind in (0, 1))
+    assert items.allowed((first, first + 1)) and kinds[first + 1] == 0
+    assert not items.allowed((first, second))
+
+
 def test_what_is_no_sum_is_refused() -> None:
     graph, system = load_graph("gpt3-175b", phase="forward", batch=256), load_system("sn10-8-ring")
     plan = asked_plans(graph, system, Request(), Assumptions())[0][0]
