@@ -84,12 +84,15 @@ class BlockTime:
         return (*RESOURCES, *(name for tier in tiers for name in (tier, reread(tier), again(tier))))
 
     @cached_property
-    def exact(self) -> bool:
-        """Whether seconds are those of the judge, and not only at least: bandwidth must not rise with bytes."""
-        return not any(row.bytes for row in memory_rows(self.case.system.chip, self.case.assume))
+    def by_bytes(self) -> bool:
+        """Whether bandwidth depends on how many bytes a block moves: then its seconds are no multiples of its sums."""
+        return any(row.bytes for row in memory_rows(self.case.system.chip, self.case.assume))
 
-    def seconds(self, sums_br: Floats, count_b: Ints) -> Floats:
+    def seconds(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Floats:
         """Seconds in the fastest way, infinite where there is none; non-decreasing in every sum.
+
+        They are those of the judge, for sums of one option of every kernel. Where bandwidth depends on bytes
+        (:attr:`by_bytes`), more of these may take less time: seconds then are those of no fewer bytes at least.
 
         Parameters
         ----------
@@ -97,13 +100,16 @@ class BlockTime:
             What each block pays of each resource.
         count_b : int array, shape (blocks,)
             Number of kernels of each block, at least 1.
+        decided : bool
+            Whether sums are of one option of every kernel. Blocks that hold their weights then have the bandwidth of
+            their very bytes, and seconds are not monotone in these.
         """
-        found_b = self.held(sums_br, count_b).seconds
+        found_b = self.held(sums_br, count_b, decided=decided).seconds
         if self.case.assume.blocks_tokens:
             found_b = np.minimum(found_b, self.in_token_blocks(sums_br).seconds)
         return found_b
 
-    def held(self, sums_br: Floats, count_b: Ints) -> Run:
+    def held(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Run:
         """Blocks that hold their weights in SRAM, or of a kernel alone a part after another."""
         of, capacity, alone_b = self._by_name(sums_br), self.case.system.chip.sram.capacity, count_b == 1
         buffers_b, cut_b, parts_b = of["buffers"], of["cut"], np.ones(len(sums_br))
@@ -115,7 +121,8 @@ class BlockTime:
         parts_b[~runs_b] = 1.0
         sram_b = np.where(alone_b, buffers_b + cut_b / parts_b, of["held"])
         runs_b &= self._fits(sram_b) & (alone_b | (of["alone"] == 0)) & (of["legal"] == 0)
-        seconds_b = self._seconds(of, {tier: (parts_b - 1) * of[reread(tier)] for tier in self._tiers}, of["accessed"])
+        moved = {tier: (parts_b - 1) * of[reread(tier)] for tier in self._tiers}
+        seconds_b = self._seconds(of, moved, of["accessed"], decided=decided)
         return Run(np.where(runs_b, seconds_b, np.inf), sram_b)
 
     def in_token_blocks(self, sums_br: Floats, blocks_b: Ints | None = None) -> Run:
@@ -149,12 +156,14 @@ class BlockTime:
     def _fits(self, sram_b: Floats) -> Bools:
         return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK))
 
-    def _seconds(self, of: dict[str, Floats], more: dict[str, Floats], accessed_b: Floats) -> Floats:
+    def _seconds(
+        self, of: dict[str, Floats], more: dict[str, Floats], accessed_b: Floats, *, decided: bool = False
+    ) -> Floats:
         """Seconds of blocks that move more bytes through memories than once; as `pipeline.partition_time` adds up."""
         chip, overlap = self.case.system.chip, self.case.assume.overlap
         memory_b = np.zeros(len(accessed_b))
         for tier in self._tiers:
-            memory_b += self._memory_s(tier, of[tier] + more[tier])
+            memory_b += self._memory_s(tier, of[tier] + more[tier], decided=decided)
         network_b = of["network_s"] + (self.case.assume.kernel_overhead or 0.0)
         sram_b = np.zeros(len(accessed_b)) if chip.sram.bandwidth is None else accessed_b / chip.sram.bandwidth
         if overlap == "none":
@@ -162,8 +171,8 @@ class BlockTime:
         on_chip_b = np.maximum.reduce([of["compute_s"], memory_b, sram_b])
         return np.asarray(np.maximum(on_chip_b, network_b) if overlap == "perfect" else on_chip_b + network_b)
 
-    def _memory_s(self, tier: str, moved_b: Floats) -> Floats:
-        """Seconds to move so many bytes at least: where more of them take less time, as long as the best number."""
+    def _memory_s(self, tier: str, moved_b: Floats, *, decided: bool) -> Floats:
+        """Seconds to move so many bytes; unless they are decided, or more, where these take less time."""
         chip = self.case.system.chip
         rows = memory_rows(chip, self.case.assume)
 
@@ -171,6 +180,6 @@ class BlockTime:
             return np.asarray(bytes_b / (chip.tiers[tier].bandwidth * bandwidth_share(rows, bytes_b, tier)))
 
         found_b = at(moved_b)
-        for row in rows if not self.exact else ():
+        for row in rows if self.by_bytes and not decided else ():
             found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - 1e-12))))
         return found_b

@@ -11,11 +11,13 @@ Suffixes: k kernel, z option of a kernel, b block, r resource.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, get_args
 
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.axes import Splits
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
 from dfopt.documents.plan import Plan
@@ -66,29 +68,39 @@ class LayerItems:
             raise NotItems("under compute_model: cycle the slowest kernel of a block decides")
         if not graph.folded and plan.stages > 1:
             raise NotItems("kernels drawn once are on several pipeline stages")
-        seen = members.seen_by_a_chip(graph, plan, system)
+        seen, read = members.seen_by_a_chip(graph, plan, system), Plan.saying(self.alike(plan, graph, assumptions))
         legal = tuple(ops.legal_schemes(kernel, plan.shards, chosen) for kernel in seen.kernels)
         self.schemes_k: tuple[tuple[Sharding, ...], ...] = legal
         cases = list[Case]()
         for z in range(max(map(len, legal))):
             schemes = [schemes[min(z, len(schemes) - 1)] for schemes in legal]
-            mapping = _apart(seen, system, plan, schemes, tile_count)
             if not z:
-                fit.check(mapping, graph, system, chosen)
-            cases.append(build(mapping, graph, system, chosen))
+                fit.check(_apart(seen, system, plan, schemes, tile_count), graph, system, chosen)
+            cases.append(build(_apart(seen, system, read, schemes, tile_count), graph, system, chosen))
         self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0])
         self._tables = _merged(Tables(cases, legal, self.resources))
         self.items = tuple(self._tables)
+
+    @staticmethod
+    def alike(plan: Plan, graph: Graph, assumptions: Assumptions) -> tuple[tuple[str, Any], ...]:
+        """What items read of a plan: those of plans that are alike in it are the same, if each fits at all.
+
+        Its stages, copies, microbatches and levels of ZeRO belong to the step, but for gradients that are spread over
+        microbatches, and for kernels that list communications over all chips.
+        """
+        splits: list[Splits] = ["kernels", "modules"]
+        said = {name: getattr(plan, name) for name in ("modules", "placement", "tensor_overlap")}
+        if assumptions.gradients == "dfmodel":
+            splits.append("batch")
+            said["microbatches"] = plan.microbatches
+        if any(kernel.communications for kernel in graph.kernels):
+            splits = list(get_args(Splits))
+        return (*plan.said(*splits), *said.items())
 
     @property
     def resources(self) -> tuple[str, ...]:
         """What blocks pay, see :mod:`dfopt.judge.block_time`: the axis r."""
         return self.time.resources
-
-    @property
-    def exact(self) -> bool:
-        """Whether `seconds` are those of the judge, and not only at least."""
-        return self.time.exact
 
     def table(self, item: Item) -> Floats:
         """What an item adds to a block.
@@ -100,9 +112,9 @@ class LayerItems:
         """
         return self._tables[item]
 
-    def seconds(self, sums_br: Floats, count_b: Ints) -> Floats:
+    def seconds(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Floats:
         """Seconds of blocks, see :meth:`BlockTime.seconds`: non-decreasing in every sum."""
-        return self.time.seconds(sums_br, count_b)
+        return self.time.seconds(sums_br, count_b, decided=decided)
 
     def sums(self, scheme_k: Sequence[int], member_bk: Bools) -> Floats:
         """What blocks pay under one option of every kernel, given by its number.
