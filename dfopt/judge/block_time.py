@@ -3,7 +3,7 @@
 All that does not add up over kernels and tensors is here; :mod:`dfopt.judge.items` has what does. No sum makes a block
 faster, nor lets it fit, by being larger. So sums of least amounts give seconds at least.
 
-Suffixes: b block, r resource.
+Suffixes: b block, r resource, l latency.
 """
 
 from __future__ import annotations
@@ -73,15 +73,20 @@ class BlockTime:
     ----------
     case : Case
         Any that has the system, the plan, the assumptions and the graph; where its kernels run is not looked at.
+    latency_l : float array, s, shape (levels,)
+        Under the cycle model the seconds that kernels may take on some number of compute tiles, ascending; of each
+        blocks pay the tiles that their kernels need to take no longer. Empty under others.
     """
 
     case: Case
+    latency_l: Floats
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
         """What blocks pay: the axis r of sums."""
         tiers = self.case.system.chip.tiers
-        return (*RESOURCES, *(name for tier in tiers for name in (tier, reread(tier), again(tier))))
+        moved = (name for tier in tiers for name in (tier, reread(tier), again(tier)))
+        return (*RESOURCES, *moved, *(f"tiles {level}" for level in range(len(self.latency_l))))
 
     @cached_property
     def by_bytes(self) -> bool:
@@ -164,11 +169,15 @@ class BlockTime:
         memory_b = np.zeros(len(accessed_b))
         for tier in self._tiers:
             memory_b += self._memory_s(tier, of[tier] + more[tier], decided=decided)
+        compute_b = of["compute_s"]
+        if len(self.latency_l):  # the least latency for which the tiles suffice
+            suffice_bl = np.stack([of[f"tiles {level}"] for level in range(len(self.latency_l))], axis=1) <= chip.tiles
+            compute_b = np.where(suffice_bl.any(axis=1), self.latency_l[suffice_bl.argmax(axis=1)], np.inf)
         network_b = of["network_s"] + (self.case.assume.kernel_overhead or 0.0)
         sram_b = np.zeros(len(accessed_b)) if chip.sram.bandwidth is None else accessed_b / chip.sram.bandwidth
         if overlap == "none":
-            return np.asarray(of["compute_s"] + memory_b + network_b + sram_b)
-        on_chip_b = np.maximum.reduce([of["compute_s"], memory_b, sram_b])
+            return np.asarray(compute_b + memory_b + network_b + sram_b)
+        on_chip_b = np.maximum.reduce([compute_b, memory_b, sram_b])
         return np.asarray(np.maximum(on_chip_b, network_b) if overlap == "perfect" else on_chip_b + network_b)
 
     def _memory_s(self, tier: str, moved_b: Floats, *, decided: bool) -> Floats:

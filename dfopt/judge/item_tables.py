@@ -72,11 +72,14 @@ class Tables:
         Legal schemes of every kernel.
     resources : sequence of str
         Names of what blocks pay.
+    latency_l : float array, s, shape (levels,)
+        Seconds that kernels may take under the cycle model, as `BlockTime` has them.
     """
 
     cases: Sequence[Case]
     schemes_k: Sequence[tuple[Sharding, ...]]
     resources: Sequence[str]
+    latency_l: Floats
     _known: dict[tuple[int, int, bool], Placed] = field(default_factory=dict, init=False)
 
     def _add(self, row_r: Floats, name: str, amount: float) -> None:
@@ -100,7 +103,10 @@ class Tables:
             row_r, number[one.place] = rows_kr[k], k
             if case.tile_count > -(-rows // limits.tile_rows(case, one)):
                 self._add(row_r, "legal", math.inf)
-            self._add(row_r, "compute_s", timing.compute_s(bare, [one]))
+            if len(self.latency_l):
+                row_r[-len(self.latency_l) :] = self._tiles(*timing.latencies(bare, one))
+            else:
+                self._add(row_r, "compute_s", timing.compute_s(bare, [one]))
             for name, each in sent.get(one.place, {}).items():
                 self._add(row_r, "network_s", 0.0 if name == "overhead_s" else math.fsum(each))
             self._add(row_r, "accessed", accessed[k])
@@ -119,6 +125,13 @@ class Tables:
                 tier = traffic.tier_of(bare, traffic.Moved(place, what, size, of))
                 self._add(rows_kr[number[place]], again(tier), size)
         return rows_kr
+
+    def _tiles(self, tiles: Ints, seconds: Floats) -> Floats:
+        """Fewest tiles to take no longer than each latency, ascending; more than there are where none does."""
+        order = np.argsort(seconds, kind="stable")
+        fewest = np.minimum.accumulate(tiles[order])
+        place_l = np.searchsorted(seconds[order], self.latency_l, side="right") - 1
+        return np.where(place_l >= 0, fewest[place_l], self.cases[0].system.chip.tiles + 1.0)
 
     def tensors(self) -> Iterator[tuple[Item, Floats]]:
         """What is moved and held of tensors between kernels and of ends."""

@@ -26,6 +26,7 @@ from dfopt.judge import fit, limits, members
 from dfopt.judge.block_time import BlockTime
 from dfopt.judge.case import Case, build
 from dfopt.judge.item_tables import Item, Key, NotItems, Tables
+from dfopt.judge.timing import latencies
 from dfopt.physics import ops, pipeline
 
 __all__ = ["Item", "LayerItems", "NotItems"]
@@ -54,8 +55,8 @@ class LayerItems:
     Raises
     ------
     NotItems
-        Under the cycle model, for kernels drawn once on several pipeline stages, and where too many kernels decide
-        together what an item comes to.
+        For kernels drawn once on several pipeline stages, and where too many kernels decide together what an item
+        comes to.
     PlanError
         If the plan does not fit the system or the graph.
     """
@@ -64,8 +65,6 @@ class LayerItems:
         chip = system.chip
         chosen = assumptions.hiding(plan.tensor_overlap)
         chosen = pipeline.resolve(chosen, chip.execution, chip.compute_utilization, graph=graph)
-        if chosen.compute_model == "cycle":
-            raise NotItems("under compute_model: cycle the slowest kernel of a block decides")
         if not graph.folded and plan.stages > 1:
             raise NotItems("kernels drawn once are on several pipeline stages")
         seen, read = members.seen_by_a_chip(graph, plan, system), Plan.saying(self.alike(plan, graph, assumptions))
@@ -77,8 +76,11 @@ class LayerItems:
             if not z:
                 fit.check(_apart(seen, system, plan, schemes, tile_count), graph, system, chosen)
             cases.append(build(_apart(seen, system, read, schemes, tile_count), graph, system, chosen))
-        self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0])
-        self._tables = _merged(Tables(cases, legal, self.resources))
+        latency_l = np.zeros(0)
+        if chosen.compute_model == "cycle":
+            latency_l = np.unique(np.concatenate([latencies(case, one)[1] for case in cases for one in case.kernels]))
+        self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0], latency_l)
+        self._tables = _merged(Tables(cases, legal, self.resources, latency_l))
         self.items = tuple(self._tables)
 
     @staticmethod

@@ -6,6 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.graph import Kernel
 from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.score import PartitionScore, Score, StageScore
@@ -187,11 +190,11 @@ def _of_model(kernel: Kernel) -> float:
 
 
 def compute_s(case: Case, members: Sequence[Placed]) -> float:
-    """Compute time of a partition; under the cycle model a type that is twice as fast takes half the cycles."""
-    chip = case.system.chip
+    """Compute time of a partition."""
     if case.assume.compute_model == "cycle":
-        assert chip.frequency is not None  # `fit.check` saw to it
-        return max(_cycles(case, one) * (chip.peak_flops / one.peak) for one in members) / chip.frequency
+        # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
+        menus = [(one.tiles, *latencies(case, one)) for one in members]
+        return max(float(seconds[tiles <= given].min()) for given, tiles, seconds in menus)
     by_rate: dict[float, list[float]] = defaultdict(list)
     for one in members:
         by_rate[_share(case, one) * one.peak].append(one.flop)
@@ -216,10 +219,13 @@ def _share(case: Case, one: Placed) -> float:
     return float(efficiency_share(case.system.chip.efficiency, simd, one.flop, extents, op))
 
 
-def _cycles(case: Case, one: Placed) -> float:
-    """Cycles of a kernel's shard, all its tile steps, on the compute tiles that it was given; a mask is skipped."""
+def latencies(case: Case, one: Placed) -> tuple[Ints, Floats]:
+    """Numbers of compute tiles, and seconds of a kernel's shard on each, all its tile steps, under the cycle model.
+
+    A mask is skipped; a type that is twice as fast takes half the cycles.
+    """
     kernel, chip, degree = one.kernel, case.system.chip, case.plan.shards
-    assert chip.lanes is not None and chip.stages is not None  # `fit.check` saw to it
+    assert chip.lanes is not None and chip.stages is not None and chip.frequency is not None  # `fit.check` saw to it
     rows, columns, inner = ops.shard_extents(kernel, one.sharding, degree, case.assume.sharding_rules)
     steps = case.tile_count if kernel.streamed != "none" else 1
     if kernel.streamed == "n":
@@ -229,8 +235,8 @@ def _cycles(case: Case, one: Placed) -> float:
     tiles, cycles = chips.cycle_menu(
         rows, columns, inner, lanes=chip.lanes, stages=chip.stages, tiles=chip.tiles, simd=kernel.op == "elementwise"
     )
-    # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
-    return steps * int(cycles[tiles <= one.tiles].min()) * ops.work_share(kernel)
+    spent = steps * cycles * ops.work_share(kernel)
+    return tiles, np.asarray(spent * (chip.peak_flops / one.peak) / chip.frequency, dtype=float)
 
 
 def _stage_score(case: Case, one: StageTime, hops: dict[int, float], held: dict[int, Held]) -> StageScore:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from oracles import judged, mapping_of
 from strategies import Dice, World, share, with_sram, worlds
 
 from dfopt import load_graph, load_system
@@ -22,6 +23,7 @@ from dfopt.documents.score import PartitionScore, Score
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
 from dfopt.judge.items import LayerItems, NotItems
+from dfopt.physics import ops
 from dfopt.setting.plans import asked_plans
 
 CONVENTIONS: dict[str, Any] = {
@@ -119,10 +121,10 @@ def _of_world(world: World, dice: Any, **more: Any) -> Judged:
 @given(world=worlds(**CONVENTIONS), data=st.data())
 def test_items_add_up_to_what_partitions_take(world: World, data: st.DataObject) -> None:
     dice = Dice(data.draw)
-    judged = _of_world(world, dice)
-    judged.check()
+    found = _of_world(world, dice)
+    found.check()
     # and with about as much SRAM as some partition needs
-    need = dice([one.sram_bytes for one in judged.score.partitions]) * dice([0.3, 0.6, 0.99, 1.01])
+    need = dice([one.sram_bytes for one in found.score.partitions]) * dice([0.3, 0.6, 0.99, 1.01])
     tight = World(world.graph, with_sram(world.system, max(need, 1.0)), world.plan, world.assumptions)
     _of_world(tight, dice).check()
 
@@ -135,9 +137,9 @@ def test_items_add_up_to_what_partitions_take(world: World, data: st.DataObject)
 )
 def test_items_add_up_in_blocks_of_tokens(world: World, data: st.DataObject) -> None:
     dice = Dice(data.draw)
-    judged = _of_world(world, dice, blocks=True)
-    judged.check()
-    need = dice([one.sram_bytes for one in judged.score.partitions]) * dice([0.3, 0.6, 0.99, 1.01])
+    found = _of_world(world, dice, blocks=True)
+    found.check()
+    need = dice([one.sram_bytes for one in found.score.partitions]) * dice([0.3, 0.6, 0.99, 1.01])
     tight = World(world.graph, with_sram(world.system, max(need, 1.0)), world.plan, world.assumptions)
     _of_world(tight, dice, blocks=True).check()
 
@@ -161,13 +163,13 @@ def test_items_add_up_where_bandwidth_depends_on_bytes(world: World, data: st.Da
 )
 def test_larger_sums_take_no_less_time(world: World, data: st.DataObject) -> None:
     dice = Dice(data.draw)
-    judged = _of_world(world, dice)
-    more_br = judged.sums_br.copy()
+    found = _of_world(world, dice)
+    more_br = found.sums_br.copy()
     for row in more_br:
         for r in range(len(row)):
             row[r] += dice([0.0, 0.0, 0.0, 0.5, 1.0]) * max(row[r] if math.isfinite(row[r]) else 0.0, dice([0.1, 10.0]))
-    seconds_b = judged.items.seconds(judged.sums_br, judged.count_b)
-    assert (judged.items.seconds(more_br, judged.count_b) >= seconds_b).all()
+    seconds_b = found.items.seconds(found.sums_br, found.count_b)
+    assert (found.items.seconds(more_br, found.count_b) >= seconds_b).all()
 
 
 REAL = [
@@ -192,8 +194,8 @@ def test_items_of_real_layers_add_up(model: str, machine: str, fields: dict[str,
     random, checked = np.random.default_rng(1), 0
     for plan in (plans[0], plans[len(plans) // 2], *[plan for plan in plans if plan.members > 1][:1]):
         for _ in range(3):
-            judged = _judged(graph, system, chosen, plan, lambda options: options[int(random.integers(len(options)))])
-            judged.check()
+            found = _judged(graph, system, chosen, plan, lambda options: options[int(random.integers(len(options)))])
+            found.check()
             checked += 1
     assert checked >= 6
 
@@ -209,10 +211,10 @@ def test_items_of_real_layers_add_up_in_blocks_of_tokens(model: str, phase: str)
     random, blocks = np.random.default_rng(1), 0
     for _ in range(12):
         dice = lambda options: options[int(random.integers(len(options)))]  # noqa: E731
-        judged = _judged(graph, system, chosen, plan, dice, blocks=True)
-        judged.check()
-        said = judged.score.violations
-        blocks += sum(not any(_about_sram(sentence, each) for sentence in said) for each in judged.score.partitions)
+        found = _judged(graph, system, chosen, plan, dice, blocks=True)
+        found.check()
+        said = found.score.violations
+        blocks += sum(not any(_about_sram(sentence, each) for sentence in said) for each in found.score.partitions)
     assert blocks
 
 
@@ -236,8 +238,24 @@ def test_plans_that_are_alike_have_the_same_items() -> None:
     assert len(classes) < len(spread) < len(plans)
 
 
+@given(world=worlds(compute_model="cycle"), data=st.data())
+def test_items_add_up_under_the_cycle_model(world: World, data: st.DataObject) -> None:
+    """Kernels with the compute tiles that suit their partition best, as an oracle shares them out."""
+    assume(world.graph.folded or world.plan.stages == 1)
+    dice, graph = Dice(data.draw), world.graph
+    schemes = {
+        kernel.name: dice(ops.legal_schemes(kernel, world.plan.tp, world.assumptions)) for kernel in graph.kernels
+    }
+    partition = {kernel.name: dice(range(dice([1, 2, len(graph.kernels)]))) for kernel in graph.kernels}
+    mapping = mapping_of(world, schemes, dict.fromkeys(schemes, 0), partition)
+    assume(mapping is not None)
+    assert mapping is not None
+    items = LayerItems(graph, world.system, world.assumptions, world.plan, mapping.tile_count)
+    Judged(items, mapping, judged(world, mapping)).check()
+
+
 def test_what_is_no_sum_is_refused() -> None:
-    graph, system = load_graph("gpt3-175b", phase="forward", batch=256), load_system("sn10-8-ring")
-    plan = asked_plans(graph, system, Request(), Assumptions())[0][0]
-    with pytest.raises(NotItems, match="cycle"):
-        LayerItems(graph, system, Assumptions(compute_model="cycle"), plan)
+    graph, system = load_graph("hpl-5m"), load_system("h100-8")
+    plans = asked_plans(graph, system, Request(), Assumptions())[0]
+    with pytest.raises(NotItems, match="several pipeline stages"):
+        LayerItems(graph, system, Assumptions(), max(plans, key=lambda plan: plan.stages))
