@@ -67,7 +67,7 @@ class Case:
     pauses: dict[int, float]
     token_blocks: dict[Place, int]
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[Fan | End, ...]:
         """All that partitions move and hold, but for what belongs to a kernel."""
         return *self.fans, *self.ends
@@ -246,8 +246,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:
         chip = whole * produced[src]
         tile = chip * ops.tile_share(graph.kernels[src], mapping.tile_count)
-        readers = tuple({reader.kernel: None for reader in consumers})
-        return Fan(src, whole, chip, tile, consumers, placed[src].place, readers, ()).among(placed)
+        return Fan.of(placed, src, whole, chip, tile, consumers)
 
     fans: dict[object, tuple[int, float, list[Consumer]]] = {}
     for position, (tensor, operand) in enumerate(zip(graph.tensors, operand_t, strict=True)):

@@ -7,7 +7,7 @@ Names: *whole* bytes are those of a full tensor, *chip* bytes what one tensor-pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
@@ -74,11 +74,24 @@ class Fan:
     readers: tuple[int, ...]
     away: tuple[Place, ...]
 
+    @classmethod
+    def of(
+        cls,
+        kernels: Sequence[Placed],
+        src: int,
+        whole: float,
+        chip: float,
+        tile: float,
+        consumers: tuple[Consumer, ...],
+    ) -> Fan:
+        """A fan of kernels in their places."""
+        home, readers = kernels[src].place, tuple({reader.kernel: None for reader in consumers})
+        away = tuple({place: None for number in readers if (place := kernels[number].place) != home})
+        return cls(src, whole, chip, tile, consumers, home, readers, away)
+
     def among(self, kernels: Sequence[Placed]) -> Fan:
         """The same where kernels run in other places."""
-        home = kernels[self.src].place
-        away = tuple({place: None for number in self.readers if (place := kernels[number].place) != home})
-        return replace(self, home=home, away=away)
+        return Fan.of(kernels, self.src, self.whole, self.chip, self.tile, self.consumers)
 
 
 @dataclass(frozen=True)
