@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Final, Literal
 
@@ -17,7 +17,8 @@ from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.placed import Consumer, End, Fan, Place, Placed
-from dfopt.judge.types import held_word, made_word, peak, reduced_word, weight_word, word
+from dfopt.judge.placing import Placing
+from dfopt.judge.types import made_word, word
 from dfopt.physics import library, operands, ops, pipeline
 
 __all__ = [
@@ -61,11 +62,11 @@ class Case:
     kernels: tuple[Placed, ...]
     fans: tuple[Fan, ...]
     carried: tuple[Fan, ...]
-    ends: tuple[End, ...]
     members: dict[Place, list[int]]
-    clocks: dict[Place, float]
-    pauses: dict[int, float]
-    token_blocks: dict[Place, int]
+    clocks: dict[Place, float] = field(default_factory=dict)
+    pauses: dict[int, float] = field(default_factory=dict)
+    token_blocks: dict[Place, int] = field(default_factory=dict)
+    ends: tuple[End, ...] = ()
 
     @cached_property
     def tensors(self) -> tuple[Fan | End, ...]:
@@ -209,44 +210,40 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     graph = seen_by_a_chip(model := library.as_computed(graph, assume), mapping.plan, system)
     given = {one.name: one for one in mapping.kernels}
-    degree, rules = mapping.plan.shards, assume.sharding_rules
-    wider = held_word(graph) / word(graph) if assume.gradient_traffic == "held" else 1.0  # than on the chip
-    placed, produced, sums = [], [], operands.adding(graph)
-    for kernel in graph.kernels:
-        here = given[kernel.name]
-        share = ops.output_share(kernel, here.sharding, degree, rules)
-        made = share * word(graph)
-        adds = made if assume.gradients == "exact" else 0.0
-        part = ops.weight_share(kernel, here.sharding, degree, rules) if kernel.op == "gemm" else 0.0
-        held = part * weight_word(graph, kernel)
-        undivided = operands.work_whole(kernel, here.sharding, sums, assume)
-        placed.append(
-            Placed(
-                kernel=kernel,
-                sharding=here.sharding,
-                place=(here.stage, here.partition),
-                tiles=here.tiles,
-                forward=kernel.pass_ == "forward",
-                flop=ops.flop(kernel) * (1.0 if undivided else ops.split_share(kernel, here.sharding, degree, rules)),
-                peak=peak(graph, kernel, system.chip),
-                parameters=ops.weight_elements(kernel) * part,
-                weight=ops.weight_elements(kernel) * held,
-                read=ops.weights_read(kernel) * held,
-                at_once=ops.weights_at_once(kernel) * held,
-                adding=ops.gradients_at_once(kernel) * adds,
-                accumulator=ops.gradients_added(kernel) * (adds * wider),
-                gradient=ops.gradient_elements(kernel) * (share * reduced_word(graph)),
-            )
-        )
-        produced.append(share)
+    placing = Placing(graph, system, assume, mapping.plan.shards)
+    placed = tuple(placing.of(kernel, given[kernel.name]) for kernel in graph.kernels)
+    members: dict[Place, list[int]] = defaultdict(list)
+    for number, one in enumerate(placed):
+        members[one.place].append(number)
+    fans, carried = fans_of(graph, assume, placed, mapping.tile_count)
+    case = Case(
+        model=model,
+        graph=graph,
+        system=system,
+        plan=mapping.plan,
+        assume=assume,
+        tile_count=mapping.tile_count,
+        kernels=placed,
+        fans=fans,
+        carried=carried,
+        members=dict(sorted(members.items())),
+        clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
+        pauses={one.stage: one.time for one in mapping.pauses or ()},
+        token_blocks={(one.stage, one.partition): one.blocks for one in mapping.token_blocks or ()},
+    )
+    return replace(case, ends=tuple(_ends(case))) if assume.layer_boundary == "dram" else case
 
+
+def fans_of(
+    graph: Graph, assume: Assumptions, placed: Sequence[Placed], tile_count: int
+) -> tuple[tuple[Fan, ...], tuple[Fan, ...]]:
+    """Tensors between kernels in their places, and those that are carried from layer to layer."""
     index, operand_t = graph.index(), graph.operands()
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
     def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:
-        chip = whole * produced[src]
-        tile = chip * ops.tile_share(graph.kernels[src], mapping.tile_count)
-        return Fan.of(placed, src, whole, chip, tile, consumers)
+        chip = whole * placed[src].share
+        return Fan.of(placed, src, whole, chip, chip * ops.tile_share(graph.kernels[src], tile_count), consumers)
 
     fans: dict[object, tuple[int, float, list[Consumer]]] = {}
     for position, (tensor, operand) in enumerate(zip(graph.tensors, operand_t, strict=True)):
@@ -255,28 +252,8 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         depth = 0 if assume.execution == "library" else depth  # handed on in registers
         key = graph.taken(tensor) if assume.fanout == "shared" else position
         fans.setdefault(key, (src, whole, []))[2].append(Consumer(index[tensor.dst], operand, depth))
-
     carried = tuple(fan(index[t.src], graph.bytes_of(t), (Consumer(index[t.dst], 1, 2),)) for t in graph.carried)
-    members: dict[Place, list[int]] = defaultdict(list)
-    for number, one in enumerate(placed):
-        members[one.place].append(number)
-    case = Case(
-        model=model,
-        graph=graph,
-        system=system,
-        plan=mapping.plan,
-        assume=assume,
-        tile_count=mapping.tile_count,
-        kernels=tuple(placed),
-        fans=tuple(fan(src, whole, tuple(consumers)) for src, whole, consumers in fans.values()),
-        carried=carried,
-        ends=(),
-        members=dict(sorted(members.items())),
-        clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
-        pauses={one.stage: one.time for one in mapping.pauses or ()},
-        token_blocks={(one.stage, one.partition): one.blocks for one in mapping.token_blocks or ()},
-    )
-    return replace(case, ends=tuple(_ends(case))) if assume.layer_boundary == "dram" else case
+    return tuple(fan(src, whole, tuple(consumers)) for src, whole, consumers in fans.values()), carried
 
 
 def _ends(case: Case) -> Iterator[End]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from dfopt.documents.graph import Kernel
@@ -16,7 +17,7 @@ from dfopt.judge import network, working
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import held_word, optimizer_words, reduced_word, word
 from dfopt.physics import offload, pipeline
-from dfopt.physics.states import KINDS, STATE_OF, Amount, Held, cached_bytes, capacities
+from dfopt.physics.states import KINDS, STATE_OF, Amount, Held, capacities
 from dfopt.physics.working import MAIN_GRADIENT
 
 _PARTS: Final[dict[Amount, str]] = {
@@ -29,6 +30,10 @@ _PARTS: Final[dict[Amount, str]] = {
 }
 _GRADIENTS: Final[dict[Amount, str]] = {"waiting": "waiting gradients", "working": "working gradients"}
 """Of what is held while a layer runs, the part that is gradients of activations."""
+
+
+Amounts = Callable[[int], Mapping[str, float]]
+"""The :func:`amounts` of a stage of the mapping."""
 
 
 class Entry(NamedTuple):
@@ -45,10 +50,10 @@ class Entry(NamedTuple):
     item: Item | None = None
 
 
-def entries(case: Case, rank: Rank) -> list[Entry]:
+def entries(case: Case, rank: Rank, amounts_of: Amounts) -> list[Entry]:
     """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
     found: list[Entry] = []
-    amounts = {stage: _amounts(case, stage) for stage in rank.runs}
+    amounts = {stage: amounts_of(stage) for stage in rank.runs}
     checkpoints = [stage for stage in rank.runs if case.trains and _only_ends(case, [stage])]
     away = offloaded(case)
     for kind in KINDS:
@@ -118,11 +123,11 @@ def offloaded(case: Case) -> dict[Item, str]:
 
 def of_layer(case: Case, stage: int) -> dict[Item, float]:
     """Bytes of each of those that a chip has for one evaluation of a stage of the mapping."""
-    amounts = _amounts(case, stage)
-    return {item: _of_item(case, amounts, item) for item in offloaded(case)}
+    here = amounts(case, stage)
+    return {item: _of_item(case, here, item) for item in offloaded(case)}
 
 
-def _of_item(case: Case, amounts: dict[str, float], item: Item) -> float:
+def _of_item(case: Case, amounts: Mapping[str, float], item: Item) -> float:
     found = [kind for kind in KINDS if kind.item == item and (_keeps_gradients(case) or not kind.trained)]
     sizes = [for_parameter(case) if kind.per_parameter else 1.0 for kind in found]
     return math.fsum(size * amounts[kind.of] for size, kind in zip(sizes, found, strict=True))
@@ -135,7 +140,7 @@ def for_parameter(case: Case) -> float:
 
 def held(case: Case, rank: Rank) -> Held:
     """Bytes of every state that a chip of a pipeline stage holds, by memory."""
-    return books_of(entries(case, rank))
+    return books_of(entries(case, rank, partial(amounts, case)))
 
 
 def books_of(booked: Iterable[Entry]) -> Held:
@@ -158,7 +163,7 @@ def reserved(case: Case) -> float:
     return own.training if case.trains else own.serving
 
 
-def least_recomputed(case: Case, rank: Rank) -> int | None:
+def least_recomputed(case: Case, rank: Rank, amounts_of: Amounts) -> int | None:
     """Fewest layers of a pipeline stage that have to be computed again for it to fit, if a plan says how many are.
 
     What it holds falls with each after the first, so that halving finds it; all, where not even that is enough.
@@ -171,7 +176,7 @@ def least_recomputed(case: Case, rank: Rank) -> int | None:
 
     def fits(count: int) -> bool:
         runs = Counter([*(again.get(kind, kind) for kind in kinds[:count]), *kinds[count:]])
-        books = held(case, replace(rank, runs={**runs, **beside}))
+        books = books_of(entries(case, replace(rank, runs={**runs, **beside}), amounts_of))
         return all(math.fsum(books.get(tier, {}).values()) <= size for tier, size in most.items())
 
     if not kinds or fits(0):
@@ -192,7 +197,7 @@ def _keeps_gradients(case: Case) -> bool:
     return case.trains and case.assume.gradients == "exact"
 
 
-def _amounts(case: Case, stage: int) -> dict[str, float]:
+def amounts(case: Case, stage: int) -> dict[str, float]:
     """Bytes of one evaluation of the kernels of a stage of the mapping, on one chip; gradients as parts of others."""
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
@@ -224,7 +229,7 @@ def _amounts(case: Case, stage: int) -> dict[str, float]:
     found["working"] += [max(fan.chip - working.left_of(case, fan), 0.0) for fan in mine]  # as they are made
     peak = (0.0, 0.0) if case.trains and case.assume.by_layer else _waiting(case, stage)
     found["waiting"] = [peak[0]]
-    found["cached"] = [cached_bytes(one.kernel, one.sharding, case.plan.shards) for one in here]
+    found["cached"] = [one.cached for one in here]
     for one in here:
         kernel, whole = one.kernel, one.kernel.resident_bytes
         if not whole:

@@ -73,12 +73,18 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
                 f" alone in {_name(one.place)}"
             )
     for rank in case.ranks:
-        for tier, capacity in capacities(chip).items():
-            need, room = math.fsum(held[rank.number].get(tier, {}).values()), capacity * (1 - reserve)
-            if _exceeds(need, room):
-                wants, has = _sizes(need, room)
-                of = f" of {_size(capacity)}, {100 * reserve:.3g} % is reserved" if reserve else ""
-                yield f"{rank.name} needs {wants} of {tier.upper()} per chip, the chip has {has}{of}"
+        for tier, need, room in overfull(case, held[rank.number]):
+            wants, has = _sizes(need, room)
+            of = f" of {_size(chip.tiers[tier].capacity or 0.0)}, {100 * reserve:.3g} % is reserved" if reserve else ""
+            yield f"{rank.name} needs {wants} of {tier.upper()} per chip, the chip has {has}{of}"
+
+
+def overfull(case: Case, books: Held) -> Iterator[tuple[str, float, float]]:
+    """Memories of a chip that lack room for what it holds: name, bytes that it needs, and bytes that it has."""
+    for tier, capacity in capacities(case.system.chip).items():
+        need, room = math.fsum(books.get(tier, {}).values()), capacity * (1 - reserved(case))
+        if _exceeds(need, room):
+            yield tier, need, room
 
 
 def _tiles(case: Case) -> Iterator[str]:

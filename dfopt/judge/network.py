@@ -232,16 +232,18 @@ class Exchange(NamedTuple):
 
 
 def exchanges(case: Case, price: Price) -> dict[int, Exchange]:
-    """What copies exchange of every stage of the mapping; nothing where gradients are added up in every microbatch."""
-    found = {}
-    for stage in {stage for rank in case.ranks for stage in rank.runs}:
-        each = [] if case.assume.gradients == "dfmodel" else list(exchanged_bytes(case, stage))
-        groups, gradients, weights = (
-            [copies.exchanged(case.plan, dims, added * summed, brought * wide, price) for dims, summed, wide in each]
-            for added, brought in ((1, 1), (1, 0), (0, 1))
-        )
-        found[stage] = Exchange(tuple(groups), math.fsum(gradients), math.fsum(weights))
-    return found
+    """What copies exchange of every stage of the mapping that some pipeline stage runs."""
+    return {stage: exchange(case, stage, price) for rank in case.ranks for stage in rank.runs}
+
+
+def exchange(case: Case, stage: int, price: Price) -> Exchange:
+    """What copies exchange of a stage of the mapping: nothing where gradients are added up in every microbatch."""
+    each = [] if case.assume.gradients == "dfmodel" else list(exchanged_bytes(case, stage))
+    groups, gradients, weights = (
+        [copies.exchanged(case.plan, dims, added * summed, brought * wide, price) for dims, summed, wide in each]
+        for added, brought in ((1, 1), (1, 0), (0, 1))
+    )
+    return Exchange(tuple(groups), math.fsum(gradients), math.fsum(weights))
 
 
 def reduction_s(rank: Rank, exchanged: Mapping[int, Exchange]) -> float:
@@ -289,38 +291,44 @@ def hops(case: Case, price: Price) -> dict[int, float]:
     A folded layer hands its carried tensors on. In a graph drawn once, a fan that ends some stages away
     is relayed: it crosses each boundary on the way once, and the sending side pays.
     """
+    if case.plan.stages == 1 or case.graph.folded:
+        return handed_on(case, [hop_s(case, fan, case.kernels[fan.src], price) for fan in case.carried])
     sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
-    if case.plan.stages == 1:
-        return dict.fromkeys(sent, 0.0)
-    if case.graph.folded:
-        counted = range(case.graph.layers.counted)
-        # every chunk of layers hands its tensors on, whatever the kind of its last layer
-        if case.assume.point_to_point == "per_microbatch":
-            kinds: dict[int, list[float]] = {stage: [] for stage in counted}
-            for fan in case.carried:
-                kinds[fan.home[0]].append(_hop(case, fan, price))
-            sent = dict.fromkeys(sent, max(kinds.values(), key=math.fsum) * case.plan.interleave)
-        elif case.assume.point_to_point == "per_neighbour":
-            ways = {way: dict.fromkeys(counted, 0.0) for way in (True, False)}
-            for fan in case.carried:
-                ways[case.kernels[fan.src].forward][fan.home[0]] += _hop(case, fan, price)
-            on, back = (max(ways[way].values()) for way in (True, False))
-            for rank in case.ranks:
-                often = pipeline.messages(case.plan, case.assume, rank.number, all_alike=len(case.ranks) == 1)
-                sent[rank.number] = [often[0] * on, often[1] * back]
-    else:
-        for fan in case.fans:
-            here = fan.home[0]
-            ends = [here, *(stage for stage, _ in fan.away)]
-            for stage in (*range(here, max(ends)), *range(here, min(ends), -1)):
-                sent[stage].append(_hop(case, fan, price))
+    for fan in case.fans:
+        here = fan.home[0]
+        ends = [here, *(stage for stage, _ in fan.away)]
+        for stage in (*range(here, max(ends)), *range(here, min(ends), -1)):
+            sent[stage].append(hop_s(case, fan, case.kernels[fan.src], price))
     return {stage: math.fsum(times) for stage, times in sent.items()}
 
 
-def _hop(case: Case, fan: Fan, price: Price) -> float:
+def handed_on(case: Case, hop_f: Sequence[float]) -> dict[int, float]:
+    """Seconds that each pipeline stage of layers spends to send to its neighbours, by those of each carried tensor."""
+    sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
+    counted, each = range(case.graph.layers.counted), list(zip(case.carried, hop_f, strict=True))
+    if case.plan.stages == 1:
+        return dict.fromkeys(sent, 0.0)
+    # every chunk of layers hands its tensors on, whatever the kind of its last layer
+    if case.assume.point_to_point == "per_microbatch":
+        kinds: dict[int, list[float]] = {stage: [] for stage in counted}
+        for fan, seconds in each:
+            kinds[fan.home[0]].append(seconds)
+        sent = dict.fromkeys(sent, max(kinds.values(), key=math.fsum) * case.plan.interleave)
+    elif case.assume.point_to_point == "per_neighbour":
+        ways = {way: dict.fromkeys(counted, 0.0) for way in (True, False)}
+        for fan, seconds in each:
+            ways[case.kernels[fan.src].forward][fan.home[0]] += seconds
+        on, back = (max(ways[way].values()) for way in (True, False))
+        for rank in case.ranks:
+            often = pipeline.messages(case.plan, case.assume, rank.number, all_alike=len(case.ranks) == 1)
+            sent[rank.number] = [often[0] * on, often[1] * back]
+    return {stage: math.fsum(times) for stage, times in sent.items()}
+
+
+def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
     """Seconds in which a chip sends on what it holds of a fan, or its part of what all hold, which is gathered."""
-    whole = price(Collective.POINT_TO_POINT, fan.chip, case.plan.stage_dims)
-    chips, held = case.plan.shards, ops.PRODUCED[case.kernels[fan.src].sharding]
+    whole = price(Collective.POINT_TO_POINT, fan.whole * source.share, case.plan.stage_dims)
+    chips, held = case.plan.shards, ops.PRODUCED[source.sharding]
     if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":
         return whole
     part = price(Collective.POINT_TO_POINT, fan.whole / chips, case.plan.stage_dims)

@@ -22,9 +22,10 @@ Place = tuple[int, int]
 class Placed:
     """A kernel in its place, with what one chip does of it for one microbatch and one layer.
 
-    ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in.
-    Of experts ``weight`` and ``gradient`` are those of all, ``read`` and ``accumulator`` those that some token chooses,
-    ``at_once`` and ``adding`` those of one.
+    ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in;
+    ``share``: the part of its output that a chip holds. Of experts ``weight`` and ``gradient`` are those of all,
+    ``read`` and ``accumulator`` those that some token chooses, ``at_once`` and ``adding`` those of one. ``cached``: of
+    sequences that it keeps. ``buffers``, ``activation_gradients``: there while a layer runs, as Calculon counts.
     """
 
     kernel: Kernel
@@ -34,6 +35,7 @@ class Placed:
     forward: bool
     flop: float
     peak: float
+    share: float
     parameters: float
     weight: float
     read: float
@@ -41,6 +43,9 @@ class Placed:
     adding: float
     accumulator: float
     gradient: float
+    cached: float
+    buffers: float = 0.0
+    activation_gradients: float = 0.0
 
     @property
     def stationary(self) -> float:

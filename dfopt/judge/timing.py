@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import numpy as np
 
@@ -32,12 +33,14 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     moved = traffic.by_memory(case, tiling)
     sent = sent_by_place(case, paid, price)
     partitions = _partitions(case, sent, moved, sram)
-    booked = {rank.number: ledger.entries(case, rank) for rank in case.ranks}
+    amounts = cache(partial(ledger.amounts, case))
+    booked = {rank.number: ledger.entries(case, rank, amounts) for rank in case.ranks}
     held = {number: ledger.books_of(entries) for number, entries in booked.items()}
     hops = network.hops(case, price)
     spent = step(case, _of_passes(case, partitions), _beside(case, partitions, hops, price))
     links, linked, updates = spent.links, max(spent.links.values()), spent.time.optimizer
-    stages = [_stage_score(case, one, hops, held) for one in spent.stages]
+    recomputed = {rank.number: ledger.least_recomputed(case, rank, amounts) for rank in case.ranks}
+    stages = [_stage_score(case, one, hops, held, recomputed) for one in spent.stages]
     slowest = stages[spent.stages.index(spent.slowest)]
     ends = {number: (links[number], spent.updates[number]) for number in links if number != slowest.stage}
     parts = {one.stage: breakdown(case, partitions, one, spent.time, sent, ends.get(one.stage)) for one in stages}
@@ -239,7 +242,9 @@ def latencies(case: Case, one: Placed) -> tuple[Ints, Floats]:
     return tiles, np.asarray(spent * (chip.peak_flops / one.peak) / chip.frequency, dtype=float)
 
 
-def _stage_score(case: Case, one: StageTime, hops: dict[int, float], held: dict[int, Held]) -> StageScore:
+def _stage_score(
+    case: Case, one: StageTime, hops: dict[int, float], held: dict[int, Held], recomputed: dict[int, int | None]
+) -> StageScore:
     rank, away = one.rank, ledger.offloaded(case)
     return StageScore(
         stage=rank.number,
@@ -252,7 +257,7 @@ def _stage_score(case: Case, one: StageTime, hops: dict[int, float], held: dict[
         offload_backward_s=one.offload[1] if away else None,
         holds=tuple(rank.runs),
         times=_said(rank.runs, one.layers),
-        recomputed=ledger.least_recomputed(case, rank),
+        recomputed=recomputed[rank.number],
         states=held[rank.number],
     )
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dfopt.documents.kernel import needed
 from dfopt.judge.case import LATER, Case, Fan, Placed
 from dfopt.judge.types import copied_word, made_word
-from dfopt.physics import ops
-from dfopt.physics.working import activation_gradients, collective_buffers
 
 __all__ = ["is_beside", "kept", "left_of", "working"]
 
@@ -27,11 +25,11 @@ def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
         kernel = one.kernel
         if kernel.pass_ != pass_ or not case.trains:
             continue
-        found.append((kernel.mask_bytes or 0.0) * _made(case, one))
+        found.append((kernel.mask_bytes or 0.0) * _made(one))
         if kernel.output_saved and case.graph.index()[kernel.name] not in case.brought:
-            found.append(made_word(case.graph, kernel) * _made(case, one))
+            found.append(made_word(case.graph, kernel) * _made(one))
         elif _is_let_go(case, one):
-            found.append(-made_word(case.graph, kernel) * _made(case, one))
+            found.append(-made_word(case.graph, kernel) * _made(one))
     return found
 
 
@@ -48,10 +46,9 @@ def left_of(case: Case, fan: Fan) -> float:
     return fan.chip + copy if kept or narrow != later else copy
 
 
-def _made(case: Case, one: Placed) -> float:
+def _made(one: Placed) -> float:
     """Elements of an output on a chip."""
-    share = ops.output_share(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
-    return share * one.kernel.matrices * needed(one.kernel)
+    return one.share * one.kernel.matrices * needed(one.kernel)
 
 
 def _is_let_go(case: Case, one: Placed) -> bool:
@@ -66,17 +63,12 @@ def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], 
     """
     here = case.of_stage[stage]
     found = [*kept(case, here, "recompute"), *kept(case, here, "backward")]
-    found += [made_word(case.graph, one.kernel) * _made(case, one) for one in here if _is_let_go(case, one)]
+    found += [made_word(case.graph, one.kernel) * _made(one) for one in here if _is_let_go(case, one)]
     if not (case.trains and case.assume.by_layer):
         return found, []
     mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and case.is_read_later(fan)]
     passes = ("recompute", "forward") if checkpoints else ("recompute",)  # the input of the layer at work once more
     found += [fan.chip for fan in mine if case.kernels[fan.src].kernel.pass_ in passes]
     found += kept(case, here, "forward") if checkpoints else []
-    asked, tiled = (case.plan.shards, case.assume.sharding_rules), case.assume.by_tiles
-    gradients = [activation_gradients(case.graph, one.kernel, one.sharding, *asked, tiled=tiled) for one in here]
-    for one in here:
-        buffers = collective_buffers(case.graph, one.kernel, one.sharding, *asked, tiled=tiled)
-        found.append(buffers[0])
-        gradients.append(buffers[1])
-    return found, gradients
+    found += [one.buffers for one in here]
+    return found, [one.activation_gradients for one in here]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_both_books_are_equal_and_the_bound_is_below(drawn: tuple[World, Mapping
     for rank, mine in zip(case.ranks, optimisers(world, mapping), strict=True):
         theirs = judge.held(case, rank)
         assert theirs.get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-9)
-        parts = judge.memory(judge.entries(case, rank))
+        parts = judge.memory(judge.entries(case, rank, partial(judge.amounts, case)))
         assert parts.total == pytest.approx(math.fsum(mine["dram"].values()), rel=1e-9, abs=1e-9)
         most = max(most, sum(mine["dram"].values()))
     dram = world.system.chip.dram.model_copy(update={"capacity": most * (1 + 1e-9) + 1e-9})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_both_books_are_equal_and_parts_add_up(drawn: tuple[World, Mapping]) -> 
         theirs = judge.held(case, rank)
         assert theirs.get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-9)
         whole = math.fsum(size for held in theirs.values() for size in held.values())
-        parts = judge.memory(judge.entries(case, rank))
+        parts = judge.memory(judge.entries(case, rank, partial(judge.amounts, case)))
         assert parts.total == pytest.approx(whole, rel=1e-9, abs=1e-9)
         assert min(dict(parts).values()) >= -1e-9 * (1 + whole)
 
