@@ -21,7 +21,7 @@ from dfopt.physics import ops
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
 from dfopt.physics.token_blocks import block_share, most_blocks
 
-__all__ = ["RESOURCES", "BlockTime", "Run", "again", "reread"]
+__all__ = ["RESOURCES", "ROUNDED", "BlockTime", "Run", "again", "reread"]
 
 RESOURCES: Final = (
     "legal",  # infinite where options of kernels cannot be together, or one cannot be at all
@@ -38,6 +38,8 @@ RESOURCES: Final = (
     "accessed again",  # bytes read from SRAM again for each further block of tokens
 )
 """What blocks pay, whatever memories a chip has; of each of these there are three more."""
+ROUNDED: Final = 1e-12
+"""Share by which sums may be too large that are rounded: what the judge says fits has to fit."""
 
 
 def reread(tier: str) -> str:
@@ -120,7 +122,7 @@ class BlockTime:
         buffers_b, cut_b, parts_b = of["buffers"], of["cut"], np.ones(len(sums_br))
         if self.case.assume.weight_tiling != "forbid":
             for b in np.flatnonzero(alone_b & (cut_b > 0) & (buffers_b + cut_b > capacity)).tolist():
-                count = traffic.parts_of(float(buffers_b[b]), float(cut_b[b]), capacity)
+                count = traffic.parts_of(float(buffers_b[b]), float(cut_b[b]), capacity * (1 + ROUNDED))
                 parts_b[b] = np.inf if count is None else count
         runs_b = np.isfinite(parts_b)
         parts_b[~runs_b] = 1.0
@@ -138,7 +140,7 @@ class BlockTime:
             blocks_b = self._fewest(of["beside"], of["cut by tokens"], rows)
         sram_b = of["beside"] + of["cut by tokens"] * block_share(rows, blocks_b)  # type: ignore[arg-type]
         runs_b = self._fits(sram_b) & (of["at_once"] == 0) & (of["legal"] == 0)
-        runs_b &= blocks_b <= most_blocks(rows, least)
+        runs_b &= (blocks_b <= most_blocks(rows, least)) & self.case.assume.blocks_tokens
         more_b = np.where(runs_b, blocks_b - 1, 0)
         moved = {tier: more_b * of[again(tier)] for tier in self._tiers}
         seconds_b = self._seconds(of, moved, of["accessed"] + more_b * of["accessed again"])
@@ -148,7 +150,7 @@ class BlockTime:
         """Fewest blocks of tokens for which the largest one leaves room; as many as rows where none does."""
         room_b = self.case.system.chip.sram.capacity * (1 + limits.SLACK) - beside_b
         share_b = np.clip(room_b / np.where(cut_b > 0, cut_b, 1.0), 0.0, 1.0)
-        largest_b = np.where(cut_b > 0, np.floor(rows * share_b * (1 + 1e-12)), rows).clip(1, rows)
+        largest_b = np.where(cut_b > 0, np.floor(rows * share_b * (1 + ROUNDED)), rows).clip(1, rows)
         return np.asarray(-(-rows // largest_b), dtype=np.int64)
 
     def _by_name(self, sums_br: Floats) -> dict[str, Floats]:
@@ -159,7 +161,7 @@ class BlockTime:
         return tuple(self.case.system.chip.tiers)
 
     def _fits(self, sram_b: Floats) -> Bools:
-        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK))
+        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK) * (1 + 10 * ROUNDED))
 
     def _seconds(
         self, of: dict[str, Floats], more: dict[str, Floats], accessed_b: Floats, *, decided: bool = False

@@ -19,7 +19,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.judge import breakdown, limits, network, timing, token_blocks, traffic
-from dfopt.judge.block_time import again, reread
+from dfopt.judge.block_time import ROUNDED, again, reread
 from dfopt.judge.case import Case, Consumer, End, Fan, Place, Placed
 from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
@@ -268,6 +268,7 @@ class Tables:
         A block needs no less where tensors inside it are buffered for two tiles at least.
         """
         case = self.cases[0]
+        capacity = case.system.chip.sram.capacity * (1 + ROUNDED)
         buffered = all(reader.depth >= 2 for fan in case.fans for reader in fan.consumers)
         if buffered or case.assume.weight_tiling == "forbid":
             return
@@ -282,7 +283,7 @@ class Tables:
                 alone = amounts[..., 1 << inside.index(k), :]
                 alone = alone[..., self._column["buffers"]] + alone[..., self._column["cut"]]
                 need += alone.reshape([len(self.schemes_k[v]) if v in of else 1 for v in scope])
-            table[..., 1, self._column["alone"]] = np.where(need > case.system.chip.sram.capacity, math.inf, 0.0)
+            table[..., 1, self._column["alone"]] = np.where(need > capacity, math.inf, 0.0)
             yield Item(f"{one.kernel.name} alone", scope, (k,)), table
 
     # -- help -------------------------------------------------------------------------------
