@@ -8,7 +8,7 @@ Suffixes: b block, r resource, l latency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -78,10 +78,18 @@ class BlockTime:
     latency_l : float array, s, shape (levels,)
         Under the cycle model the seconds that kernels may take on some number of compute tiles, ascending; of each
         blocks pay the tiles that their kernels need to take no longer. Empty under others.
+    most_bandwidth : bool
+        Whether memories always have the most bandwidth that they have for any number of bytes.
     """
 
     case: Case
     latency_l: Floats
+    most_bandwidth: bool = False
+
+    @cached_property
+    def at_most_bandwidth(self) -> BlockTime:
+        """The same at the most bandwidth: never more seconds, and those of bytes are multiples of them."""
+        return replace(self, most_bandwidth=True)
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
@@ -190,6 +198,10 @@ class BlockTime:
         def at(bytes_b: Floats) -> Floats:
             return np.asarray(bytes_b / (chip.tiers[tier].bandwidth * bandwidth_share(rows, bytes_b, tier)))
 
+        if self.most_bandwidth:
+            sizes = np.array([0.0, *(row.bytes or 0.0 for row in rows)])
+            most = float(bandwidth_share(rows, sizes, tier).max())
+            return np.asarray(moved_b / (chip.tiers[tier].bandwidth * most))
         found_b = at(moved_b)
         for row in rows if self.by_bytes and not decided else ():
             found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - 1e-12))))

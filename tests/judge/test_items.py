@@ -158,7 +158,13 @@ def test_items_add_up_where_bandwidth_depends_on_bytes(world: World, data: st.Da
 
 
 @given(
-    world=worlds(token_blocks=["none", "allow"], execution=["dataflow", "library"], memory=True, compute_model="fixed"),
+    world=worlds(
+        token_blocks=["none", "allow"],
+        execution=["dataflow", "library"],
+        overlap=["none", "perfect", "compute_memory"],
+        compute_model=["fixed", "efficiency"],
+        memory=True,
+    ),
     data=st.data(),
 )
 def test_larger_sums_take_no_less_time(world: World, data: st.DataObject) -> None:
@@ -169,6 +175,14 @@ def test_larger_sums_take_no_less_time(world: World, data: st.DataObject) -> Non
         for r in range(len(row)):
             row[r] += dice([0.0, 0.0, 0.0, 0.5, 1.0]) * max(row[r] if math.isfinite(row[r]) else 0.0, dice([0.1, 10.0]))
     seconds_b = found.items.seconds(found.sums_br, found.count_b)
+    fast, several_b = found.items.time.at_most_bandwidth, np.full(len(seconds_b), 2)
+    assert (fast.seconds(found.sums_br, found.count_b) <= seconds_b * (1 + 1e-12)).all()
+    tier = found.sums_br[:, found.items.resources.index(world.system.chip.fastest_tier), None]
+    bytes_br = tier * (np.array(found.items.resources) == world.system.chip.fastest_tier)
+    nothing_b = fast.seconds(0 * bytes_br, several_b)
+    once_b, thrice_b = (fast.seconds(times * bytes_br, several_b) - nothing_b for times in (1, 3))
+    if world.assumptions.overlap == "none":
+        assert thrice_b == pytest.approx(3 * once_b, rel=1e-9, abs=1e-12)
     assert (found.items.seconds(more_br, found.count_b) >= seconds_b).all()
 
 
