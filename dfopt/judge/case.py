@@ -87,6 +87,11 @@ class Case:
         """The distinct stages: one when a repeated layer stands for all, else one per rank, with the next layers."""
         return self._ranked[0]
 
+    @cached_property
+    def ran(self) -> tuple[int, ...]:
+        """The stages of the mapping that pipeline stages evaluate."""
+        return tuple(dict.fromkeys(stage for rank in self.ranks for stage in rank.runs))
+
     @property
     def hides_hops(self) -> bool:
         """Whether stages work while they send to their neighbours."""

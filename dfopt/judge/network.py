@@ -233,7 +233,7 @@ class Exchange(NamedTuple):
 
 def exchanges(case: Case, price: Price) -> dict[int, Exchange]:
     """What copies exchange of every stage of the mapping that some pipeline stage runs."""
-    return {stage: exchange(case, stage, price) for rank in case.ranks for stage in rank.runs}
+    return {stage: exchange(case, stage, price) for stage in case.ran}
 
 
 def exchange(case: Case, stage: int, price: Price) -> Exchange:

@@ -115,7 +115,7 @@ def _beside(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, fl
     return Beside(
         hops=hops,
         exchanges=network.exchanges(case, price),
-        updates={stage: network.optimizer_s(case, stage) for rank in case.ranks for stage in rank.runs},
+        updates={stage: network.optimizer_s(case, stage) for stage in case.ran},
         per_step_s=network.point_to_point_per_step_s(case, price),
         offload={rank.number: offload.shown_s(case, rank, partitions, hops[rank.number]) for rank in case.ranks},
         turns={rank.number: turns.stage_s(case, rank, computing, hidden) for rank in taken},
