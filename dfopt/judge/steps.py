@@ -9,6 +9,7 @@ partitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
@@ -49,10 +50,16 @@ class PlanSteps:
     graph, system, assumptions, plan, tile_count
         As a mapping is judged by; the plan must fit graph and system.
 
+    Attributes
+    ----------
+    inexact
+        Why a step also depends on other figures of a mapping, so that there is only what it takes at least; nothing if
+        it does not.
+
     Raises
     ------
     NotSteps
-        Where other figures of a mapping matter too.
+        Where not even that is known.
 
     Examples
     --------
@@ -75,6 +82,7 @@ class PlanSteps:
         like = _Plan(plan.apart_from_stages, plan)
         self._alike = _plans(Same(graph), Same(system), Same(assumptions), like, tile_count)
         self._case = replace(self._alike.case, plan=plan)
+        self.inexact = _inexact(self._case)
         if reason := _obstacle(self._case):
             raise NotSteps(reason)
 
@@ -87,13 +95,22 @@ class PlanSteps:
             Partitions for one microbatch, by stage of the mapping and whether they begin in the forward pass.
         schemes_k
             Scheme of every kernel that a chip sees.
+
+        Raises
+        ------
+        NotSteps
+            Where :attr:`inexact` says why.
         """
+        if self.inexact:
+            raise NotSteps(self.inexact)
         return self.least(pass_s, tuple((scheme,) for scheme in schemes_k))
 
     def least(self, pass_s: Mapping[tuple[int, bool], float], domain_k: Domain) -> float:
         """Seconds that no mapping undercuts whose kernels have schemes of a domain and whose passes no fewer seconds.
 
-        It is non-decreasing in the seconds, and no less for fewer schemes.
+        It is non-decreasing in the seconds, and no less for fewer schemes. Where it is :attr:`inexact`, nothing shows
+        of slower memories, of exchanges in a window that of one layer, and two microbatches that take turns are through
+        in half the time that they take one after the other.
         """
         figures = self._alike.figures(domain_k)
         beside = stages.Beside(
@@ -101,6 +118,7 @@ class PlanSteps:
             exchanges=figures.exchanges,
             updates=figures.updates,
             per_step_s=self._alike.per_step_s,
+            window_s=math.fsum(figures.exchanges[0].groups_s) if _in_windows(self._case) else None,
         )
         return stages.step(self._case, {key: (seconds,) for key, seconds in pass_s.items()}, beside).time.total
 
@@ -117,19 +135,29 @@ class PlanSteps:
 
 
 def _obstacle(case: Case) -> str:
-    """Why a step is no function of seconds of layers and schemes; nothing if it is one."""
+    """Why seconds of layers and schemes say nothing of a step; nothing if they do."""
     plan, assume = case.plan, case.assume
-    window = case.trains and plan.copies > 1 and assume.gradient_overlap in ("calculon", "calculon_or_none")
-    ahead = overlap.hides(assume, case.graph) and assume.bubble == "stages" and len(case.ranks) > 1
-    reasons = {
-        "two microbatches take turns": plan.two_batch_overlap,
-        "kernels are drawn once on several pipeline stages": plan.stages > 1 and not case.graph.folded,
-        "slower memories move what a graph that trains needs": ledger.offloaded(case),
-        "exchanges hide in windows of memory and compute": window,
-        # a stage that is slower by so much hides more than the pipeline takes longer
-        "gradients hide behind chunks of unequal stages that each count": ahead and plan.interleave > 1,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    if plan.stages > 1 and not case.graph.folded:
+        return "kernels are drawn once on several pipeline stages"
+    each_counts = overlap.hides(assume, case.graph) and assume.bubble == "stages" and len(case.ranks) > 1
+    if each_counts and plan.interleave > 1:  # a slower stage hides more than the pipeline takes longer
+        return "gradients hide behind chunks of unequal stages that each count"
+    return ""
+
+
+def _inexact(case: Case) -> str:
+    """Why they say no more than what a step takes at least; nothing if they say what it takes."""
+    if case.plan.two_batch_overlap:
+        return "two microbatches take turns"
+    if ledger.offloaded(case):
+        return "slower memories move what layers need to train"
+    return "exchanges hide in windows of memory and compute" if _in_windows(case) else ""
+
+
+def _in_windows(case: Case) -> bool:
+    """Whether what copies exchange hides as Calculon has it."""
+    ways = ("calculon", "calculon_or_none")
+    return case.assume.gradient_overlap in ways and case.trains and case.plan.copies > 1
 
 
 def _is_open(domain_k: Domain) -> bool:
