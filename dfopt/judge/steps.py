@@ -19,8 +19,8 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
-from dfopt.judge import ledger, limits, network, stages
-from dfopt.judge.case import Case, Fan, fans_of
+from dfopt.judge import ledger, limits, network, stages, turns
+from dfopt.judge.case import Case, Fan, fans_of, totals
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.placed import Placed
 from dfopt.judge.placing import Placing, least
@@ -109,15 +109,18 @@ class PlanSteps:
         """Seconds that no mapping undercuts whose kernels have schemes of a domain and whose passes no fewer seconds.
 
         It is non-decreasing in the seconds, and no less for fewer schemes. Where it is :attr:`inexact`, nothing shows
-        of slower memories, of exchanges in a window that of one layer, and two microbatches that take turns are through
-        in half the time that they take one after the other.
+        of slower memories, of exchanges in a window that of one layer, and of two microbatches that take turns the chip
+        or the network is always busy.
         """
         figures = self._alike.figures(domain_k)
+        takes = {stage: pass_s.get((stage, True), 0.0) + pass_s.get((stage, False), 0.0) for stage in self._case.ran}
+        taken = self._case.ranks if self._case.plan.two_batch_overlap else ()
         beside = stages.Beside(
             hops=network.handed_on(self._case, figures.hop_f),
             exchanges=figures.exchanges,
             updates=figures.updates,
             per_step_s=self._alike.per_step_s,
+            turns={rank.number: turns.least_s(rank, takes, self._alike.sends) for rank in taken},
             window_s=math.fsum(figures.exchanges[0].groups_s) if _in_windows(self._case) else None,
         )
         return stages.step(self._case, {key: (seconds,) for key, seconds in pass_s.items()}, beside).time.total
@@ -208,7 +211,11 @@ class _Alike:
         self.case = self._with(case, options.first)
         self._price = network.price_list(case)
         self.per_step_s = network.point_to_point_per_step_s(self.case, self._price)
-        self.figures = lru_cache(maxsize=256)(self._figures)
+        hidden = network.hidden_seconds(self.case, self._price)
+        self.sends = {
+            stage: seconds for (stage, _), seconds in totals((self.case.place(k), s) for k, s in hidden).items()
+        }
+        self.figures = lru_cache(maxsize=32)(self._figures)
 
     def _with(self, case: Case, domain_k: Domain) -> Case:
         kernels, fans, carried = self._options.placed(domain_k, case.tile_count)

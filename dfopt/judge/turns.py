@@ -8,7 +8,7 @@ kernels follows all that it does besides, and whoever sends leaves the chip to t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dfopt.judge.case import Case, Place, Rank
 
@@ -26,6 +26,19 @@ def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Pl
     network += [0.0] * 2
     # the network is a slot behind the chip, which has nothing more to do in the last one
     return math.fsum(map(max, [*chip, 0.0], [0.0, *network]))
+
+
+def least_s(rank: Rank, takes: Mapping[int, float], sends: Mapping[int, float]) -> float:
+    """Seconds of both microbatches at least, however kernels are cut into partitions.
+
+    ``takes``, ``sends``: of every stage of the mapping for one microbatch, what it takes by itself, and the part of
+    that in which it sends while the other one computes. Slots are no fewer seconds than the chip works in all, than the
+    network does, and than half of both.
+    """
+    alone, sent = (
+        math.fsum(times * each.get(stage, 0.0) for stage, times in rank.runs.items()) for each in (takes, sends)
+    )
+    return max(alone, 2 * (alone - sent), 2 * sent)
 
 
 def _walk(case: Case, rank: Rank) -> Iterator[Place]:
