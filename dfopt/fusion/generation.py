@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.fusion import library
@@ -121,7 +121,7 @@ class Generation:
         self.lp = GrowingLp(least, most)
         # always feasible, never cheap: what the LP is left with where p_max cannot be kept so far
         alone = price_each(self.tables, singles(self.tables)).time
-        self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], sp.csc_array(most[:, None]))
+        self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], scipy.sparse.csc_array(most[:, None]))
         self.columns.append(Column(self.classes.size_c.astype(np.float64), np.inf, None))
         self._add([np.array([k]) for k in self.classes.first_c])
         if self.tables.chip.library:
@@ -187,7 +187,8 @@ class Generation:
             matrix = np.array([column.counts for column in new]).T
             if self.counted:
                 matrix = np.vstack([matrix, np.ones(len(new))])
-            self.lp.add_columns(np.array([column.seconds for column in new]) / self.unit, sp.csc_array(matrix))
+            seconds = np.array([column.seconds for column in new])
+            self.lp.add_columns(seconds / self.unit, scipy.sparse.csc_array(matrix))
             self.columns += new
         return len(new)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.bnb import Clock
 from dfopt.fusion.blocks import StageTables, price_blocks
@@ -28,7 +28,7 @@ class Moves:
             return
         own = (tables.sharded.src_t < n) & (tables.sharded.dst_t < n)
         edges = tables.sharded.src_t[own], tables.sharded.dst_t[own]
-        joined = sp.csr_array((np.ones(len(edges[0])), edges), shape=(n, n))
+        joined = scipy.sparse.csr_array((np.ones(len(edges[0])), edges), shape=(n, n))
         # kernels that share a tensor with another one as producer, consumer or fellow consumer
         self.near = (joined + joined.T + joined.T @ joined + joined @ joined.T).toarray() > 0
         direct = joined.toarray() > 0

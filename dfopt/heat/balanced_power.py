@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.documents.stack import Stack
 from dfopt.errors import SolverFailure
@@ -123,9 +123,10 @@ def _solved(of_rise: Floats, share: Floats, most: float) -> Floats:
         warmth = of_rise @ share
         return np.asarray((np.arange(len(of_rise)) == warmth.argmax()) / warmth.max(), dtype=np.float64)
     program = GrowingLp(np.ones(count), np.full(count, np.inf))
-    cells = sp.csc_array(np.where(of_rise > _SMALLEST, of_rise, 0.0).T)
+    cells = scipy.sparse.csc_array(np.where(of_rise > _SMALLEST, of_rise, 0.0).T)
     program.add_columns(np.ones(len(of_rise)), cells)
-    program.add_columns(np.zeros(count), sp.csc_array(np.eye(count) - most * share[None, :].repeat(count, axis=0)))
+    spread = scipy.sparse.csc_array(np.eye(count) - most * share[None, :].repeat(count, axis=0))
+    program.add_columns(np.zeros(count), spread)
     point = program.solve()
     if not point.optimal:
         raise SolverFailure(f"power that is spread over a stack: the linear program ended as {point.status.value}")

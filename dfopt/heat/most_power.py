@@ -12,7 +12,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.documents.stack import Stack
 from dfopt.errors import SolverFailure
@@ -108,7 +108,7 @@ def _solved(share: Floats, counts_t: Floats) -> Floats:
     """Prices of cells and watts of tiles: one row. Few rows and many columns suit the simplex method."""
     program = GrowingLp(counts_t, np.full(len(counts_t), np.inf))
     # HiGHS takes no entries this small; whoever asks makes the prices cover them
-    program.add_columns(np.ones(len(share)), sp.csc_array(np.where(share > _SMALLEST, share, 0.0).T))
+    program.add_columns(np.ones(len(share)), scipy.sparse.csc_array(np.where(share > _SMALLEST, share, 0.0).T))
     point = program.solve()
     if not point.optimal:
         raise SolverFailure(f"the most power of a stack: the linear program ended as {point.status.value}")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
@@ -20,7 +20,7 @@ class ModelArrays:
     ``A`` has sorted, unique column indices and no stored zeros.
     """
 
-    A: sp.csr_array
+    A: scipy.sparse.csr_array
     row_lower: FloatArray
     row_upper: FloatArray
     col_lower: FloatArray
@@ -89,7 +89,7 @@ def with_slack(base: ModelArrays, under: NDArray[np.int64], over: NDArray[np.int
     rows, extra = base.row_lower.size, under.size + over.size
     sign = np.concatenate([np.ones(under.size), -np.ones(over.size)])
     where = np.concatenate([under, over])
-    slack = sp.csr_array(sp.coo_array((sign, (where, np.arange(extra))), shape=(rows, extra)))
+    slack = scipy.sparse.csr_array((sign, (where, np.arange(extra))), shape=(rows, extra))
     size = np.ones(rows)
     lengths = np.diff(base.A.indptr)
     filled = lengths > 0
@@ -98,7 +98,7 @@ def with_slack(base: ModelArrays, under: NDArray[np.int64], over: NDArray[np.int
         size[filled] = np.maximum.reduceat(np.abs(base.A.data), base.A.indptr[:-1][filled])
     return replace(
         base,
-        A=sp.csr_array(sp.hstack([base.A, slack], format="csr")),
+        A=scipy.sparse.hstack([base.A, slack], format="csr"),
         col_lower=np.concatenate([base.col_lower, np.zeros(extra)]),
         col_upper=np.concatenate([base.col_upper, np.full(extra, np.inf)]),
         cost=np.concatenate([np.zeros(base.cost.size), 1.0 / size[where]]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import ArrayLike
 
 from dfopt.bnb import UNLIMITED, Clock
@@ -69,7 +69,7 @@ class GrowingLp:
     Cut 20 pieces of 3 and 10 pieces of 5 from as few bars of length 10 as can be:
 
     >>> lp = GrowingLp([20.0, 10.0], [np.inf, np.inf])
-    >>> lp.add_columns([1.0, 1.0], sp.csc_array([[3.0, 0.0], [0.0, 2.0]]))
+    >>> lp.add_columns([1.0, 1.0], scipy.sparse.csc_array([[3.0, 0.0], [0.0, 2.0]]))
     >>> point = lp.solve()
     >>> round(point.objective, 6), point.duals.round(6).tolist()
     (11.666667, [0.333333, 0.5])
@@ -77,7 +77,7 @@ class GrowingLp:
     A bar with one of each has a reduced cost of 1 - 1/3 - 1/2 > 0 and does not
     help.  Were the bars of length 11, two pieces of 3 and one of 5 would fit:
 
-    >>> lp.add_columns([1.0], sp.csc_array([[2.0], [1.0]]))
+    >>> lp.add_columns([1.0], scipy.sparse.csc_array([[2.0], [1.0]]))
     >>> round(lp.solve().objective, 6)
     10.0
     """
@@ -89,7 +89,7 @@ class GrowingLp:
         self._row_upper = np.array(row_upper, dtype=np.float64)
         check_bounds("rows", self._row_lower, self._row_upper)
         self._cost, self._lower = np.empty(0), np.empty(0)
-        self._A = sp.csc_array((self.rows, 0))
+        self._A = scipy.sparse.csc_array((self.rows, 0))
         self._worker: Worker | None = None
         self._highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         options = {
@@ -117,7 +117,7 @@ class GrowingLp:
         """Number of columns at present."""
         return int(self._cost.size)
 
-    def add_columns(self, cost: ArrayLike, A: sp.csc_array, lower: float = 0.0) -> None:
+    def add_columns(self, cost: ArrayLike, A: scipy.sparse.csc_array, lower: float = 0.0) -> None:
         """Append columns without an upper bound.
 
         Parameters
@@ -130,7 +130,7 @@ class GrowingLp:
             Their lower bound.
         """
         price = np.array(cost, dtype=np.float64)
-        matrix = sp.csc_array(A, dtype=np.float64)
+        matrix = scipy.sparse.csc_array(A, dtype=np.float64)
         if price.ndim != 1 or matrix.shape != (self.rows, price.size):
             raise ValueError(
                 f"new columns: a matrix of shape {matrix.shape} and costs of shape {price.shape}, "
@@ -145,7 +145,7 @@ class GrowingLp:
         starts, index = matrix.indptr[:-1].astype(np.int32), matrix.indices.astype(np.int32)
         self._check(self._highs.addCols(price.size, price, low, up, matrix.nnz, starts, index, matrix.data))
         self._cost, self._lower = np.concatenate([self._cost, price]), np.concatenate([self._lower, low])
-        self._A = sp.csc_array(sp.hstack([self._A, matrix], format="csc"))
+        self._A = scipy.sparse.hstack([self._A, matrix], format="csc")
 
     def solve(self, clock: Clock = UNLIMITED) -> LpPoint:
         """Solve with the columns there are, until the clock's deadline at most, even if HiGHS does not listen.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from dfopt.milp.arrays import BoolArray, FloatArray, ModelArrays, check_bounds
@@ -69,7 +69,7 @@ class Model:
         self._row_upper: list[FloatArray] = []
         self._triplets: list[tuple[IntArray, IntArray, FloatArray]] = []
         self._row_count = 0
-        self._matrix: sp.csr_array | None = None
+        self._matrix: scipy.sparse.csr_array | None = None
         self._assembled: ModelArrays | None = None
 
     # ------------------------------------------------------------ variables
@@ -266,11 +266,11 @@ class Model:
                 array.setflags(write=False)
         return self._assembled
 
-    def _assemble_matrix(self) -> sp.csr_array:
+    def _assemble_matrix(self) -> scipy.sparse.csr_array:
         none = np.empty(0, dtype=np.int64)
         triplets = zip((none, none, np.empty(0)), *self._triplets, strict=True)
         row, col, val = (np.concatenate(parts) for parts in triplets)
-        matrix = sp.csr_array(sp.coo_array((val, (row, col)), shape=(self._row_count, self.columns)))
+        matrix = scipy.sparse.csr_array((val, (row, col)), shape=(self._row_count, self.columns))
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         matrix.sort_indices()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import FloatArray, ModelArrays
@@ -101,7 +101,7 @@ def with_cutoff(arrays: ModelArrays, cutoff: float | None) -> ModelArrays:
     limit = cutoff + slack(cutoff) - arrays.offset
     return replace(
         arrays,
-        A=sp.csr_array(sp.vstack([arrays.A, sp.csr_array(arrays.cost[None, :])], format="csr")),
+        A=scipy.sparse.vstack([arrays.A, scipy.sparse.csr_array(arrays.cost[None, :])], format="csr"),
         row_lower=np.append(arrays.row_lower, -math.inf),
         row_upper=np.append(arrays.row_upper, limit),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
@@ -200,7 +200,7 @@ class PiecePrices:
         }
 
     @cached_property
-    def _charges(self) -> tuple[Floats, list[_Varying], sp.csr_array]:
+    def _charges(self) -> tuple[Floats, list[_Varying], scipy.sparse.csr_array]:
         """Figures of pieces that no option changes, shape (rows, pieces); all other charges; and how often pieces pay
         these."""
         charges = [each for each in self.table.charges if each.resource in self._rows]
@@ -220,7 +220,7 @@ class PiecePrices:
         return fixed, others, paid[:, columns].tocsr()
 
     @property
-    def _often(self) -> sp.csr_array:
+    def _often(self) -> scipy.sparse.csr_array:
         return self._charges[2]
 
     def _summed(self, some: Sequence[int], scope: tuple[int, ...]) -> Floats:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
+import scipy
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.incidence import Incidence
@@ -22,6 +22,8 @@ Rows = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 
 _FEW = 4
 """Vectors of amounts, up to which a product takes counts column by column."""
+_SMALL = 4_096
+"""Blocks times incidences times vectors, up to which sparse matrices gain nothing; to load them takes 0.1 s."""
 _LOT = 65_536
 """Counts that are worked out together: half a megabyte, which stays in the processor's cache."""
 
@@ -48,30 +50,28 @@ class Counting:
 
     def __init__(self, member_bk: Bools) -> None:
         self._member_bk = member_bk
+        self._columns: dict[Incidence, tuple[Rows, Floats]] = {}
+        self._together: dict[tuple[Incidence, ...], tuple[Floats, Rows, Rows]] = {}
+        self._matrices: dict[tuple[Incidence, ...], scipy.sparse.csc_array] = {}
+        self._rows: dict[tuple[Incidence, ...], scipy.sparse.csr_array] = {}
+        self._among: dict[bytes, Counting] = {}
 
     def column(self, incidence: Incidence) -> tuple[Rows, Floats]:
         """Blocks that pay an incidence, ascending, and how often each does: above 0."""
         self._count([incidence])
         return self._columns[incidence]
 
-    def matrix(self, incidences: tuple[Incidence, ...]) -> sp.csc_array:
+    def matrix(self, incidences: tuple[Incidence, ...]) -> scipy.sparse.csc_array:
         """How often blocks pay some incidences: sparse, shape (blocks, incidences)."""
         if incidences not in self._matrices:
-            self._count(incidences)
-            columns = [self._columns[each] for each in incidences]
-            blocks = np.concatenate([np.zeros(0, dtype=np.int32), *(blocks for blocks, _ in columns)])
-            times = self._times([times for _, times in columns])
-            ends = np.cumsum([0, *(len(blocks) for blocks, _ in columns)], dtype=np.int32)
             shape = len(self._member_bk), len(incidences)
-            self._matrices[incidences] = sp.csc_array((times, blocks, ends), shape=shape)
-            for each, first, end in zip(incidences, ends.tolist(), ends[1:].tolist(), strict=False):
-                self._columns[each] = blocks[first:end], times[first:end]  # kept once: there may be a gigabyte
+            self._matrices[incidences] = scipy.sparse.csc_array(self._compressed(incidences), shape=shape)
         return self._matrices[incidences]
 
-    def rows(self, incidences: tuple[Incidence, ...]) -> sp.csr_array:
+    def rows(self, incidences: tuple[Incidence, ...]) -> scipy.sparse.csr_array:
         """The same, with the incidences of one block side by side."""
         if incidences not in self._rows:
-            self._rows[incidences] = sp.csr_array(self.matrix(incidences))
+            self._rows[incidences] = scipy.sparse.csr_array(self.matrix(incidences))
         return self._rows[incidences]
 
     def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
@@ -94,8 +94,15 @@ class Counting:
         float array, shape (vectors, blocks)
             In the unit of the amounts.
         """
+        shape = vectors, count = len(amount_vi), len(self._member_bk)
+        if count * amount_vi.size <= _SMALL:
+            times, blocks, ends = self._compressed(incidences)
+            paid_vn = times * amount_vi.repeat(np.diff(ends), axis=1)
+            place_vn = blocks + count * np.arange(vectors)[:, None]
+            sum_vb = np.bincount(place_vn.ravel(), paid_vn.ravel(), vectors * count).reshape(shape)
+            return np.asarray(sum_vb if some is None else sum_vb[:, some], dtype=np.float64)
         # rows are faster for many vectors, but to make them takes as long as twenty products with one
-        form = self.matrix if some is None and len(amount_vi) <= _FEW else self.rows
+        form = self.matrix if some is None and vectors <= _FEW else self.rows
         counted = form(incidences) if some is None else form(incidences)[some]
         return np.asarray((counted @ np.ascontiguousarray(amount_vi.T)).T)
 
@@ -106,21 +113,18 @@ class Counting:
             self._among[key] = Counting(self._member_bk[some_b])
         return self._among[key]
 
-    @cached_property
-    def _among(self) -> dict[bytes, Counting]:
-        return {}
-
-    @cached_property
-    def _columns(self) -> dict[Incidence, tuple[Rows, Floats]]:
-        return {}
-
-    @cached_property
-    def _matrices(self) -> dict[tuple[Incidence, ...], sp.csc_array]:
-        return {}
-
-    @cached_property
-    def _rows(self) -> dict[tuple[Incidence, ...], sp.csr_array]:
-        return {}
+    def _compressed(self, incidences: tuple[Incidence, ...]) -> tuple[Floats, Rows, Rows]:
+        """Counts above 0, the blocks that pay so often, and where the counts of each incidence end, from 0 on."""
+        if incidences not in self._together:
+            self._count(incidences)
+            columns = [self._columns[each] for each in incidences]
+            blocks = np.concatenate([np.zeros(0, dtype=np.int32), *(blocks for blocks, _ in columns)])
+            times = self._times([times for _, times in columns])
+            ends = np.cumsum([0, *(len(blocks) for blocks, _ in columns)], dtype=np.int32)
+            for each, first, end in zip(incidences, ends.tolist(), ends[1:].tolist(), strict=False):
+                self._columns[each] = blocks[first:end], times[first:end]  # kept once: there may be a gigabyte
+            self._together[incidences] = times, blocks, ends
+        return self._together[incidences]
 
     @cached_property
     def _by_kernel(self) -> Bools:
