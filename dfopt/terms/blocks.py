@@ -177,12 +177,13 @@ class Blocks:
         save is SRAM, of weights and of activations, and a block that fits has no use for it. Where bandwidth depends on
         bytes, more of them may take less time, and all blocks are looked at.
         """
-        held = self.holding(amount_vc)
+        rest_vk, cut_vk = self._whole_and_cut(amount_vc)
+        held = self._holding(amount_vc, rest_vk, cut_vk)
         if self.token_rows is None:
             return held
         other = ~held.legal if not self.chip.memory_rows else np.ones_like(held.legal)
         alone_b = np.flatnonzero(self._size_b == 1)
-        other[:, alone_b] |= self.parts(amount_vc)[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
+        other[:, alone_b] |= parts_of(self.chip, rest_vk, cut_vk)[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
         blocks = np.flatnonzero(other.any(axis=0) & self.takes_blocks_b)
         return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, apart=apart) if len(blocks) else held
 
@@ -199,13 +200,16 @@ class Blocks:
 
         Sums of bytes are bounds as times are. ``amount_vc``: as :meth:`prices` takes it.
         """
+        return self._holding(amount_vc, *self._whole_and_cut(amount_vc))
+
+    def _holding(self, amount_vc: Floats, rest_vk: Floats, cut_vk: Floats) -> BlockPrices:
+        """The same, from the bytes that kernels alone have in SRAM (:meth:`_whole_and_cut`)."""
         compute, reached = self._compute(amount_vc)
-        parts_vk = self.parts(amount_vc)
+        parts_vk = parts_of(self.chip, rest_vk, cut_vk)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
         sram += self._sums(amount_vc, "stationary_bytes")
         alone_b = np.flatnonzero(self._size_b == 1)
         of_b = np.argmax(self.member_bk[alone_b], axis=1)
-        rest_vk, cut_vk = self._whole_and_cut(amount_vc)
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += self.moved_again(amount_vc, parts_vk)[:, of_b]
         sram[:, alone_b] = (rest_vk + cut_vk / finite_vk)[:, of_b]
@@ -343,13 +347,8 @@ class Blocks:
         """:meth:`Table.sums` of all blocks, or of kernels alone."""
         if resource not in self.table.of_resource:
             return np.zeros((len(amount_vc), self.member_bk.shape[int(alone)]))
-        counting = self._counting_alone if alone else self.counting
+        counting = self.counting.alone if alone else self.counting
         return counting.sums(self._paid(resource), self._amounts(amount_vc, resource))
-
-    @cached_property
-    def _counting_alone(self) -> Counting:
-        """How often kernels alone pay incidences."""
-        return Counting(np.eye(self.member_bk.shape[1], dtype=bool))
 
     def _amounts(self, amount_vc: Floats, resource: str) -> Floats:
         """Amounts of the charges of a resource: shape (vectors, charges of it)."""

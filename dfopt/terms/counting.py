@@ -102,9 +102,17 @@ class Counting:
             sum_vb = np.bincount(place_vn.ravel(), paid_vn.ravel(), vectors * count).reshape(shape)
             return np.asarray(sum_vb if some is None else sum_vb[:, some], dtype=np.float64)
         # rows are faster for many vectors, but to make them takes as long as twenty products with one
-        form = self.matrix if some is None and vectors <= _FEW else self.rows
-        counted = form(incidences) if some is None else form(incidences)[some]
-        return np.asarray((counted @ np.ascontiguousarray(amount_vi.T)).T)
+        amount_iv = np.ascontiguousarray(amount_vi.T)
+        if vectors <= _FEW:
+            sum_vb = np.asarray((self.matrix(incidences) @ amount_iv).T)
+            return sum_vb if some is None else sum_vb[:, some]
+        counted = self.rows(incidences)
+        return np.asarray(((counted if some is None else counted[some]) @ amount_iv).T)
+
+    @cached_property
+    def alone(self) -> Counting:
+        """How often each kernel that is alone in its block pays incidences."""
+        return Counting(np.eye(self._member_bk.shape[1], dtype=bool))
 
     def among(self, some_b: Bools) -> Counting:
         """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
@@ -133,7 +141,7 @@ class Counting:
 
     def _times(self, several: Sequence[Floats]) -> Floats:
         """Counts one behind the other. Most are 1: then an array is shared, as there may be a gigabyte of them."""
-        if any((times != 1).any() for times in several):
+        if any(times.base is not Counting._ones and (times != 1).any() for times in several):
             return np.concatenate(several)
         count = sum(map(len, several))
         if count > len(Counting._ones):
@@ -151,6 +159,9 @@ class Counting:
         for kind, several in of_class.items():
             for first in range(0, len(several), lot):
                 some = several[first : first + lot]
-                for each, count_b in zip(some, kind.of_blocks(some, self._by_kernel).T, strict=True):
-                    blocks = np.flatnonzero(count_b).astype(np.int32)
-                    self._columns[each] = blocks, self._times([count_b[blocks]])
+                count_n = kind.of_blocks(some, self._by_kernel).T.ravel()  # those of one incidence side by side
+                paid = np.flatnonzero(count_n != 0)
+                blocks, times = (paid % len(self._member_bk)).astype(np.int32), self._times([count_n[paid]])
+                ends = np.searchsorted(paid, np.arange(len(some) + 1) * len(self._member_bk)).tolist()
+                for each, start, end in zip(some, ends, ends[1:], strict=False):
+                    self._columns[each] = blocks[start:end], times[start:end]
