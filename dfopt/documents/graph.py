@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import cached_property
 from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -191,14 +192,31 @@ class Graph(Named):
         drawn.add_nodes_from(kernel.name for kernel in self.kernels)
         return drawn
 
-    @cached_property
-    def _levels(self) -> dict[str, int]:
+    def sorter(self) -> TopologicalSorter[str]:
+        """What sorts kernels so that each comes behind those that feed it; networkx takes 0.15 s to import."""
         waiting = TopologicalSorter[str]()
         for src, dst in dict.fromkeys((tensor.src, tensor.dst) for tensor in self.tensors):
             waiting.add(src)
             waiting.add(dst, src)
         for kernel in self.kernels:
             waiting.add(kernel.name)
+        return waiting
+
+    def in_order(self) -> list[str]:
+        """Kernels, producers before consumers; otherwise the first of the graph comes first."""
+        waiting, place_of = self.sorter(), self.index()
+        ready, order = list[int](), list[str]()
+        waiting.prepare()
+        while waiting:
+            for name in waiting.get_ready():
+                heappush(ready, place_of[name])
+            order.append(self.kernels[heappop(ready)].name)
+            waiting.done(order[-1])
+        return order
+
+    @cached_property
+    def _levels(self) -> dict[str, int]:
+        waiting = self.sorter()
         waiting.prepare()
         found, level = dict[str, int](), 0
         while waiting:

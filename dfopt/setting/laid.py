@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -71,15 +71,11 @@ class Laid:
         """Every kernel, in the order of the tensors."""
         found = dict[str, Placed]()
         products = {one.name: self._of_product(one) for one in self.whole.kernels if _is_gradient(one)}
-        order: Iterable[str] = sorted(self.of, key=self.whole.levels().__getitem__)
-        if products:
-            import networkx as nx  # it takes long to import
-
-            drawn = self.whole.networkx()
-            drawn.add_edges_from((forward.name, name) for name, forward in products.items())
-            order = nx.topological_sort(drawn)
+        sorter = self.whole.sorter()
+        for name, forward in products.items():
+            sorter.add(name, forward.name)
         known: dict[Hashable, Placed] = self.whole.memo.setdefault("placed", {})  # many graphs have the same
-        for name in order:
+        for name in sorter.static_order():
             kernel, of = self.of[name], products.get(name)
             read = [t for t in self.into[name] if self.of[t.src].module == kernel.module]
             split = tuple(tensor for tensor in read if found[tensor.src].makes == "features")

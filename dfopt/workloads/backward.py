@@ -127,7 +127,7 @@ def backward_of(
     _check(graph)
     given = {name: rule if isinstance(rule, tuple) else (rule,) for name, rule in (rules or {}).items()}
     way = _Pass(graph, given, sums or {})
-    for name in order if order is not None else _reverse(graph):
+    for name in order if order is not None else reversed(graph.in_order()):
         way.through(name, update_first=updates == "beside")
     if updates == "last":
         for kernel in reversed(graph.kernels):
@@ -153,13 +153,6 @@ def _check(graph: Graph) -> None:
             issues.append(Issue(f"$.kernels[{position}].accumulates_into", message, "add in an elementwise kernel"))
     if issues:
         raise GraphError(graph.name, issues)
-
-
-def _reverse(graph: Graph) -> list[str]:
-    """Consumers before producers; otherwise the last kernel first."""
-    import networkx as nx  # it takes long to import, and only training asks
-
-    return list(nx.lexicographical_topological_sort(graph.networkx(), key=graph.index().__getitem__))[::-1]
 
 
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
@@ -231,7 +224,7 @@ class _Pass:
                 if gradient.to is not None:
                     self.readers[gradient.to].add(name)
         self.wanted: set[str] = set()  # kernels whose output depends on parameters, of this repeat or an earlier one
-        for name in reversed(_reverse(graph)):
+        for name in graph.sorter().static_order():
             own = self.forward[name].op == "gemm" or self.forward[name].resident_bytes or name in rules
             if own or any(one.carried or one.tensor.src in self.wanted for one in self.inputs[name]):
                 self.wanted.add(name)

@@ -71,6 +71,12 @@ def wanted(graph: Graph) -> set[str]:
 
 
 @given(graph=forward_graphs())
+def test_producers_come_before_consumers_and_else_the_first_kernel_first(graph: Graph) -> None:
+    order = nx.lexicographical_topological_sort(graph.networkx(), key=graph.index().__getitem__)
+    assert graph.in_order() == list(order)
+
+
+@given(graph=forward_graphs())
 def test_training_takes_three_times_the_products_where_every_gradient_is_wanted(graph: Graph) -> None:
     trained, leads = backward_of(graph), wanted(graph)
     assert trained.kernels[: len(graph.kernels)] == graph.kernels

@@ -295,8 +295,15 @@ def test_every_number_of_the_zoo_has_a_comment(kind: Any) -> None:
     assert bare == []
 
 
-def test_builders_are_imported_when_used() -> None:
-    code = "import sys, dfopt.workloads; sys.exit('dfopt.workloads.transformer' in sys.modules)"
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys, dfopt.workloads; sys.exit('dfopt.workloads.transformer' in sys.modules)",
+        "import sys, dfopt; dfopt.load_graph('gpt2-small', phase='training', recompute='full'); "
+        "sys.exit('networkx' in sys.modules)",
+    ],
+)
+def test_what_takes_long_to_import_is_imported_when_used(code: str) -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=False).returncode
         == 0
