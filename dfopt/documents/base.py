@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
 from functools import cache, cached_property, reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, get_args
+from typing import Any, ClassVar, Final, Self, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -28,10 +28,10 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
-    model_serializer,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import wrap_serializer_function_ser_schema
 
 from dfopt.documents.files import MAX_BYTES, check_writable, write_text
 from dfopt.documents.records import canonical, digest, json_text
@@ -52,9 +52,6 @@ from dfopt.errors import (
 )
 from dfopt.units import UNITS_REQUIRED
 
-# --- strict scalars -------------------------------------------------------------------------------
-
-
 _SETS: Final[dict[frozenset[str], set[str]]] = {}
 
 
@@ -69,9 +66,11 @@ class Part(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)
+        schema: Any = handler(source)
         tighten(schema)
-        return schema
+        # as a decorator, pydantic would look at its signature and its hints anew for every part
+        schema["serialization"] = wrap_serializer_function_ser_schema(cls._lean, info_arg=True)
+        return cast(CoreSchema, schema)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values, which works out again what follows from them."""
@@ -120,7 +119,6 @@ class Part(BaseModel):
         fields = cls.__pydantic_fields__.items()
         return tuple((name, field.serialization_alias or name) for name, field in fields if field.default is None)
 
-    @model_serializer(mode="wrap")
     def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """In files, leave out what is None by default: such keys say nothing."""
         data: dict[str, Any] = handler(self)

@@ -12,7 +12,6 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializationInfo,
     SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 from pydantic_core import CoreSchema
@@ -85,7 +84,6 @@ class OnAxes(Part):
                 raise problem("found nothing", "leave it out", f"$.{key}")
         return self
 
-    @model_serializer(mode="wrap")
     def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         data, as_json = Part._lean(self, handler, info), info.mode == "json"
         said: dict[str, Any] = {key: data.pop(key) for key in ("schema", "schema_") if key in data}

@@ -11,6 +11,8 @@ __all__ = ["tighten"]
 
 
 _TIGHT: Final = "dfopt_tight"  # among the metadata of the schema of a part that is strict
+_NODES: Final = (dict, list, tuple)
+_NO_SCHEMAS: Final = {"metadata", "serialization", "keys_schema", "default", "expected"}
 
 
 def _whole(value: object) -> object:
@@ -29,7 +31,7 @@ def tighten(node: Any) -> None:
     Pydantic's own ``strict=True`` is all or nothing: it would refuse every list where a field says tuple.
     Keys of mappings are always text in a file, so they stay lax: ``dict[int, float]`` works.
     """
-    if isinstance(node, list | tuple):
+    if isinstance(node, (list, tuple)):
         for item in node:
             tighten(item)
     elif isinstance(node, dict):
@@ -50,5 +52,5 @@ def tighten(node: Any) -> None:
                 node["schema"] = inner
         else:
             for key, value in node.items():
-                if key not in ("metadata", "serialization", "keys_schema", "default", "expected"):
+                if isinstance(value, _NODES) and key not in _NO_SCHEMAS:
                     tighten(value)

@@ -94,20 +94,21 @@ class Counting:
         float array, shape (vectors, blocks)
             In the unit of the amounts.
         """
-        shape = vectors, count = len(amount_vi), len(self._member_bk)
+        vectors, count = len(amount_vi), len(self._member_bk)
+        amount_iv = np.ascontiguousarray(amount_vi.T)
         if count * amount_vi.size <= _SMALL:
             times, blocks, ends = self._compressed(incidences)
             paid_vn = times * amount_vi.repeat(np.diff(ends), axis=1)
             place_vn = blocks + count * np.arange(vectors)[:, None]
-            sum_vb = np.bincount(place_vn.ravel(), paid_vn.ravel(), vectors * count).reshape(shape)
-            return np.asarray(sum_vb if some is None else sum_vb[:, some], dtype=np.float64)
+            sums = np.bincount(place_vn.ravel(), paid_vn.ravel(), vectors * count)
+            sum_vb = np.asarray(sums, dtype=np.float64).reshape(vectors, count)
         # rows are faster for many vectors, but to make them takes as long as twenty products with one
-        amount_iv = np.ascontiguousarray(amount_vi.T)
-        if vectors <= _FEW:
+        elif vectors <= _FEW:
             sum_vb = np.asarray((self.matrix(incidences) @ amount_iv).T)
-            return sum_vb if some is None else sum_vb[:, some]
-        counted = self.rows(incidences)
-        return np.asarray(((counted if some is None else counted[some]) @ amount_iv).T)
+        else:
+            counted = self.rows(incidences)
+            return np.asarray(((counted if some is None else counted[some]) @ amount_iv).T)
+        return sum_vb if some is None else sum_vb[:, some]
 
     @cached_property
     def alone(self) -> Counting:
