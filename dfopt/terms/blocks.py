@@ -177,8 +177,8 @@ class Blocks:
         save is SRAM, of weights and of activations, and a block that fits has no use for it. Where bandwidth depends on
         bytes, more of them may take less time, and all blocks are looked at.
         """
-        rest_vk, cut_vk = self._whole_and_cut(amount_vc)
-        held = self._holding(amount_vc, rest_vk, cut_vk)
+        rest_vk, cut_vk = self.whole_and_cut(amount_vc)
+        held = self.holding(amount_vc, rest_vk, cut_vk)
         if self.token_rows is None:
             return held
         other = ~held.legal if not self.chip.memory_rows else np.ones_like(held.legal)
@@ -195,15 +195,12 @@ class Blocks:
             takes_b[self.counting.column(incidence)[0]] = False
         return takes_b
 
-    def holding(self, amount_vc: Floats) -> BlockPrices:
+    def holding(self, amount_vc: Floats, rest_vk: Floats, cut_vk: Floats) -> BlockPrices:
         """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight.
 
-        Sums of bytes are bounds as times are. ``amount_vc``: as :meth:`prices` takes it.
+        Sums of bytes are bounds as times are. ``amount_vc``: as :meth:`prices` takes it. ``rest_vk``, ``cut_vk``: what
+        :meth:`whole_and_cut` says of it.
         """
-        return self._holding(amount_vc, *self._whole_and_cut(amount_vc))
-
-    def _holding(self, amount_vc: Floats, rest_vk: Floats, cut_vk: Floats) -> BlockPrices:
-        """The same, from the bytes that kernels alone have in SRAM (:meth:`_whole_and_cut`)."""
         compute, reached = self._compute(amount_vc)
         parts_vk = parts_of(self.chip, rest_vk, cut_vk)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
@@ -311,7 +308,7 @@ class Blocks:
             Whole numbers, 1 for a kernel that is not cut. Infinite where a kernel may be cut and still does not fit the
             chip.
         """
-        return parts_of(self.chip, *self._whole_and_cut(amount_vc))
+        return parts_of(self.chip, *self.whole_and_cut(amount_vc))
 
     def moved_again(self, amount_vc: Floats, parts_vk: Floats) -> Floats:
         """DRAM bytes that each kernel, alone in its block, moves again because its weight is cut into parts.
@@ -334,7 +331,7 @@ class Blocks:
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         return np.asarray((finite_vk - 1.0) * self._alone(amount_vc, "reread_bytes"))
 
-    def _whole_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
+    def whole_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
         """Bytes that a kernel alone has in SRAM whatever its parts, and those that are cut; shape (vectors, kernels).
 
         What is stationary is never subtracted again: it may be a thousand times all else.

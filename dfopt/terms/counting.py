@@ -68,12 +68,6 @@ class Counting:
             self._matrices[incidences] = scipy.sparse.csc_array(self._compressed(incidences), shape=shape)
         return self._matrices[incidences]
 
-    def rows(self, incidences: tuple[Incidence, ...]) -> scipy.sparse.csr_array:
-        """The same, with the incidences of one block side by side."""
-        if incidences not in self._rows:
-            self._rows[incidences] = scipy.sparse.csr_array(self.matrix(incidences))
-        return self._rows[incidences]
-
     def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
         """What blocks pay of some amounts, each for one of some incidences.
 
@@ -106,7 +100,9 @@ class Counting:
         elif vectors <= _FEW:
             sum_vb = np.asarray((self.matrix(incidences) @ amount_iv).T)
         else:
-            counted = self.rows(incidences)
+            if incidences not in self._rows:
+                self._rows[incidences] = scipy.sparse.csr_array(self.matrix(incidences))
+            counted = self._rows[incidences]
             return np.asarray(((counted if some is None else counted[some]) @ amount_iv).T)
         return sum_vb if some is None else sum_vb[:, some]
 
