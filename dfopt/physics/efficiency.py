@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,16 +63,25 @@ def efficiency_share(
     """
     simd, flop, extents = np.asarray(simd, dtype=bool), np.asarray(flop, dtype=float), np.asarray(extents, dtype=float)
     smallest = np.where(simd, extents[..., :2].min(axis=-1), extents.min(axis=-1))
-    rows = [row for row in rows if row.unit != "memory"]
-    applies = [
-        (simd == (row.unit == "vector"))
-        & (flop >= (row.flop or 0.0) * (1 - _ROUNDING))
-        & (smallest >= (row.extent or 1))
-        & (True if row.op is None else np.asarray(op) == row.op)
+    vector_r, flop_r, extent_r, op_r, share_r = _conditions(tuple(rows))
+    applies = (
+        (simd[..., None] == vector_r)
+        & (flop[..., None] >= flop_r)
+        & (smallest[..., None] >= extent_r)
+        & ((op_r == "") | (np.asarray("" if op is None else op)[..., None] == op_r))
+    )
+    return np.where(applies.any(axis=-1), share_r[applies.argmax(axis=-1)], np.nan)
+
+
+@lru_cache(maxsize=16)
+def _conditions(rows: tuple[EfficiencyRow, ...]) -> tuple[NDArray[Any], ...]:
+    """Of rows about kernels: of the vector unit or not, least FLOP, least extent, op or nothing, and the share."""
+    found = [
+        (row.unit == "vector", (row.flop or 0.0) * (1 - _ROUNDING), row.extent or 1, row.op or "", row.share)
         for row in rows
+        if row.unit != "memory"
     ]
-    found: NDArray[np.float64] = np.select(applies, [row.share for row in rows], default=np.nan)
-    return found
+    return tuple(map(np.array, zip(*found, strict=True)))
 
 
 def row_op(kernel: Kernel, assumptions: Assumptions) -> str:
