@@ -7,12 +7,13 @@ looks for a mapping from there on downwards.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
+
+import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -30,9 +31,8 @@ from dfopt.search.shortage import named
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans, may_share
 from dfopt.setting.shares import divisors
-from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.bounds.plan_arrays import bounded_stages
-from dfopt.terms.step.ledger import held, usable_bytes, usable_words
+from dfopt.terms.bounds import PlanBounds, PlanTable
+from dfopt.terms.step.ledger import held, usable_words
 
 __all__ = ["LargestBatch", "largest_batch"]
 
@@ -176,45 +176,48 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
         raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")
     copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
     several = may_share(draw(1, 1), asked)
+    drawn = cache(lambda size: Setting.resolved(draw(size, size), system, chosen))
     for count in copies:
         each = system.chips // count if several else 1  # whatever the degree, its chips have as many each
-        one, two = (Setting.resolved(draw(count * n * each, n * each), system, chosen) for n in (1, 2))
+        listed = Setting.resolved(draw(count * each, each), system, chosen)
         try:
-            legal, _ = asked_plans(one.graph, system, asked, one.assumptions)
+            legal, _ = asked_plans(listed.graph, system, asked, listed.assumptions)
         except PlanError:  # no plan has so many copies
             continue
-        bounds = PlanBounds(one), PlanBounds(two)
+        one, two = drawn(each), drawn(2 * each)  # a chip keeps of a microbatch what it keeps, whatever the batch
         # of the same plan without turns the copies hold no less
         some = [plan for plan in legal if plan.copies == count and not plan.two_batch_overlap]
-        found = [_room(plan, each, one, two, bounds) for plan in some]
-        most = max(found, key=lambda room: room.sequences, default=None)
+        tables = zip(PlanBounds(one).tables(some), PlanBounds(two).tables(some), strict=True)
+        most = max((_most(*pair, each) for pair in tables), key=lambda room: room.sequences, default=None)
         if most is not None and most.sequences > 0:
             yield most
 
 
-def _room(plan: Plan, each: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]) -> Room:
-    """The sequences that the fullest stage of a plan has room for, each state at its least over all shardings.
+def _most(one: PlanTable, two: PlanTable, each: int) -> Room:
+    """The plan whose fullest stage has room for most sequences, each state at its least over all shardings.
 
-    The settings are of ``each`` sequences, and of twice as many.
+    The tables are of the same plans with ``each`` sequences on a chip, and with twice as many.
     """
-    rooms, unit = [], plan.members if plan.modules is not None and "n" in plan.modules.schemes.values() else 1
-    under = one.under(plan), two.under(plan)
-    states = tuple(bound.least_states(instance) for bound, instance in zip(bounds, under, strict=True))
-    for stage in bounded_stages(under[0]):
-        books = [held(instance, stage, least) for instance, least in zip(under, states, strict=True)]
-        for tier, capacity in usable_bytes(one).items():
-            first, more = (books[0].get(tier, {}), books[1].get(tier, {}))
-            grows = {name: more[name] - first.get(name, 0.0) for name in more}
-            slope = sum(grows.values())
-            fixed = sum(first.values()) - slope
-            if slope > 0:
-                sequences = max(math.floor((capacity - fixed) / slope * each / unit * (1 + 1e-12)), 0) * unit
-                more_of = sequences / each - 1
-                full = {LABELS[name]: first.get(name, 0.0) + grow * more_of for name, grow in grows.items()}
-                rooms.append(Room(plan, sequences, unit, full, capacity))
-    if not rooms:
+    shared_i = [plan.modules is not None and "n" in plan.modules.schemes.values() for plan in one.plans]
+    unit_i = np.array([plan.members if shared else 1 for plan, shared in zip(one.plans, shared_i, strict=True)])
+    first_mr, capacity_m, unit_r = one.least_held_mr, one.holding.capacity_m, unit_i[one.plan_r]
+    grow_mr = two.least_held_mr - first_mr
+    with np.errstate(divide="ignore", invalid="ignore"):
+        units_mr = (capacity_m[:, None] - first_mr + grow_mr) / grow_mr * each / unit_r * (1 + 1e-12)
+    sequences_mr = np.where(grow_mr > 0, np.maximum(np.floor(units_mr), 0) * unit_r, np.inf)
+    i = int((-one.slowest(-sequences_mr.min(axis=0))).argmax())
+    fullest_mr = np.where(one.plan_r == i, sequences_mr, np.inf)
+    m, r = np.unravel_index(fullest_mr.argmin(), fullest_mr.shape)
+    if np.isinf(fullest_mr[m, r]):
         raise PlanError("--batch max: nothing that the graph keeps grows with the batch, or the memory has no limit")
-    return min(rooms, key=lambda room: room.sequences)
+    sequences, tier = int(fullest_mr[m, r]), [*one.setting.system.chip.tiers][m]
+    under = one.under_i[i], two.under_i[i]
+    states = (PlanBounds(instance.setting).least_states(instance) for instance in under)
+    books = [held(instance, one.stages[r], least)[tier] for instance, least in zip(under, states, strict=True)]
+    full = {
+        LABELS[name]: books[0][name] + (books[1][name] - books[0][name]) * (sequences / each - 1) for name in books[1]
+    }
+    return Room(one.plans[i], sequences, int(unit_i[i]), full, float(capacity_m[m]))
 
 
 def _try(fits: Callable[[int], bool], most: int) -> None:

@@ -57,6 +57,11 @@ class PlanTable(PlanArrays):
         """Least share in use of a plan's fullest memory, over stages: shape (plans,). Above 1: no fit. 0: no limit."""
         return self.holding.used(self._held_hkgv)[:, 0]
 
+    @property
+    def least_held_mr(self) -> Floats:
+        """Least bytes that a chip of every stage holds in each memory: shape (memories, stages)."""
+        return self.holding.bytes_held(self._held_hkgv)[:, :, 0]
+
     def seconds(self, layer_k: Floats | float = 0.0) -> Floats:
         """Lower bounds on the seconds per step of every plan, valid for every mapping: float array, shape (plans,).
 
