@@ -196,15 +196,26 @@ def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
     always, routing = experts.always or 0, experts.routing or Routing()
     count, chosen = experts.count - always, experts.chosen - always
     shares = routing.shares(count, chosen, tokens)
-    where = placed(shares, chips, "balanced", routing.redundant or 0)
-    load = most_loaded(shares, where)
+    where, load, *reached = _balanced(tuple(shares), chips, first, routing.redundant or 0)
     read = max(touched([shares[one] * part for one, part in chip.items()], tokens) for chip in where)
     if routing.law == "balanced":
         read = min(float(max(map(len, where))), chosen * tokens * load)
     held = max(map(len, where))
+    return Spread(held + always, min(max(read, 1.0), float(held)) + always, load, *reached)
+
+
+@lru_cache(maxsize=64)
+def _balanced(
+    shares: tuple[float, ...], chips: int, first: int, redundant: int
+) -> tuple[Placement, float, float, float]:
+    """Where experts lie, the load of the most loaded chip, and how many chips and groups of chips a token is sent to.
+
+    Under most routings shares are the same for any number of tokens.
+    """
+    where = placed(shares, chips, "balanced", redundant)
     together = tuple(_together(where[at : at + first]) for at in range(0, chips, first))
     reached = chips_of_a_token(shares, where), chips_of_a_token(shares, together)
-    return Spread(held + always, min(max(read, 1.0), float(held)) + always, load, *reached)
+    return where, most_loaded(shares, where), *reached
 
 
 def _together(chips: Placement) -> dict[int, float]:

@@ -153,7 +153,7 @@ def largest_batch(
                 return True
         return False
 
-    rooms = sorted(_rooms(draw, system, chosen, Request.of(**asked)), key=lambda room: -room.batch)
+    rooms = sorted(_rooms(draw, system, chosen, asked), key=lambda room: -room.batch)
     if not rooms:
         solve(1, [draw(1, 1)])  # says what a single one lacks
         raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
@@ -170,23 +170,23 @@ def largest_batch(
     return LargestBatch(max(results), rooms[0], results[max(results)])
 
 
-def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[Room]:
-    """For every number of copies the plan that may hold most sequences on each."""
-    if asked.offload is not None:
+def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: dict[str, Any]) -> Iterator[Room]:
+    """For every number of copies the plan that may hold most sequences on each; ``asked``: fields of a request."""
+    if asked["offload"] is not None:
         raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")
-    copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
-    several = may_share(draw(1, 1), asked)
+    copies = [asked["dp"]] if asked.get("dp") else divisors(system.chips)
+    several = may_share(draw(1, 1), Request.of(**asked))
     drawn = cache(lambda size: Setting.resolved(draw(size, size), system, chosen))
     for count in copies:
         each = system.chips // count if several else 1  # whatever the degree, its chips have as many each
         listed = Setting.resolved(draw(count * each, each), system, chosen)
         try:
-            legal, _ = asked_plans(listed.graph, system, asked, listed.assumptions)
+            legal, _ = asked_plans(listed.graph, system, Request.of(**{**asked, "dp": count}), listed.assumptions)
         except PlanError:  # no plan has so many copies
             continue
         one, two = drawn(each), drawn(2 * each)  # a chip keeps of a microbatch what it keeps, whatever the batch
         # of the same plan without turns the copies hold no less
-        some = [plan for plan in legal if plan.copies == count and not plan.two_batch_overlap]
+        some = [plan for plan in legal if not plan.two_batch_overlap]
         tables = zip(PlanBounds(one).tables(some), PlanBounds(two).tables(some), strict=True)
         most = max((_most(*pair, each) for pair in tables), key=lambda room: room.sequences, default=None)
         if most is not None and most.sequences > 0:
