@@ -84,6 +84,7 @@ class GraphSearch:
         self._used: dict[Plan, float] = {}
         self._unfit: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
         self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for
+        self._fitting_low_i: Floats | None = None  # bounds of the plans that may fit, as soon as all are known
         self._given = legal
 
     # -- plans ------------------------------------------------------------------------------------------------------
@@ -145,7 +146,9 @@ class GraphSearch:
             self.state.listed.append(len(self.legal))
             every = list(chain.from_iterable(map(self._choices, self.legal)))
             self._bound(every)
-            return {plan: self.bounds[plan] for plan in every if self._fits(plan) and not self._is_known(plan)}
+            found = {plan: self.bounds[plan] for plan in every if self._fits(plan) and not self._is_known(plan)}
+        self._fitting_low_i = np.array([*found.values()])
+        return found
 
     def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
@@ -317,6 +320,6 @@ class GraphSearch:
 
     def counts(self) -> tuple[int, int]:
         """How many of its plans may still be better than what is known, and how many are listed."""
-        cutoff = self.state.incumbent
-        open_ = sum(low < cutoff and plan not in self._unfit for plan, low in self.bounds.items())
+        low_i = self._fitting_low_i
+        open_ = len(self.bounds) if low_i is None else int((low_i < self.state.incumbent).sum())
         return open_, len(self.bounds)
