@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -37,6 +38,13 @@ def _known_key(key: str) -> str:
     return key
 
 
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class of_axes(cached_property[_T_co]):
+    """A cached property that follows from the axes alone: parts with the same axes share it."""
+
+
 class OnAxes(Part):
     """A part with keys for every axis: here what someone asks for, where None is free.
 
@@ -47,7 +55,7 @@ class OnAxes(Part):
     (8, None, {'tp': 8})
     """
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", ignored_types=(of_axes,))
     _FREE: ClassVar[tuple[Any, Any]] = (None, None)  # degree and dims that say nothing
     if TYPE_CHECKING:
         __pydantic_extra__: dict[str, Any]
@@ -65,10 +73,31 @@ class OnAxes(Part):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._FREE[keys()[name][1]]
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values; on the same axes it keeps what follows from these: searches make very many."""
+        given = update or {}
+        if deep or not given.keys() <= self.__dict__.keys():
+            return super().model_copy(update=update, deep=deep)
+        values = {**self.__dict__, **given}
+        for name in _of_fields(type(self)):
+            values.pop(name, None)
+        made, set_ = self.__new__(type(self)), object.__setattr__
+        set_(made, "__dict__", values)
+        set_(made, "__pydantic_extra__", self.__pydantic_extra__)
+        set_(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | given.keys())
+        set_(made, "__pydantic_private__", None)
+        made._intern()
+        return made
+
+    @of_axes
+    def said_of_axes(self) -> tuple[tuple[str, Any], ...]:
+        """What is said of axes, as keys and values in the order of keys."""
+        return tuple(sorted(self.__pydantic_extra__.items()))
+
     @cached_property
     def _hash(self) -> int:  # of the axes too
         fields = (self.__dict__[name] for name in type(self).__pydantic_fields__)
-        return hash((*fields, *sorted(self.__pydantic_extra__.items())))
+        return hash((*fields, *self.said_of_axes))
 
     @model_validator(mode="after")
     def _said(self) -> Self:
@@ -134,3 +163,10 @@ class OnAxes(Part):
     def asked_dims(self) -> dict[str, Dims]:
         """Network dims that are given, by axis."""
         return {keys()[key][0].name: value for key, value in self.__pydantic_extra__.items() if keys()[key][1]}
+
+
+@cache
+def _of_fields(cls: type[OnAxes]) -> tuple[str, ...]:
+    """Names of what follows from the fields of a part, and not from its axes alone."""
+    every = (item for each in cls.__mro__ for item in vars(each).items())
+    return tuple(name for name, value in every if isinstance(value, cached_property) and not isinstance(value, of_axes))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -50,20 +52,23 @@ def shared_out(
         told = ", ".join(f"ZeRO-{level}" for level in levels)
         raise PlanError(f"zero: {graph.name} keeps no gradients that copies could share out; drop {told}")
     kept, reasons = list[Plan](), dict[str, None]()
-    for plan in found:
+    for _, alike in groupby(found, key=lambda plan: (plan.axes, plan.modules)):  # what decides how they share out
         check_time()
+        plans = [*alike]
+        plan, ways = plans[0], list[dict[str, Any]]()
         if plan.copies == 1 and not (plan.modules and plan.modules.copies_weights):
-            kept.append(plan)
+            kept += plans
             continue
         for level in sorted(set(levels)):
             reason = obstacle(plan, level, graph, assumptions)
-            ways = list(grouped(plan, system, assumptions, groups)) if level else [None]
-            if not reason and not ways:
+            groupings = list(grouped(plan, system, assumptions, groups)) if level else [None]
+            if not reason and not groupings:
                 reason = f"{plan.label_of('batch')} cannot be cut into {_listed(groups)} groups along {plan.copy_dims}"
             if reason:
                 reasons[f"ZeRO-{level}: {reason}"] = None
             else:
-                kept += [plan.model_copy(update={"zero": level or None, "hybrid": one}) for one in ways]
+                ways += [{"zero": level or None, "hybrid": each} for each in groupings]
+        kept += [plan.model_copy(update=way) if way["zero"] else plan for plan in plans for way in ways]
     if not kept:
         raise PlanError(f"no plan of {graph.name} shares its states out as asked for: {'; '.join(reasons)}")
     return kept
