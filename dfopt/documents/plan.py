@@ -172,6 +172,17 @@ class Plan(Document, OnAxes):
         """Network dims along which the copies lie."""
         return self._dims("batch")
 
+    def variant(self, **fields: Any) -> Plan:
+        """A copy with other values of fields: one object for all who ask this plan for the same."""
+        key = tuple(fields.items())
+        if key not in self._variants:
+            self._variants[key] = self.model_copy(update=fields)
+        return self._variants[key]
+
+    @cached_property
+    def _variants(self) -> dict[Hashable, Plan]:
+        return {}
+
     def only(self, *splits: Splits, **fields: Any) -> Plan:
         """A plan with the axes that split these things, and nothing else but the fields given."""
         return Plan.saying(self.said(*splits), **fields)

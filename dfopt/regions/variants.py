@@ -60,12 +60,12 @@ class Variants:
         alone = plan.shards == 1 or plan.copies == 1 or plan.interleave == 1
         if not self._some_ways or plan.tensor_overlap is not None or alone or not in_the_way(plan):
             return []
-        return [plan.model_copy(update={"tensor_overlap": way}) for way in _BESIDE_RINGS]
+        return [plan.variant(tensor_overlap=way) for way in _BESIDE_RINGS]
 
     def of(self, plan: Plan) -> list[Plan]:
         """A plan with each placement that is left, and with every way to hide collectives that may be the best."""
         found = list[Plan]()
         for placement in self.placements or (plan.placement,):
-            placed = plan if plan.placement == placement else plan.model_copy(update={"placement": placement})
+            placed = plan if plan.placement == placement else plan.variant(placement=placement)
             found += [placed, *self.other_ways(placed)]
         return found

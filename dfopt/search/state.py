@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Final
 
 from dfopt.bnb import ENDED, Candidate, Clock, Incumbents, OutOfTime
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.interrupts import cause, wall_limit
 from dfopt.regions.judged import JudgedMapping
@@ -38,6 +39,8 @@ class SearchState:
         What ended the search: Ctrl-C, SIGTERM, or a limit that a step did not keep by itself; empty until then.
     listed : list of int
         How many plans each graph has, of those whose plans are listed.
+    plans : dict
+        Plans that its graphs share, see :class:`dfopt.setting.listing.Listing`.
     known_arcs : dict
         Arcs of layers that are listed, see :data:`dfopt.regions.lattices.KnownArcs`.
     report : callable
@@ -49,6 +52,7 @@ class SearchState:
         self.incumbents = Incumbents(options.request.top, 0.0, limit=parameters_of(options.request).limit)
         self.stopped = ""
         self.listed: list[int] = []
+        self.plans: dict[Hashable, Plan] = {}
         self.known_arcs: KnownArcs = {}
         self.report: Callable[[], None] = lambda: None
         self.began = time.perf_counter()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 
+from dfopt.documents.axes import AXES
 from dfopt.documents.modules import Modules
+from dfopt.documents.plan import Plan
 from dfopt.setting.shares import Shared
 
 __all__ = ["Listing"]
@@ -23,16 +25,27 @@ class Listing:
         Whether plans are listed under which axes have these dims, or parts of dims.
     modules
         Whether modules have such schemes over the second axis; where none are accepted, all are.
+    known
+        Plans by what axes have of the chips, which listings of one question share: its graphs have most plans in
+        common, and a plan keeps what is worked out of it.
     """
 
     check_time: Callable[[], None] = lambda: None
     share_outs: Callable[[Shared], bool] = lambda shared: True
     modules: Callable[[Modules], bool] = lambda modules: True
+    known: dict[Hashable, Plan] = field(default_factory=dict)
 
     def shared(self, shared: Shared) -> bool:
         """Whether plans are listed with the dims of their axes."""
         self.check_time()
         return self.share_outs(shared)
+
+    def on_axes(self, degree: Mapping[str, int], order: Shared) -> Plan:
+        """The plan whose axes have these degrees, along these dims in order."""
+        axes = *degree.items(), *order.items()
+        if axes not in self.known:
+            self.known[axes] = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
+        return self.known[axes]
 
     def picked(self, menu: list[Modules | None]) -> list[Modules | None]:
         """Those of some schemes of all modules under which plans are listed."""

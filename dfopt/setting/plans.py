@@ -96,7 +96,7 @@ def asked_plans(
             " bytes of a partition; expected all of it in the fastest: place it there"
             f" ({', '.join(f'{item}={system.chip.fastest_tier}' for item in items_of(graph))}), or leave out the rows"
         )
-    found = [one.model_copy(update={"placement": place}) if place else one for one in found for place in places]
+    found = [one.variant(placement=place) if place else one for one in found for place in places]
     found = of_schedule(_with_rows(found, assumptions), graph, asked)
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
@@ -106,7 +106,7 @@ def asked_plans(
     if asked.offload is not None:
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free
-        found = [one.model_copy(update={"placement": each}) if each else one for one in found for each in free]
+        found = [one.variant(placement=each) if each else one for one in found for each in free]
     if pins := asked.pin_sharding:  # a second axis may leave a chip less of a kernel to share out
         setting, reason = Setting(graph, system, assumptions), ByReads()
         reasons = [reason.answer(p, lambda one: forbidden_pins(setting.seen(one), pins, one.shards)) for p in found]
@@ -146,14 +146,14 @@ def _on_dims(
         if not listing.shared(shared):
             continue
         for order in orders.of(shared | dims, fixed=dims if asked.rank_order is None else AXES):
-            plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
+            plan = listing.on_axes(degree, order)
             legal, reason = _of_order(graph, plan, asked, assumptions)
             if plan.members not in menus:
                 alike = asked.parallelism == "expanded"
                 few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
                 menus[plan.members] = listing.picked([one for one in few if one.schemes.items() >= schemes.items()])
             picked = menus[plan.members]
-            found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
+            found += [p if m is None else p.variant(modules=m) for p in legal for m in picked]
             if legal and not picked:
                 why = obstacles(graph, schemes, plan.members)
                 reason = Rejected(
@@ -250,17 +250,17 @@ def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions
     """Plans with the degrees and dims of one: microbatches, chunks and layers of their stages."""
     interleave, ends = asked.interleave, (asked.first_layers, asked.last_layers)
     layers, microbatches = layers_per_stage(graph.repeat, plan.stages), graph.batch // (graph.microbatch * plan.copies)
-    plan = plan.model_copy(update={"microbatches": max(microbatches, 1), "layers_per_stage": layers})
+    plan = plan.variant(microbatches=max(microbatches, 1), layers_per_stage=layers)
     reason = _unusable(graph, plan)
     if ends != (None, None) and not reason:
         try:
-            plan = plan.model_copy(update=with_ends(graph, plan.stages, *ends))
+            plan = plan.variant(**with_ends(graph, plan.stages, *ends))
         except ValueError as error:
             reason = str(error)
     chunks = [] if reason else [v for v in _chunks(graph, plan, assumptions) if interleave in (None, v)]
     if not chunks:
         return [], Rejected(plan, reason or f"its layers cannot be interleaved {interleave} times")
-    found = [plan.model_copy(update={"interleave": v}) for v in chunks]
+    found = [plan.variant(interleave=v) for v in chunks]
     if plan.uneven:
         shrunk = plan.layers_per_stage - min(plan.stage_layers)
         found = [one for one in found if one.interleave == 1 or shrunk <= one.layers_per_stage // one.interleave]
@@ -268,9 +268,9 @@ def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions
         return found, None if found else Rejected(plan, why)
     if 1 in chunks:
         as_chunks = assumptions.bubble == "interleaved"
-        found += [plan.model_copy(update=uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
+        found += [plan.variant(**uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
     for v in chunks:
-        found += [plan.model_copy(update=uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
+        found += [plan.variant(**uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
     return found, None
 
 

@@ -68,7 +68,7 @@ def with_recomputed(found: list[Plan], graph: Graph, asked: int | None) -> list[
     kept = []
     for plan in found:
         counts = range(plan.interleave, plan.layers_per_stage, plan.interleave)
-        kept += [plan.model_copy(update={"recomputed": count}) for count in counts if asked in (None, count)]
+        kept += [plan.variant(recomputed=count) for count in counts if asked in (None, count)]
     if not kept:
         most = max(plan.layers_per_stage for plan in found)
         what = f"{asked} layers of a stage" if asked else "some layers of a stage, and not the others,"
@@ -105,7 +105,7 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
             " as those of experts over chips (ep), and one chip for every kernel (tp 1)"
         )
         raise PlanError(f"two_batch_overlap: microbatches of {graph.name} on {system.name} cannot take turns: {reason}")
-    return [plan.model_copy(update={"two_batch_overlap": True}) for plan in found]
+    return [plan.variant(two_batch_overlap=True) for plan in found]
 
 
 def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> bool:

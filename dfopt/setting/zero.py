@@ -68,7 +68,7 @@ def shared_out(
                 reasons[f"ZeRO-{level}: {reason}"] = None
             else:
                 ways += [{"zero": level or None, "hybrid": each} for each in groupings]
-        kept += [plan.model_copy(update=way) if way["zero"] else plan for plan in plans for way in ways]
+        kept += [plan.variant(**way) if way["zero"] else plan for plan in plans for way in ways]
     if not kept:
         raise PlanError(f"no plan of {graph.name} shares its states out as asked for: {'; '.join(reasons)}")
     return kept
