@@ -172,7 +172,7 @@ class GraphSearch:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
         plans, state = [plan for plan in plans if plan not in self.bounds], self.state
         for at in range(0, len(plans), _BOUNDED):
-            for table in self.plan_bounds.tables(plans[at : at + _BOUNDED], state.check_time):
+            for table in self.plan_bounds.tables(plans[at : at + _BOUNDED]):
                 state.check_time()
                 state.clock.charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
                 self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))

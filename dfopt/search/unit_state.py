@@ -26,7 +26,7 @@ Unit = tuple[Plan, int | None]
 """A plan, and a number of tiles where that is a choice: what has a record of its own."""
 
 
-@dataclass
+@dataclass(slots=True)
 class UnitState:
     """What is known of a unit.
 

@@ -110,10 +110,14 @@ def _in_order(legal: Sequence[Plan], rejected: Sequence[Rejected]) -> list[tuple
 
 def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:
     """Records of the plans with the least bounds, and of the first one with every value of what plans choose."""
-    seen: set[object] = set()
+    seen, alike = set[object](), set[object]()
     least = sorted(records, key=lambda r: np.inf if r.bound is None else r.bound)
     for number, record in enumerate(least):
         plan = record.plan
+        choice = plan.said_of_axes, plan.interleave, plan.zero
+        if number >= _NEAREST and choice in alike:
+            continue
+        alike.add(choice)
         values = {*enumerate(axis.degree for axis in plan.axes), ("chunks", plan.interleave), ("zero", plan.zero)}
         if number < _NEAREST or not values <= seen:
             yield record

@@ -282,25 +282,31 @@ class Holding:
         Of kernels that are drawn once a stage that has all of them. Float array, shape (memories, stages, kinds,
         states).
         """
-        count_rkc = np.stack([self._count_rk(c) for c in range(len(self._states[0]))], axis=2)
         lies_mrc = self._memory_gc[self.table.group_r] == np.arange(len(self.capacity_m))[:, None, None]
-        return np.asarray(count_rkc * lies_mrc[:, :, None])
+        return np.asarray(self._count_rkc * lies_mrc[:, :, None])
 
     @cached_property
     def reserved_r(self) -> Floats:
         """Bytes of the fastest memory of every stage for buckets of gradients."""
         return np.asarray(np.array([reserved(one) for one in self.table.instances])[self.table.group_r])
 
-    def _count_rk(self, c: int) -> Floats:
-        """How often a chip of a stage has a state of the layers of every kind; states of layers at work count apart."""
-        state, count_rk = self._states[0][c], self.table.runs_rk / self._chips_gc[self.table.group_r][:, [c]]
-        if state.lifetime == "microbatch":
-            return np.asarray(count_rk * self._waiting_rk)
-        if state.lifetime == "sequences":
-            of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
-            return np.asarray(count_rk * of_group[self.table.group_r][:, None])
-        away_r = self._away_gc[self.table.group_r, c]
-        return np.asarray(count_rk * away_r[:, None] if state.lifetime in OF_LAYERS else count_rk)
+    @cached_property
+    def _count_rkc(self) -> Floats:
+        """How often a chip of a stage has each state of the layers of every kind; those of layers at work count apart.
+
+        Float array, shape (stages, kinds, states).
+        """
+        group_r = self.table.group_r
+        count_rkc = self.table.runs_rk[:, :, None] / self._chips_gc[group_r][:, None, :]
+        for c, state in enumerate(self._states[0]):
+            if state.lifetime == "microbatch":
+                count_rkc[:, :, c] *= self._waiting_rk
+            elif state.lifetime == "sequences":
+                of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
+                count_rkc[:, :, c] *= of_group[group_r, None]
+            elif state.lifetime in OF_LAYERS:
+                count_rkc[:, :, c] *= self._away_gc[group_r, c][:, None]
+        return count_rkc
 
     @cached_property
     def _at_work(self) -> list[tuple[str, Floats, Floats]]:
@@ -331,8 +337,8 @@ class Holding:
         """Offloaded items: bytes of a stage for each of what a layer of a kind holds, and those of its tables."""
         found = dict[Item, tuple[Floats, Floats]]()
         for item, some in self._states_elsewhere.items():
-            counts = [self._count_rk(c) * self._away_gc[self.table.group_r][:, [c]] for c in some]
-            count_rkc, tables_rkc = np.stack(counts, axis=2), self._tables_gkc[self.table.group_r][:, :, some]
+            count_rkc = self._count_rkc[:, :, some] * self._away_gc[self.table.group_r][:, None, some]
+            tables_rkc = self._tables_gkc[self.table.group_r][:, :, some]
             found[item] = count_rkc @ self._states[1][some], (count_rkc * tables_rkc).sum(axis=(1, 2))
         return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -127,17 +128,12 @@ class PlanArrays:
         return _answers(self.instances, work)
 
     def of_stages(self, work: Callable[[Instance, PipelineStage], Answer]) -> list[Answer]:
-        """The same of every stage, of which only its number counts."""
-        questions, found = defaultdict[tuple[Setting, int], ByReads](ByReads), list[Answer]()
+        """The same of every stage."""
 
-        def of_stage(plan: Plan, setting: Setting, stage: PipelineStage) -> Answer:
-            return work(Instance(setting, plan), stage)
+        def of_plan(instance: Instance) -> list[Answer]:
+            return [work(instance, stage) for stage in bounded_stages(instance)]
 
-        for i, stage in zip(self.plan_r.tolist(), self.stages, strict=True):
-            setting, plan = self.under_i[i].setting, self.plans[i]
-            ask = partial(of_stage, setting=setting, stage=stage)
-            found.append(questions[setting, stage.number].answer(plan, ask))
-        return found
+        return list(chain.from_iterable(self.of_plans(of_plan)))
 
     @cached_property
     def share_r(self) -> Floats:

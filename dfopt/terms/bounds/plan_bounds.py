@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
@@ -37,7 +37,7 @@ class PlanBounds:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
 
-    def tables(self, plans: Iterable[Plan], check_time: Callable[[], None] = lambda: None) -> list[PlanTable]:
+    def tables(self, plans: Iterable[Plan]) -> list[PlanTable]:
         """Group plans by the assumptions that hold under them, and make one :class:`PlanTable` for each.
 
         A plan with ``tensor_overlap`` changes that assumption (:meth:`dfopt.setting.instance.Setting.seen`). Tables are
@@ -47,8 +47,6 @@ class PlanBounds:
         ----------
         plans : iterable of Plan
             Plans of the setting. Each is in one table.
-        check_time : callable
-            Called without arguments before every plan. An exception that it raises ends the work.
 
         Raises
         ------
@@ -57,7 +55,6 @@ class PlanBounds:
         """
         alike: dict[Assumptions, list[Instance]] = {}
         for plan in plans:
-            check_time()
             instance = self.setting.under(plan)
             alike.setdefault(instance.assumptions, []).append(instance)
         return [PlanTable(instances) for instances in alike.values()]
