@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +17,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from dfopt.documents.axes import Dims, groups, keys
-from dfopt.documents.base import Part, problem
+from dfopt.documents.base import Part, of_extra, problem
 from dfopt.documents.descriptions import FieldDoc
 from dfopt.errors import did_you_mean
 
@@ -38,13 +37,6 @@ def _known_key(key: str) -> str:
     return key
 
 
-_T_co = TypeVar("_T_co", covariant=True)
-
-
-class of_axes(cached_property[_T_co]):
-    """A cached property that follows from the axes alone: parts with the same axes share it."""
-
-
 class OnAxes(Part):
     """A part with keys for every axis: here what someone asks for, where None is free.
 
@@ -55,7 +47,7 @@ class OnAxes(Part):
     (8, None, {'tp': 8})
     """
 
-    model_config = ConfigDict(extra="allow", ignored_types=(of_axes,))
+    model_config = ConfigDict(extra="allow")
     _FREE: ClassVar[tuple[Any, Any]] = (None, None)  # degree and dims that say nothing
     if TYPE_CHECKING:
         __pydantic_extra__: dict[str, Any]
@@ -73,23 +65,7 @@ class OnAxes(Part):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._FREE[keys()[name][1]]
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values; on the same axes it keeps what follows from these: searches make very many."""
-        given = update or {}
-        if deep or not given.keys() <= self.__dict__.keys():
-            return super().model_copy(update=update, deep=deep)
-        values = {**self.__dict__, **given}
-        for name in _of_fields(type(self)):
-            values.pop(name, None)
-        made, set_ = self.__new__(type(self)), object.__setattr__
-        set_(made, "__dict__", values)
-        set_(made, "__pydantic_extra__", self.__pydantic_extra__)
-        set_(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | given.keys())
-        set_(made, "__pydantic_private__", None)
-        made._intern()
-        return made
-
-    @of_axes
+    @of_extra
     def said_of_axes(self) -> tuple[tuple[str, Any], ...]:
         """What is said of axes, as keys and values in the order of keys."""
         return tuple(sorted(self.__pydantic_extra__.items()))
@@ -163,10 +139,3 @@ class OnAxes(Part):
     def asked_dims(self) -> dict[str, Dims]:
         """Network dims that are given, by axis."""
         return {keys()[key][0].name: value for key, value in self.__pydantic_extra__.items() if keys()[key][1]}
-
-
-@cache
-def _of_fields(cls: type[OnAxes]) -> tuple[str, ...]:
-    """Names of what follows from the fields of a part, and not from its axes alone."""
-    every = (item for each in cls.__mro__ for item in vars(each).items())
-    return tuple(name for name, value in every if isinstance(value, cached_property) and not isinstance(value, of_axes))

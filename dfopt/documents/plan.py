@@ -12,10 +12,10 @@ from pydantic import Field
 
 from dfopt.documents.assumptions import TensorOverlap
 from dfopt.documents.axes import AXES, Dims, Share, Splits, groups, keys
-from dfopt.documents.base import Document
+from dfopt.documents.base import Document, of_extra
 from dfopt.documents.hybrid import Hybrid
 from dfopt.documents.modules import Modules
-from dfopt.documents.on_axes import OnAxes, of_axes
+from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.placement import Item, Placement
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Plan(Document, OnAxes):
     recomputed: int | None = Field(default=None, ge=1)
     tensor_overlap: Literal["none"] | TensorOverlap | None = None
 
-    @of_axes
+    @of_extra
     def axes(self) -> tuple[Share, ...]:
         """What each axis has of the chips."""
         extra = self.__pydantic_extra__
@@ -127,27 +127,27 @@ class Plan(Document, OnAxes):
         extra = self.__pydantic_extra__
         return tuple(name for axis in AXES.values() if axis.splits == splits for name in extra.get(axis.dims_key, ()))
 
-    @of_axes
+    @of_extra
     def shards(self) -> int:
         """Chips that share the work of a kernel."""
         return self._degree("kernels")
 
-    @of_axes
+    @of_extra
     def members(self) -> int:
         """Chips of the second axis, over which modules have schemes."""
         return self._degree("modules")
 
-    @of_axes
+    @of_extra
     def member_dims(self) -> Dims:
         """Network dims along which these lie."""
         return self._dims("modules")
 
-    @of_axes
+    @of_extra
     def stages(self) -> int:
         """Stages of the pipeline."""
         return self._degree("layers")
 
-    @of_axes
+    @of_extra
     def copies(self) -> int:
         """Copies that work on the batch, each on its part."""
         return self._degree("batch")
@@ -157,17 +157,17 @@ class Plan(Document, OnAxes):
         """Copies of the batch that share out what ZeRO says: all, or those of a group."""
         return self.copies // (1 if self.hybrid is None else self.hybrid.replicas)
 
-    @of_axes
+    @of_extra
     def shard_dims(self) -> Dims:
         """Network dims, or parts of dims, along which the chips that share a kernel lie."""
         return self._dims("kernels")
 
-    @of_axes
+    @of_extra
     def stage_dims(self) -> Dims:
         """Network dims along which the pipeline runs."""
         return self._dims("layers")
 
-    @of_axes
+    @of_extra
     def copy_dims(self) -> Dims:
         """Network dims along which the copies lie."""
         return self._dims("batch")
@@ -237,7 +237,7 @@ class Plan(Document, OnAxes):
             self._known_groups[over] = dims, copies
         return self._known_groups[over]
 
-    @of_axes
+    @of_extra
     def _known_groups(self) -> dict[str, tuple[Dims, int]]:
         return {}
 

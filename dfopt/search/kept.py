@@ -61,6 +61,9 @@ class Kept:
 
     def gap(self, records: Sequence[PlanRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
         """How much, relatively, another mapping may be below what it has to beat, as far as that is shown."""
-        lows = [(self.to_beat(record.plan, record.variant), self.bound(record, name)) for record in records]
-        lows += [(self.last, record.bound) for record in unlisted]
-        return max((proven_gap(beat, low) for beat, low in lows if low is not None), default=0.0)
+        low_of = {self.last: min((each.bound for each in unlisted), default=self.last)}  # by what is to be beaten
+        for record in records:
+            if (low := self.bound(record, name)) is not None and low < self.last:
+                beat = self.to_beat(record.plan, record.variant)
+                low_of[beat] = min(low, low_of.get(beat, low))
+        return max(proven_gap(beat, low) for beat, low in low_of.items())

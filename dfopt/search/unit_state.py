@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
-
-import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -21,6 +20,9 @@ _SAME: Final = 1e-12
 """Relative: values that differ by less are one value, as computed."""
 _CLOSE: Final = 1e-9
 """The same of a value that is reached and a bound that is proven."""
+
+_EMPTY: Final = PlanRecord(plan=Plan(), status="not_reached", bound=None)
+"""A record that says nothing."""
 
 Unit = tuple[Plan, int | None]
 """A plan, and a number of tiles where that is a choice: what has a record of its own."""
@@ -48,8 +50,8 @@ class UnitState:
         How its sharding was chosen, where that comes first.
     """
 
-    low: float = np.inf
-    value: float = np.inf
+    low: float = math.inf
+    value: float = math.inf
     solves: tuple[SolveRecord, ...] = ()
     unfit: Plan | None = None
     late: bool = False
@@ -63,7 +65,7 @@ class UnitState:
     @property
     def says_status(self) -> bool:
         """Whether it says no more than a status and a bound."""
-        return np.isinf(self.value) and not self.solves and self.sharded_first is None
+        return math.isinf(self.value) and not self.solves and self.sharded_first is None
 
     def together(self, others: list[UnitState]) -> UnitState:
         """What holds for this one and some others: the least of their bounds, and the last that does not fit."""
@@ -97,11 +99,12 @@ class UnitState:
         plan, tiles = unit
         bound, beat, first = min(self.low, self.value), kept.to_beat(plan, variant), self.sharded_first
         fields: dict[str, Any] = {"status": "infeasible", "bound": None, "level_bound": None}
-        if np.isfinite(bound):
+        if math.isfinite(bound):
             fields = {"bound": bound, "level_bound": bound, **self._status(beat, kept, stopped)}
         if first is not None and not (first.alone and first.proven):
             fields |= self._per_level(first, least, beat, **fields)
-        return PlanRecord(plan=plan, tile_count=tiles, variant=variant, solves=self.solves, **fields)
+        fields |= {"plan": plan, "tile_count": tiles, "variant": variant, "solves": self.solves}
+        return _EMPTY.model_copy(update=fields)  # nothing to validate, and there may be a hundred thousand
 
     def _status(self, beat: float, kept: Kept, stopped: str) -> dict[str, Any]:
         """Fields of its record, where a mapping or a bound is known; ``beat``: from where nothing of it is of interest.
@@ -109,7 +112,7 @@ class UnitState:
         Of mappings that are not kept none should be below its value where one of a plan is kept, else below ``beat``.
         """
         late, open_, gap = stopped or LIMIT, TOO_WIDE if self.wide else LOOSE, kept.request.gap
-        if np.isfinite(self.value):
+        if math.isfinite(self.value):
             low, best = min(self.low, self.value), beat if kept.request.several else self.value
             short = self.low < best * (1 - max(gap, _CLOSE))
             note = (late if self.late else open_) if short else ""
@@ -130,7 +133,7 @@ class UnitState:
         than excludes it.
         """
         level, note = level_bound, more.get("note", "")
-        value = self.value if np.isfinite(self.value) else None
+        value = self.value if math.isfinite(self.value) else None
         if not first.proven:  # another sharding may be the best by itself
             status, level = "solved" if value == least else "limit", least
             note = note or LIMIT * (status == "limit")  # nothing but time ends such a solve

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
 
 import numpy as np
 from pydantic_core import to_json
@@ -45,7 +45,8 @@ def in_few_words(
     stay, unlisted = {id(record) for record in records}, list[UnlistedPlans]()
     if jointly and len(records) > LISTED:
         stay = {id(record) for record in _nearest(records)}
-        unlisted = [plans for search in searches if (plans := _of_graph(search, stay)) is not None]
+        text = cache(_text)  # graphs have most plans in common
+        unlisted = [plans for search in searches if (plans := _of_graph(search, stay, text)) is not None]
     kept = (
         record.model_copy(update={"note": search.reason(record)})
         for search in searches
@@ -57,11 +58,11 @@ def in_few_words(
     ) or None
 
 
-def _of_graph(search: GraphSearch, stay: set[int]) -> UnlistedPlans | None:
+def _of_graph(search: GraphSearch, stay: set[int], text: Callable[[Plan], str]) -> UnlistedPlans | None:
     """The plans of a graph whose records say no more than a status; those of the others are told to stay."""
     if search.apart is not None:  # it lists none
         return None
-    places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected))}
+    places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected, text))}
     several = Counter(record.plan for record in search.records)
     groups: list[PlanGroup | None] = [None] * len(places)
     group_of = cache(lambda status, note: PlanGroup(status=status, note=note))  # there are few
@@ -96,15 +97,22 @@ def expanded(
             )  # fmt: skip
 
 
-def _in_order(legal: Sequence[Plan], rejected: Sequence[Rejected]) -> list[tuple[Plan, str]]:
+def _text(plan: Plan) -> str:
+    """What files say of a plan behind its schema."""
+    values = _ENTRIES | plan.__dict__ | plan.__pydantic_extra__
+    return ",".join([_entry(name, values[name]) for name in _ENTRIES if values[name] is not None]) + "}"
+
+
+@lru_cache(maxsize=4096)  # plans have most of them in common
+def _entry(name: str, value: Any) -> str:
+    return f'"{name}":{to_json(value).decode()}'
+
+
+def _in_order(
+    legal: Sequence[Plan], rejected: Sequence[Rejected], text: Callable[[Plan], str] = _text
+) -> list[tuple[Plan, str]]:
     """All plans of a graph in the order of their text; with each that is rejected, the reason."""
     every = [(plan, "") for plan in legal] + [(each.plan, each.reason) for each in rejected]
-    entry = cache(lambda name, value: f'"{name}":{to_json(value).decode()}')  # plans have most of them in common
-
-    def text(plan: Plan) -> str:
-        values = _ENTRIES | plan.__dict__ | plan.__pydantic_extra__
-        return ",".join([entry(name, values[name]) for name in _ENTRIES if values[name] is not None]) + "}"
-
     return sorted(every, key=lambda each: (text(each[0]), each[1]))
 
 
