@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -83,7 +83,7 @@ class GraphSearch:
         self.bounds: dict[Plan, float] = {}
         self._used: dict[Plan, float] = {}
         self._unfit: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
-        self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for
+        self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for, if that is more than itself
         self._fitting_low_i: Floats | None = None  # bounds of the plans that may fit, as soon as all are known
         self._given = legal
 
@@ -141,32 +141,30 @@ class GraphSearch:
 
     def _fitting(self) -> dict[Plan, float]:
         """Plans that may fit the memories, bounded; of others there are records."""
+        known, cutoff = self.known_plans, self.state.incumbent
         with uncollected():
             self._bound(self.legal)
             self.state.listed.append(len(self.legal))
-            every = list(chain.from_iterable(map(self._choices, self.legal)))
+            every = list(chain.from_iterable(self._choices(plan, known, cutoff) for plan in self.legal))
             self._bound(every)
-            found = {plan: self.bounds[plan] for plan in every if self._fits(plan) and not self._is_known(plan)}
+            found = {plan: self.bounds[plan] for plan in every if self._fits(plan)}
+            for plan in [plan for plan, low in known.items() if low >= cutoff and plan in found]:
+                del found[plan]  # the caller knows that it is no better than what is kept
+                self.give_up_unit((plan, None), known[plan], late=False)
         self._fitting_low_i = np.array([*found.values()])
         return found
 
-    def _choices(self, plan: Plan) -> list[Plan]:
+    def _choices(self, plan: Plan, known: Mapping[Plan, float], cutoff: float) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
 
         No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
         plan that is excluded so stands for all.
         """
-        known = max(self.bounds[plan], self.known_plans.get(plan, 0.0))
-        self._ways[plan] = [plan] if known >= self.state.incumbent else self.variants.of(plan)
-        return self._ways[plan]
-
-    def _is_known(self, plan: Plan) -> bool:
-        """Whether the caller knows that a plan is no better than what is kept; then that is on record."""
-        known = self.known_plans.get(plan, 0.0)
-        if known < self.state.incumbent:
-            return False
-        self.give_up_unit((plan, None), known, late=False)
-        return True
+        low = max(self.bounds[plan], known.get(plan, 0.0)) if known else self.bounds[plan]
+        ways = self.variants.of(plan) if low < cutoff else [plan]
+        if len(ways) > 1:
+            self._ways[plan] = ways
+        return ways
 
     def _bound(self, plans: Sequence[Plan]) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
@@ -266,7 +264,7 @@ class GraphSearch:
         for unit in self.units:
             of_plan.setdefault(unit[0], []).append(unit)
         for plan in self.legal:
-            ways = [way for way in self._ways.get(plan, ()) if way in of_plan]
+            ways = [way for way in self._ways.get(plan, (plan,)) if way in of_plan]
             units = list(chain.from_iterable(of_plan.pop(way) for way in ways))
             states = [self.units[unit] for unit in units]
             if len(ways) > 1 and all(state.says_status for state in states):
