@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
 from functools import cache, cached_property, reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, TypeVar, cast, get_args
+from typing import Any, ClassVar, Final, Self, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -33,6 +33,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import wrap_serializer_function_ser_schema
 
+from dfopt.documents.copying import Copied
 from dfopt.documents.files import MAX_BYTES, check_writable, write_text
 from dfopt.documents.records import canonical, digest, json_text
 from dfopt.documents.strict_types import tighten
@@ -52,23 +53,14 @@ from dfopt.errors import (
 )
 from dfopt.units import UNITS_REQUIRED
 
-_SETS: Final[dict[frozenset[str], set[str]]] = {}
 
-
-_T_co = TypeVar("_T_co", covariant=True)
-
-
-class of_extra(cached_property[_T_co]):
-    """A cached property that follows from the keys beside fields alone: copies with the same ones keep it."""
-
-
-class Part(BaseModel):
+class Part(Copied):
     """A nested part of a document: frozen, strict, no unknown keys."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions, and what they are called now
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
-        allow_inf_nan=False, protected_namespaces=(), ignored_types=(of_extra,),
+        allow_inf_nan=False, protected_namespaces=(),
     )  # fmt: skip
 
     @classmethod
@@ -78,30 +70,6 @@ class Part(BaseModel):
         # as a decorator, pydantic would look at its signature and its hints anew for every part
         schema["serialization"] = wrap_serializer_function_ser_schema(cls._lean, info_arg=True)
         return cast(CoreSchema, schema)
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, which works out again what follows from them: searches make very many."""
-        given = update or {}
-        if deep or not given.keys() <= type(self).__pydantic_fields__.keys():
-            made = super().model_copy(update=update, deep=deep)
-            for name in made._worked_out:
-                del made.__dict__[name]
-        else:
-            values = {**self.__dict__, **given}
-            for name in _of_fields(type(self)):
-                values.pop(name, None)
-            made, set_ = self.__new__(type(self)), object.__setattr__
-            set_(made, "__dict__", values)
-            set_(made, "__pydantic_extra__", self.__pydantic_extra__)
-            set_(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | given.keys())
-            set_(made, "__pydantic_private__", None)
-        made._intern()
-        return made
-
-    def _intern(self) -> None:
-        """Share the names of the fields that are set with all parts that set the same: a set takes 700 bytes."""
-        names = self.__pydantic_fields_set__
-        object.__setattr__(self, "__pydantic_fields_set__", _SETS.setdefault(frozenset(names), names))
 
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         """Names and values of the fields, for ``dict(part)``."""
@@ -117,12 +85,6 @@ class Part(BaseModel):
     @cached_property
     def _hash(self) -> int:
         return hash(tuple(self.__dict__[name] for name in type(self).__pydantic_fields__))
-
-    @property
-    def _worked_out(self) -> set[str]:
-        """What cached properties keep."""
-        fields = type(self).__pydantic_fields__  # most often there is nothing else
-        return self.__dict__.keys() - fields.keys() if len(self.__dict__) > len(fields) else set()
 
     def __getstate__(self) -> dict[Any, Any]:
         """What travels in a pickle: the fields, and nothing that was worked out; hashes differ in every process."""
@@ -145,14 +107,6 @@ class Part(BaseModel):
                 if self.__dict__[name] is None:
                     data.pop(written, None)
         return data
-
-
-@cache
-def _of_fields(of: type[Part]) -> tuple[str, ...]:
-    """Names of what is worked out of the fields of a part."""
-    every = {name: value for each in reversed(of.__mro__) for name, value in vars(each).items()}
-    cached = {name: value for name, value in every.items() if isinstance(value, cached_property)}
-    return tuple(name for name, value in cached.items() if not isinstance(value, of_extra))
 
 
 class Document(Part):

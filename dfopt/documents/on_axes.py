@@ -17,7 +17,8 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from dfopt.documents.axes import Dims, groups, keys
-from dfopt.documents.base import Part, of_extra, problem
+from dfopt.documents.base import Part, problem
+from dfopt.documents.copying import of_extra
 from dfopt.documents.descriptions import FieldDoc
 from dfopt.errors import did_you_mean
 

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from dfopt.documents.assumptions import TensorOverlap
 from dfopt.documents.axes import AXES, Dims, Share, Splits, groups, keys
-from dfopt.documents.base import Document, of_extra
+from dfopt.documents.base import Document
+from dfopt.documents.copying import of_extra
 from dfopt.documents.hybrid import Hybrid
 from dfopt.documents.modules import Modules
 from dfopt.documents.on_axes import OnAxes
