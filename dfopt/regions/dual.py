@@ -25,6 +25,7 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.factors import Part, least_by_side, parts_of_charges, parts_of_sides
+from dfopt.solving.menu import Menu
 from dfopt.terms.chip import Chip
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 from dfopt.terms.incidence import Incidence
@@ -213,24 +214,36 @@ def resources_of(
     counts : callable
         How often the blocks of each side pay an incidence at least: a shortest path of its own.
     """
-    return _resources(of, domain, parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts))
+    parts = parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts)
+    return _resources(of.menu, of.chip, domain, parts)
 
 
-def untiled(of: PlanClass) -> Floats:
+def untiled(menu: Menu, chip: Chip, side_kinds: Iterable[Ints]) -> Floats:
     """Seconds of a layer of every kind at least, by charges that no number of tiles decides.
 
-    Float array, shape (kinds,), the same for all classes with one menu and the same blocks.
+    Parameters
+    ----------
+    menu : Menu
+        Options and figures of the layer.
+    chip : Chip
+        Limits and rates.
+    side_kinds : iterable of int array, shape (kernels of the graph,)
+        By kind of layer the side of each kernel, see :func:`resources_of`.
+
+    Returns
+    -------
+    float array, s, shape (kinds,)
     """
-    table, domain, seconds = of.menu.untiled, of.menu.domain, list[float]()
-    for arcs in of.arcs_k:
-        counts = partial(least_by_side, side_k=arcs.side_k)
-        parts = parts_of_charges(table, domain, arcs.side_k, of.chip, counts)
-        seconds.append(_resources(of, domain, [*parts]).dual().seconds)
+    seconds = list[float]()
+    for side_k in side_kinds:
+        counts = partial(least_by_side, side_k=side_k)
+        parts = parts_of_charges(menu.untiled, menu.domain, side_k, chip, counts)
+        seconds.append(_resources(menu, chip, menu.domain, [*parts]).dual().seconds)
     return np.array(seconds)
 
 
-def _resources(of: PlanClass, domain: Domain, parts: Sequence[Part]) -> Resources:
+def _resources(menu: Menu, chip: Chip, domain: Domain, parts: Sequence[Part]) -> Resources:
     """Resources from factors of all sides."""
-    left_ko = tuple(first + np.array(left) for first, left in zip(of.first_k, domain, strict=True))
+    left_ko = tuple(first + np.array(left) for first, left in zip(menu.figures.first_k, domain, strict=True))
     fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)
-    return Resources(left_ko, of.chip, tuple(part for part in parts if part.side >= 0), fixed)
+    return Resources(left_ko, chip, tuple(part for part in parts if part.side >= 0), fixed)

@@ -29,7 +29,7 @@ from dfopt.terms.chip import chip_of
 from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "KnownArcs", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of"]
+__all__ = ["MOST_SETS", "KnownArcs", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of", "sides_of"]
 
 KnownArcs = dict[Hashable, tuple[Arcs | None, Numbering]]
 """Arcs by the structure that they follow from: graphs of one workload share them, and what is counted along them."""
@@ -170,6 +170,15 @@ def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Latt
             tables, _ = _structure(instance, _of_kind(instance, kind))
             found[kind] = _down_sets(tables, _rule(instance))
     return found
+
+
+def sides_of(instance: Instance) -> Ints:
+    """Sides of all kernels of a graph that is not folded: those of two sides share no partition of any stage.
+
+    Int array, shape (kernels,).
+    """
+    tables, members = _structure(instance, _of_kind(instance, 0))
+    return sides_among(tables, _rule(instance), members, len(members)).astype(np.int64)
 
 
 def _down_sets(tables: StageTables, rule: str) -> Lattice | None:

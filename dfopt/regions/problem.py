@@ -35,6 +35,7 @@ from dfopt.regions.relaxations import (
     LeastOfGraph,
     LeastStep,
     LeastUntiled,
+    LeastUntiledOfStages,
     LeastWork,
     PathBound,
     PiecesOverOptions,
@@ -94,7 +95,7 @@ def parameters_of(request: Request) -> Parameters:
 def relaxations_of(memory: Memory) -> list[Relaxation[Part, Any]]:
     """All bounds of regions, the cheapest first."""
     by_blocks = PiecesOverOptions(memory), GeneratedBlocks(memory), PathBound(memory)
-    of_layers = LeastUntiled(), LeastWork(memory)
+    of_layers = LeastUntiled(), LeastUntiledOfStages(), LeastWork(memory)
     return [LeastOfGraph(), LeastStep(memory), *of_layers, *by_blocks, CapacityBound(memory)]
 
 

@@ -18,7 +18,7 @@ from dfopt.regions.arcs import Arcs
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.setting.instance import Setting
+from dfopt.setting.instance import Instance, Setting
 from dfopt.solving.menu import Menu
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
@@ -38,6 +38,13 @@ class Classes(Protocol):
     @property
     def listable(self) -> bool:
         """Whether its plans may be listed."""
+
+    @property
+    def jointly(self) -> bool:
+        """Whether schemes are chosen with partitions, and not first."""
+
+    def menu(self, instance: Instance) -> Menu:
+        """Options and figures of a layer, whatever stages its kernels are in."""
 
     @property
     def unclassed(self) -> Unclassed | None:

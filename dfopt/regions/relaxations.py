@@ -9,7 +9,9 @@ from dfopt.arrays import Floats
 from dfopt.bnb import Bound, Clock, Relaxation
 from dfopt.regions.dual import untiled
 from dfopt.regions.facts import Facts, Memory
-from dfopt.regions.region import Part, Region, Unlisted, listed
+from dfopt.regions.lattices import sides_of
+from dfopt.regions.region import Part, Region, Unlisted, Unsharded, listed
+from dfopt.terms.chip import chip_of
 from dfopt.terms.step.roofline import least_step
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "LeastOfGraph",
     "LeastStep",
     "LeastUntiled",
+    "LeastUntiledOfStages",
     "LeastWork",
     "PathBound",
     "PiecesOverOptions",
@@ -89,12 +92,53 @@ class LeastUntiled(Relaxation[Part, Floats]):
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[Floats]:
         """One unit of work for each region."""
         clock.charge(len(regions))
-        return [untiled(region.of) for region in listed(regions)]
+        classes = (region.of for region in listed(regions))
+        return [untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k]) for of in classes]
 
     def bound(self, region: Part, answer: Floats) -> Bound:
         """The least of the plans."""
         [region] = listed([region])
         return Bound(float(region.of.table_of_plans.seconds(answer)[region.plan_i].min(initial=math.inf)))
+
+
+class LeastUntiledOfStages(Relaxation[Part, Floats]):
+    """The same of a plan whose pipeline stages are open, and are decided by a program: that takes long.
+
+    All stages together take no less than a layer of all kernels, whichever of them has which: so the slowest has its
+    share at least.
+    """
+
+    name = "resources of open stages in any tiles"
+
+    def applies(self, region: Part) -> bool:
+        """Whether it is one such plan, whose sharding is not to be chosen first."""
+        if not isinstance(region, Unsharded) or region.menu is not None:
+            return False
+        return region.space.jointly and len(region.plans.plans) == 1
+
+    def key(self, region: Part) -> Hashable:
+        """What a chip does, whatever the stages."""
+        return _of_plan(region).space.menu(_of_plan(region).plans.instances[0])
+
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[Floats]:
+        """One unit of work for each region."""
+        clock.charge(len(regions))
+        found = list[Floats]()
+        for region in map(_of_plan, regions):
+            menu = region.space.menu(region.plans.instances[0])
+            chip = chip_of(menu.instance.system, menu.instance.assumptions)
+            found.append(untiled(menu, chip, [sides_of(menu.instance)]))
+        return found
+
+    def bound(self, region: Part, answer: Floats) -> Bound:
+        """The least of the plan."""
+        return Bound(float(_of_plan(region).plans.seconds(answer)[0]))
+
+
+def _of_plan(region: Part) -> Unsharded:
+    """A region that is known to be of a plan with open stages."""
+    assert isinstance(region, Unsharded)
+    return region
 
 
 class LeastWork(OfClass):

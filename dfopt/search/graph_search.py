@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -81,7 +81,7 @@ class GraphSearch:
         self.refused: PlanError | None = None
         self.rejected: list[Rejected] = []
         self.bounds: dict[Plan, float] = {}
-        self._used: dict[Plan, float] = {}
+        self._full: dict[Plan, float] = {}  # share of a memory that plans take up at least, above 1
         self._unfit: dict[Plan, Plan] = {}  # by plan of a record the one that holds too much
         self._ways: dict[Plan, list[Plan]] = {}  # what a legal plan stands for, if that is more than itself
         self._fitting_low_i: Floats | None = None  # bounds of the plans that may fit, as soon as all are known
@@ -104,7 +104,7 @@ class GraphSearch:
         """Placements, and ways to hide collectives, that a legal plan stands for."""
         return Variants(self.setting, self.state.request)
 
-    @property
+    @cached_property
     def known_plans(self) -> dict[Plan, float]:
         """Plans that the caller searches only, with what a step is known to take at least under each."""
         graph, only = self.setting.graph, self.state.options.only
@@ -145,7 +145,7 @@ class GraphSearch:
         with uncollected():
             self._bound(self.legal)
             self.state.listed.append(len(self.legal))
-            every = list(chain.from_iterable(self._choices(plan, known, cutoff) for plan in self.legal))
+            every = list(chain.from_iterable(map(self._choices, self.legal)))
             self._bound(every)
             found = {plan: self.bounds[plan] for plan in every if self._fits(plan)}
             for plan in [plan for plan, low in known.items() if low >= cutoff and plan in found]:
@@ -154,14 +154,14 @@ class GraphSearch:
         self._fitting_low_i = np.array([*found.values()])
         return found
 
-    def _choices(self, plan: Plan, known: Mapping[Plan, float], cutoff: float) -> list[Plan]:
+    def _choices(self, plan: Plan) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
 
         No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
         plan that is excluded so stands for all.
         """
-        low = max(self.bounds[plan], known.get(plan, 0.0)) if known else self.bounds[plan]
-        ways = self.variants.of(plan) if low < cutoff else [plan]
+        low = max(self.bounds[plan], self.known_plans.get(plan, 0.0)) if self.known_plans else self.bounds[plan]
+        ways = self.variants.of(plan) if low < self.state.incumbent else [plan]
         if len(ways) > 1:
             self._ways[plan] = ways
         return ways
@@ -174,13 +174,15 @@ class GraphSearch:
                 state.check_time()
                 state.clock.charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
                 self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
-                self._used.update(zip(table.plans, table.used_i.tolist(), strict=True))
+                used = zip(table.plans, table.used_i.tolist(), strict=True)
+                self._full.update((plan, share) for plan, share in used if share > 1.0)
             gc.collect(0)  # a table and what is worked out of it refer to each other
         state.end_earlier(_RECORD_S * len(plans))
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""
-        if self._used[plan] > _ROUNDED or (self._used[plan] > 1.0 and self._too_large(plan)):
+        share = self._full.get(plan, 0.0)
+        if share > _ROUNDED or (share > 1.0 and self._too_large(plan)):
             self._unfit[plan] = plan
             self.units[plan, None] = UnitState(unfit=plan)
             return False
