@@ -168,16 +168,20 @@ class GraphSearch:
 
     def _bound(self, plans: Sequence[Plan]) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
-        plans, state = [plan for plan in plans if plan not in self.bounds], self.state
+        plans = [plan for plan in plans if plan not in self.bounds]
         for at in range(0, len(plans), _BOUNDED):
-            for table in self.plan_bounds.tables(plans[at : at + _BOUNDED]):
-                state.check_time()
-                state.clock.charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
-                self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
-                used = zip(table.plans, table.used_i.tolist(), strict=True)
-                self._full.update((plan, share) for plan, share in used if share > 1.0)
-            gc.collect(0)  # a table and what is worked out of it refer to each other
-        state.end_earlier(_RECORD_S * len(plans))
+            self._bound_together(plans[at : at + _BOUNDED])
+            gc.collect(0)  # a table and what is worked out of it refer to each other, and nothing else does by now
+        self.state.end_earlier(_RECORD_S * len(plans))
+
+    def _bound_together(self, plans: Sequence[Plan]) -> None:
+        state = self.state
+        for table in self.plan_bounds.tables(plans):
+            state.check_time()
+            state.clock.charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
+            self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
+            used = zip(table.plans, table.used_i.tolist(), strict=True)
+            self._full.update((plan, share) for plan, share in used if share > 1.0)
 
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""
