@@ -41,11 +41,11 @@ __all__ = ["GraphSearch"]
 
 _BOUNDED: Final = 10_000
 """Plans that are bounded together: their arrays take up to a hundred megabytes."""
-_MOST_PLANS: Final = 100_000
-"""Plans that are listed of all graphs, where the first has no more: with their records, 0.7 gigabytes."""
+_MOST_PLANS: Final = 350_000
+"""Plans that are listed of all graphs, where the first has no more: with their records, 0.8 gigabytes."""
 _ROUNDED: Final = 1 + 1e-9
 """Share of a memory up to which a plan is looked at more closely: sums of bytes are rounded."""
-_RECORD_S: Final = 1e-4
+_RECORD_S: Final = 5e-5
 """Seconds that the record of a plan takes: made, hashed, written and counted."""
 
 
