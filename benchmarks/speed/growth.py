@@ -32,7 +32,7 @@ from dfopt.show.plots.style import CYCLE, drawn  # noqa: E402
 
 START = "import dfopt.cli.solve_command, dfopt.search.answering"
 """What every solve imports."""
-COMMON = {"assume": "ideal", "time-limit": 120}
+COMMON = {"assume": "ideal", "time-limit": 600}
 TRAINING = {"phase": "training", "gap": "1%"}
 
 
