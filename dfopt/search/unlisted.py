@@ -16,6 +16,7 @@ from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPl
 from dfopt.documents.uncollected import uncollected
 from dfopt.search.graph_search import GraphSearch
 from dfopt.setting.plans import Rejected
+from dfopt.setting.reads import ByReads
 
 __all__ = ["LISTED", "expanded", "in_few_words"]
 
@@ -116,17 +117,17 @@ def _in_order(
     return sorted(every, key=lambda each: (text(each[0]), each[1]))
 
 
+def _chosen(plan: Plan) -> set[object]:
+    """Every value of what plans choose, with its axis or field."""
+    return {*enumerate(axis.degree for axis in plan.axes), ("chunks", plan.interleave), ("zero", plan.zero)}
+
+
 def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:
     """Records of the plans with the least bounds, and of the first one with every value of what plans choose."""
-    seen, alike = set[object](), set[object]()
+    seen, question = set[object](), ByReads()
     least = sorted(records, key=lambda r: np.inf if r.bound is None else r.bound)
     for number, record in enumerate(least):
-        plan = record.plan
-        choice = plan.said_of_axes, plan.interleave, plan.zero
-        if number >= _NEAREST and choice in alike:
-            continue
-        alike.add(choice)
-        values = {*enumerate(axis.degree for axis in plan.axes), ("chunks", plan.interleave), ("zero", plan.zero)}
+        values = question.answer(record.plan, _chosen)
         if number < _NEAREST or not values <= seen:
             yield record
         seen |= values
