@@ -64,8 +64,8 @@ MUTATIONS = [
     Mutation(
         "dual of resources in any tiles: one per cent too high",
         "dfopt/regions/relaxations.py",
-        "return [untiled(region.of) for region",
-        "return [1.01 * untiled(region.of) for region",
+        "return [untiled(of.menu, of.chip, [arcs",
+        "return [1.01 * untiled(of.menu, of.chip, [arcs",
         (BOUNDS, WHOLE),
     ),
     Mutation(
