@@ -6,10 +6,10 @@ A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Hashable
 from functools import cached_property
 from graphlib import TopologicalSorter
-from heapq import heappop, heappush
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -209,8 +209,8 @@ class Graph(Named):
         waiting.prepare()
         while waiting:
             for name in waiting.get_ready():
-                heappush(ready, place_of[name])
-            order.append(self.kernels[heappop(ready)].name)
+                insort(ready, place_of[name])
+            order.append(self.kernels[ready.pop(0)].name)
             waiting.done(order[-1])
         return order
 
