@@ -28,7 +28,7 @@ def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
     if one_plan:
         plan = world.plan
         fixed = {f"{kind}_dims": getattr(plan, f"{kind}_dims") for kind in ("tp", "pp", "dp")}
-        fixed["interleave"] = plan.interleave
+        fixed |= {"interleave": plan.interleave, "zero": plan.zero or 0}
         if len(world.graph.layers.kinds) > 1 and plan.pp > 1:  # how many layers its stages have cannot be asked for
             with mock.patch("dfopt.search.graph_search.asked_plans", return_value=([plan], [])):
                 return solved(world, **more)
