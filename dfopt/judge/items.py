@@ -10,7 +10,8 @@ Suffixes: k kernel, z option of a kernel, b block, r resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
@@ -29,7 +30,11 @@ from dfopt.judge.item_tables import Item, Key, NotItems, Tables
 from dfopt.judge.timing import latencies
 from dfopt.physics import ops, pipeline
 
-__all__ = ["Item", "LayerItems", "NotItems"]
+__all__ = ["Item", "LayerItems", "NotItems", "Shared"]
+
+
+Shared = dict[Hashable, list[tuple[Item, Floats]]]
+"""What tensors pay, by what it depends on."""
 
 
 class LayerItems:
@@ -41,6 +46,8 @@ class LayerItems:
         As `dfopt.evaluate` takes them; but ``token_blocks: auto`` is what it means for the graph.
     tile_count : tiles
         Into how many the streamed axis is cut.
+    shared : dict, optional
+        What tensors pay under other plans for these documents, which is kept there: their network dims do not matter.
 
     Attributes
     ----------
@@ -48,7 +55,6 @@ class LayerItems:
         What a chip sees of it: its kernels are those that items count.
     schemes_k : tuple of tuples of Sharding
         Legal schemes of every kernel.
-    items : tuple of Item
     time : BlockTime
         What makes seconds of sums.
 
@@ -61,7 +67,15 @@ class LayerItems:
         If the plan does not fit the system or the graph.
     """
 
-    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan, tile_count: int = 1) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        system: System,
+        assumptions: Assumptions,
+        plan: Plan,
+        tile_count: int = 1,
+        shared: Shared | None = None,
+    ) -> None:
         chip = system.chip
         chosen = assumptions.hiding(plan.tensor_overlap)
         chosen = pipeline.resolve(chosen, chip.execution, chip.compute_utilization, graph=graph)
@@ -80,8 +94,9 @@ class LayerItems:
         if chosen.compute_model == "cycle":
             latency_l = np.unique(np.concatenate([latencies(case, one)[1] for case in cases for one in case.kernels]))
         self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0], latency_l)
-        self._tables = _merged(Tables(cases, legal, self.resources, latency_l))
-        self.items = tuple(self._tables)
+        self._made = Tables(cases, legal, self.resources, latency_l)
+        members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
+        self._shared, self._like = {} if shared is None else shared, (plan.shards, *members_of, tile_count)
 
     @staticmethod
     def alike(plan: Plan, graph: Graph, assumptions: Assumptions) -> tuple[tuple[str, Any], ...]:
@@ -103,6 +118,22 @@ class LayerItems:
     def resources(self) -> tuple[str, ...]:
         """What blocks pay, see :mod:`dfopt.judge.block_time`: the axis r."""
         return self.time.resources
+
+    @cached_property
+    def _tables(self) -> dict[Item, Floats]:
+        if self._like not in self._shared:
+            self._shared[self._like] = [*self._made.tensors()]
+        return _merged(self._made, self._shared[self._like])
+
+    @cached_property
+    def items(self) -> tuple[Item, ...]:
+        """What blocks pay for."""
+        return tuple(self._tables)
+
+    @cached_property
+    def own_kz(self) -> tuple[Floats, ...]:
+        """What every kernel adds to its block whatever other kernels do: by kernel, shape (schemes, resources)."""
+        return tuple(table[:, 1] for _, table in self._made.kernels())
 
     def table(self, item: Item) -> Floats:
         """What an item adds to a block.
@@ -161,7 +192,7 @@ def _apart(graph: Graph, system: System, plan: Plan, schemes: Sequence[Sharding]
     return Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tile_count)
 
 
-def _merged(of: Tables) -> dict[Item, Floats]:
+def _merged(of: Tables, tensors: Iterable[tuple[Item, Floats]]) -> dict[Item, Floats]:
     """All items, those of the same kernels as one."""
     names, tables = dict[Key, str](), dict[Key, Floats]()
 
@@ -171,6 +202,6 @@ def _merged(of: Tables) -> dict[Item, Floats]:
             names.setdefault(key, item.name)
             tables[key] = tables[key] + table if key in tables else table
 
-    add((*of.kernels(), *of.tensors(), *of.conversions(), *of.pairs()))
+    add((*of.kernels(), *tensors, *of.conversions(), *of.pairs()))
     add(list(of.must_be_alone(tables)))
     return {Item(names[key], *key): table for key, table in tables.items() if table.any()}

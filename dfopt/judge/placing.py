@@ -16,7 +16,7 @@ from dfopt.physics import operands, ops
 from dfopt.physics.states import cached_bytes
 from dfopt.physics.working import activation_gradients, collective_buffers
 
-__all__ = ["Placing", "least"]
+__all__ = ["Placing", "least", "no_more"]
 
 _FIGURES: Final = tuple(one.name for one in fields(Placed) if one.type == "float")
 
@@ -26,6 +26,11 @@ def least(options: Sequence[Placed]) -> Placed:
     if len(options) == 1:
         return options[0]
     return replace(options[0], **{name: min(getattr(one, name) for one in options) for name in _FIGURES})
+
+
+def no_more(first: Placed, second: Placed) -> bool:
+    """Whether no figure of a kernel under a scheme is larger than under another."""
+    return all(getattr(first, name) <= getattr(second, name) for name in _FIGURES)
 
 
 class Placing:

@@ -16,7 +16,7 @@ from dfopt.judge.turns import in_order
 from dfopt.physics import copies, fill, overlap, pipeline
 from dfopt.physics.pipeline import StepTime
 
-__all__ = ["Beside", "PassSeconds", "StageTime", "Step", "step", "through_s"]
+__all__ = ["Beside", "PassSeconds", "StageTime", "Step", "step", "tells_passes_apart", "through_s"]
 
 PassSeconds = Mapping[tuple[int, bool], Sequence[float]]
 """Seconds of partitions for one microbatch, by stage of the mapping and whether they begin in the forward pass."""
@@ -117,6 +117,11 @@ def step(case: Case, passes: PassSeconds, beside: Beside) -> Step:
     return Step(time, stages, slowest, links, updates, exposed)
 
 
+def tells_passes_apart(case: Case) -> bool:
+    """Whether gradients hide behind the backward pass: else a step depends on what both passes take together."""
+    return overlap.hides(case.assume, case.graph) and case.assume.gradients == "exact"
+
+
 def through_s(case: Case, seconds: Sequence[float]) -> float | None:
     """Seconds in which all microbatches are through stages of such times; none where the slowest stands for all."""
     if case.assume.bubble != "stages":
@@ -151,7 +156,7 @@ def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, bes
 
     Gradients are added up behind the backward pass, layer by layer: what the step still waits for.
     """
-    if not overlap.hides(case.assume, case.graph) or case.assume.gradients != "exact":
+    if not tells_passes_apart(case):
         return None
     slowest, often = max(one.time_s for one in stages), copies.reductions(case.plan)
     behind_forward = overlap.hides_weights(case.assume, case.graph, case.plan)

@@ -23,7 +23,7 @@ from dfopt.judge import ledger, limits, network, stages, turns
 from dfopt.judge.case import Case, Fan, fans_of, totals
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.placed import Placed
-from dfopt.judge.placing import Placing, least
+from dfopt.judge.placing import Placing, least, no_more
 from dfopt.physics import library, ops, overlap, pipeline
 from dfopt.physics.identity import Same
 
@@ -86,6 +86,11 @@ class PlanSteps:
         if reason := _obstacle(self._case):
             raise NotSteps(reason)
 
+    @property
+    def by_total(self) -> bool:
+        """Whether only what the passes of a layer take together matters."""
+        return not stages.tells_passes_apart(self._case)
+
     def seconds(self, pass_s: Mapping[tuple[int, bool], float], schemes_k: Sequence[Sharding]) -> float:
         """Seconds of a step of a mapping.
 
@@ -135,6 +140,15 @@ class PlanSteps:
         amounts = self._alike.figures(domain_k).amounts
         books = (ledger.books_of(ledger.entries(self._case, rank, amounts)) for rank in self._case.ranks)
         return not any(any(limits.overfull(self._case, held)) for held in books)
+
+    def replaces(self, number: int, scheme: Sharding, other: Sharding) -> bool:
+        """Whether a kernel with a scheme is nowhere more than with another, beside what blocks pay.
+
+        What it computes, moves, holds and hands on, and what messages of that take.
+        """
+        if self._case.assume.backward_gathers in _KEPT:
+            return False  # what is gathered and kept depends on the layouts of readers
+        return self._alike.replaces(number, scheme, other)
 
 
 def _obstacle(case: Case) -> str:
@@ -215,7 +229,17 @@ class _Alike:
         self.sends = {
             stage: seconds for (stage, _), seconds in totals((self.case.place(k), s) for k, s in hidden).items()
         }
-        self.figures = lru_cache(maxsize=32)(self._figures)
+        self.figures, self.replaces = lru_cache(maxsize=32)(self._figures), cache(self._replaces)
+
+    def _replaces(self, number: int, scheme: Sharding, other: Sharding) -> bool:
+        first, second = (self._options.of(number, (each,)) for each in (scheme, other))
+        if not no_more(first, second):
+            return False
+        return all(
+            network.hop_s(self.case, fan, first, self._price) <= network.hop_s(self.case, fan, second, self._price)
+            for fan in (self.case.carried if self.case.plan.stages > 1 else ())
+            if fan.src == number
+        )
 
     def _with(self, case: Case, domain_k: Domain) -> Case:
         kernels, fans, carried = self._options.placed(domain_k, case.tile_count)
