@@ -46,10 +46,12 @@ FLOORS = [
 # Rooms beside the tower, with everything they may import.
 BESIDE = {
     "judge": ("judge", "documents", "physics", "technology", "errors", "units", "arrays"),
+    "proof": ("proof", "judge", "documents", "physics", "errors", "units", "arrays"),
     "show": ("show", "documents", "physics", "studies", "units", "errors"),
 }
 OUTSIDE = {
     "judge": ("numpy",),
+    "proof": ("numpy",),
     "show": ("rich", "numpy", "networkx", "matplotlib", "jinja2"),
 }
 SOLVERS = {"highspy", "pulp"}
@@ -139,8 +141,9 @@ def test_imports_go_down(module: str) -> None:
             if there not in BESIDE[here]:
                 wrong.append(f"{where}; {here} may import only {', '.join(BESIDE[here])}")
         elif there in BESIDE:
-            # the judge stands beside the problems and below heat; show is for the cli and for printing results
-            lowest = floor_of("heat") if there == "judge" else floor_of("cli")
+            # the judge stands beside the problems and below heat, proofs below what is checked; show is for the cli and
+            # for printing results
+            lowest = floor_of({"judge": "heat", "proof": "search"}.get(there, "cli"))
             if floor_of(here) < lowest:
                 wrong.append(f"{where}, which only {FLOORS[lowest][0]} and above may")
         elif floor_of(there) > floor_of(here):
@@ -172,13 +175,17 @@ def test_only_milp_imports_a_solver() -> None:
 
 
 def test_the_judge_is_asked_and_nothing_else_of_it() -> None:
-    """What others priced with the judge's own modules would be wrong with them, and pass."""
+    """What others priced with the judge's own modules would be wrong with them, and pass.
+
+    Proofs ask it for the figures of one block and of one step, and have nothing else.
+    """
+    asked = ("judge.items", "judge.steps")
     wrong = [
         f"dfopt.{module}:{line} imports dfopt.{name}"
         for module in MODULES
         if room(module) != "judge"
         for name, line in inner(module)
-        if name.startswith("judge.")
+        if name.startswith("judge.") and not (room(module) == "proof" and name in asked)
     ]
     assert not wrong, "\n".join(wrong)
 

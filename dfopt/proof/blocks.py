@@ -1,0 +1,216 @@
+"""Blocks that kernels may run in, one after another, and the least sum of their prices: a shortest path over down-sets.
+
+A down-set has all that its kernels read from. Every partitioning of a layer is a chain of down-sets, each of which has
+the kernels of one block more than the one before. Kernels that can share no block, not even through others, are bounded
+apart: the order between them is left out, which can only lower a bound.
+
+Suffixes: k kernel, b block, j down-set, a arc from one down-set to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.documents.graph import Graph
+
+__all__ = ["Component", "TooMany", "components_of"]
+
+_SETS: Final = 1500
+"""Down-sets of one component, at most: all pairs of them are looked at."""
+_ASKED: Final = 4000
+"""Blocks of a component up to which each is asked about; of more none is, and all count as allowed."""
+
+
+class TooMany(ValueError):
+    """Kernels can share blocks in too many ways."""
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Kernels that may share blocks, with all blocks and the down-sets that they join.
+
+    Attributes
+    ----------
+    kernels : tuple of int
+        The kernels, ascending.
+    member_bk : bool array, shape (blocks, kernels of the graph)
+        Kernels of every block.
+    before_a, after_a, block_a : int array, shape (arcs,)
+        Down-sets that an arc joins, and its block. Arcs are in the order of ``after_a``, and no arc leads back.
+    sets : int
+        Number of down-sets: the first is empty, the last has all kernels. 0 where there are too many to list them, and
+        the blocks: then nothing is known of these.
+    """
+
+    kernels: tuple[int, ...]
+    member_bk: Bools
+    before_a: Ints
+    after_a: Ints
+    block_a: Ints
+    sets: int
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether all blocks are listed."""
+        return self.sets > 0
+
+    def least(self, price_b: Floats) -> float:
+        """The least sum of the prices of blocks that together have every kernel once.
+
+        Parameters
+        ----------
+        price_b : float array, shape (blocks,), s
+            Infinite where a block cannot be.
+        """
+        return float(self.distances(price_b)[-1])
+
+    def distances(self, price_b: Floats) -> Floats:
+        """The same for every down-set: shape (down-sets,)."""
+        distance_j = np.full(self.sets, np.inf)
+        distance_j[0] = 0.0
+        price_a = price_b[self.block_a]
+        starts = np.searchsorted(self.after_a, np.arange(self.sets + 1)).tolist()
+        for j in range(1, self.sets):
+            some = slice(starts[j], starts[j + 1])
+            distance_j[j] = (distance_j[self.before_a[some]] + price_a[some]).min(initial=np.inf)
+        return distance_j
+
+
+def components_of(
+    graph: Graph, allowed: Callable[[Sequence[int]], bool], group_k: Sequence[Hashable] | None = None
+) -> list[Component]:
+    """Kernels of a graph by which may share blocks, each part with its blocks.
+
+    Parameters
+    ----------
+    graph : Graph
+        Its tensors say what runs before what.
+    allowed : callable
+        Whether some kernels may be a block. Where two may, and either with a third, all three are in one part.
+    group_k : sequence, optional
+        By kernel the group whose parts are put in one order, as far as there are not too many down-sets. Left out:
+        all kernels are a group.
+    """
+    count = len(graph.kernels)
+    part_k = list(range(count))
+    for k in range(count):
+        for other in range(k):
+            if part_k[k] != part_k[other] and allowed((other, k)):
+                gone, stays = part_k[k], part_k[other]
+                part_k = [stays if part == gone else part for part in part_k]
+    before, found = _before(graph), list[Component]()
+    together: dict[Hashable, list[list[int]]] = {}
+    for part in sorted(set(part_k)):
+        kernels = [k for k in range(count) if part_k[k] == part]
+        groups = {None if group_k is None else group_k[k] for k in kernels}
+        together.setdefault(groups.pop() if len(groups) == 1 else ("several", part), []).append(kernels)
+    for parts in together.values():
+        several = [kernels for kernels in parts if len(kernels) > 1]
+        found += [_component([kernels], before, count, allowed) for kernels in parts if len(kernels) == 1]
+        try:
+            found += [_component(several, before, count, allowed)] if several else []
+        except TooMany:
+            found += [_alone(kernels, before, count, allowed) for kernels in several]
+    return found
+
+
+def _alone(
+    kernels: Sequence[int], before: Sequence[int], count: int, allowed: Callable[[Sequence[int]], bool]
+) -> Component:
+    """A part by itself, with its blocks unless there are too many."""
+    try:
+        return _component([kernels], before, count, allowed)
+    except TooMany:
+        none = np.zeros(0, dtype=np.int64)
+        return Component(tuple(kernels), np.zeros((0, count), dtype=bool), none, none, none, 0)
+
+
+def _before(graph: Graph) -> list[int]:
+    """By kernel the kernels that run before it or with it, as bits."""
+    index = graph.index()
+    direct = [0] * len(graph.kernels)
+    for tensor in graph.tensors:
+        direct[index[tensor.dst]] |= 1 << index[tensor.src]
+    found = list(direct)
+    for _ in direct:  # as often as a chain may be long
+        longer = [_union(of, found) for of in found]
+        if longer == found:
+            break
+        found = longer
+    return found
+
+
+def _union(bits: int, before: Sequence[int]) -> int:
+    together = bits
+    for k, of in enumerate(before):
+        if bits >> k & 1:
+            together |= of
+    return together
+
+
+def _component(
+    parts: Sequence[Sequence[int]], before: Sequence[int], count: int, allowed: Callable[[Sequence[int]], bool]
+) -> Component:
+    """Some parts with the blocks of each, in one order."""
+    kernels = sorted(k for part in parts for k in part)
+    member_bk = np.concatenate([_blocks(part, before, count, allowed) for part in parts])
+    set_j = _down_sets(kernels, before)
+    bits_b = member_bk[:, kernels] @ (1 << np.arange(len(kernels)))
+    befores, afters, blocks = list[Ints](), list[Ints](), list[Ints]()
+    order_j = np.argsort(set_j)
+    for b, bits in enumerate(bits_b.tolist()):
+        before_j = np.flatnonzero(set_j & bits == 0)
+        place_j = np.searchsorted(set_j, set_j[before_j] | bits, sorter=order_j)
+        after_j = order_j[np.minimum(place_j, len(set_j) - 1)]
+        there = set_j[after_j] == set_j[before_j] | bits
+        befores.append(before_j[there])
+        afters.append(after_j[there])
+        blocks.append(np.full(int(there.sum()), b))
+    before_a, after_a, block_a = (np.concatenate(each) for each in (befores, afters, blocks))
+    order_a = np.argsort(after_a, kind="stable")
+    return Component(tuple(kernels), member_bk, before_a[order_a], after_a[order_a], block_a[order_a], len(set_j))
+
+
+def _blocks(
+    kernels: Sequence[int], before: Sequence[int], count: int, allowed: Callable[[Sequence[int]], bool]
+) -> Bools:
+    """All blocks of kernels that may share some: shape (blocks, kernels of the graph)."""
+    set_j = _down_sets(kernels, before)
+    found = [set_j[j] & ~set_j[:j][set_j[:j] & ~set_j[j] == 0] for j in range(1, len(set_j))]
+    member_b = np.unique(np.concatenate(found))
+    member_bk = np.zeros((len(member_b), count), dtype=bool)
+    member_bk[:, list(kernels)] = member_b[:, None] >> np.arange(len(kernels)) & 1
+    if len(member_b) > _ASKED:
+        return member_bk
+    each_b = (tuple(np.flatnonzero(row).tolist()) for row in member_bk)
+    return member_bk[[_is_convex(few, before) and allowed(few) for few in each_b]]
+
+
+def _is_convex(kernels: Sequence[int], before: Sequence[int]) -> bool:
+    """Whether no other kernel has to run behind one of these and before another."""
+    bits = sum(1 << k for k in kernels)
+    ahead = 0
+    for k in kernels:
+        ahead |= before[k]
+    ahead &= ~bits
+    return not any(ahead >> k & 1 and of & bits for k, of in enumerate(before))
+
+
+def _down_sets(kernels: Sequence[int], before: Sequence[int]) -> Ints:
+    """All down-sets of some kernels as bits of these, small ones first."""
+    if len(kernels) > 62:
+        raise TooMany(f"{len(kernels)} kernels may share blocks")
+    place = {k: number for number, k in enumerate(kernels)}
+    need = [sum(1 << place[other] for other in kernels if before[k] >> other & 1) for k in kernels]
+    found, level = [0], {0}
+    while level:
+        level = {of | 1 << k for of in level for k, needed in enumerate(need) if not of >> k & 1 and needed & ~of == 0}
+        found += sorted(level)
+        if len(found) > _SETS:
+            raise TooMany(f"{len(need)} kernels have more than {_SETS} down-sets")
+    return np.array(found, dtype=np.int64)

@@ -1,0 +1,165 @@
+"""The least of a sum of costs that few variables decide each, and the least with each value of a variable.
+
+Variables are eliminated one after another (Bertele and Brioschi, *Nonserial Dynamic Programming*, 1972): all costs that
+a variable is part of are added up, and its least is a cost of the others. What is sent back in the other direction
+tells of each value what the sum comes to at least with it (min-marginals).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dfopt.arrays import Floats
+
+__all__ = ["Elimination", "Factor", "TooLarge"]
+
+_LARGEST: Final = 1_000_000
+"""Entries of the largest cost that is written down."""
+
+
+class TooLarge(ValueError):
+    """Too many variables decide a cost together."""
+
+
+class Factor(NamedTuple):
+    """A cost that some variables decide.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The variables, ascending.
+    cost : float array
+        One axis for each of them.
+    """
+
+    scope: tuple[int, ...]
+    cost: Floats
+
+    def over(self, scope: Sequence[int]) -> Floats:
+        """The cost with an axis for each of more variables."""
+        return self.cost.reshape([self.cost.shape[self.scope.index(v)] if v in self.scope else 1 for v in scope])
+
+    def without(self, variable: int) -> Factor:
+        """The least over the values of one of the variables."""
+        axis = self.scope.index(variable)
+        return Factor(self.scope[:axis] + self.scope[axis + 1 :], self.cost.min(axis=axis))
+
+
+class _Bucket(NamedTuple):
+    """Costs that are added up where a variable is eliminated: the last of them come from other buckets."""
+
+    variable: int
+    parts: list[Factor]
+    total: Factor
+    children: list[int]
+
+
+class Elimination:
+    """The least of a sum of costs.
+
+    Parameters
+    ----------
+    factors : iterable of Factor
+        The costs. One without variables is a constant.
+    sizes : sequence of int
+        Number of values of every variable.
+
+    Raises
+    ------
+    TooLarge
+        If a cost of too many variables had to be written down.
+
+    Examples
+    --------
+    >>> pair = Factor((0, 1), np.array([[0.0, 5.0], [4.0, 1.0]]))
+    >>> found = Elimination([pair, Factor((0,), np.array([3.0, 0.0]))], [2, 2])
+    >>> found.least, found.values, [marginal.tolist() for marginal in found.marginals]
+    (1.0, (1, 1), [[3.0, 1.0], [3.0, 1.0]])
+    """
+
+    def __init__(self, factors: Iterable[Factor], sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self._buckets = list[_Bucket]()
+        self._roots = list[float]()
+        self._run(list(factors))
+
+    @property
+    def least(self) -> float:
+        """The least sum over all values of all variables; infinite where no values can be together."""
+        return math.fsum(self._roots) if np.isfinite(self._roots).all() else math.inf
+
+    @cached_property
+    def values(self) -> tuple[int, ...]:
+        """A value of every variable with which the sum is the least."""
+        found: dict[int, int] = {}
+        for bucket in reversed(self._buckets):
+            scope, cost = bucket.total
+            some = cost[tuple(found.get(v, slice(None)) for v in scope)]
+            found[bucket.variable] = int(np.argmin(some))
+        return tuple(found[v] for v in range(len(self._sizes)))
+
+    def _run(self, factors: list[Factor]) -> None:
+        sent: list[tuple[Factor, int]] = [(factor, -1) for factor in factors]  # with the bucket that it comes from
+        left = set(range(len(self._sizes)))
+        while left:
+            variable = min(left, key=lambda v: (self._entries(v, sent), v))
+            left.remove(variable)
+            mine = [(factor, origin) for factor, origin in sent if variable in factor.scope]
+            sent = [(factor, origin) for factor, origin in sent if variable not in factor.scope]
+            parts = [factor for factor, _ in mine] or [Factor((variable,), np.zeros(self._sizes[variable]))]
+            bucket = _Bucket(variable, parts, _sum(parts), [origin for _, origin in mine])
+            self._buckets.append(bucket)
+            sent.append((bucket.total.without(variable), len(self._buckets) - 1))
+        self._ends = [(origin, float(factor.cost)) for factor, origin in sent]
+        self._roots = [value for _, value in self._ends]
+
+    def _entries(self, variable: int, sent: list[tuple[Factor, int]]) -> int:
+        """Entries of the cost that eliminating a variable now would write down."""
+        scope = {v for factor, _ in sent if variable in factor.scope for v in factor.scope}
+        return math.prod(self._sizes[v] for v in scope)
+
+    @cached_property
+    def marginals(self) -> list[Floats]:
+        """By variable the least sum with each of its values."""
+        found = [np.zeros(size) for size in self._sizes]
+        # what all that is not below a bucket comes to at least, by the variables that they have in common
+        above: dict[int, Factor] = {}
+        for origin, _ in self._ends:
+            if origin >= 0:
+                apart = [value for other, value in self._ends if other != origin]
+                above[origin] = Factor((), np.array(math.fsum(apart) if np.isfinite(apart).all() else math.inf))
+        for place in range(len(self._buckets) - 1, -1, -1):
+            bucket, outside = self._buckets[place], above[place]
+            whole = _sum([bucket.total, outside])
+            axis = whole.scope.index(bucket.variable)
+            found[bucket.variable] = whole.cost.min(axis=tuple(a for a in range(whole.cost.ndim) if a != axis))
+            for number, child in enumerate(bucket.children):
+                if child >= 0:
+                    others = [part for other, part in enumerate(bucket.parts) if other != number]
+                    scope = bucket.parts[number].scope
+                    rest = _sum([*others, outside], bucket.total.scope, self._sizes)
+                    for variable in [v for v in rest.scope if v not in scope]:
+                        rest = rest.without(variable)
+                    above[child] = rest
+        return found
+
+
+def _sum(factors: Sequence[Factor], scope: tuple[int, ...] | None = None, sizes: Sequence[int] = ()) -> Factor:
+    """The sum of some costs, over given variables if it has to have an axis for each."""
+    together = scope if scope is not None else tuple(sorted({v for factor in factors for v in factor.scope}))
+    shape = [max([sizes[v]] if scope is not None else _lengths(factors, v)) for v in together]
+    if math.prod(shape) > _LARGEST:
+        raise TooLarge(f"a cost of {len(together)} kernels together has {math.prod(shape)} entries")
+    total = np.zeros(shape)
+    for factor in factors:
+        total += factor.over(together)
+    return Factor(together, total)
+
+
+def _lengths(factors: Sequence[Factor], variable: int) -> list[int]:
+    return [factor.cost.shape[factor.scope.index(variable)] for factor in factors if variable in factor.scope]

@@ -1,0 +1,75 @@
+"""What the judge's figures alone show of plans, against brute force: a claim above the best mapping is never shown."""
+
+from __future__ import annotations
+
+import math
+
+from brute import joint_optimum
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import World, with_dram, worlds
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.request import Request
+from dfopt.documents.system import System
+from dfopt.errors import PlanError
+from dfopt.physics.pipeline import resolve
+from dfopt.proof.plans import Claim, proven
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+from dfopt.terms.sharded_graph import tile_counts
+
+
+def _claims(graph: Graph, system: System, chosen: Assumptions, seconds: float) -> dict[Claim, float]:
+    """The same claim about every plan, in each of its numbers of tiles."""
+    plans, _ = asked_plans(graph, system, Request(), chosen)
+    found = dict[Claim, float]()
+    for plan in plans:
+        drawn = Setting(graph, system, chosen).under(plan).graph
+        for tiles in {count for least in (1, plan.shards) for count in tile_counts(drawn, chosen, least)}:
+            found[plan, tiles] = seconds
+    return found
+
+
+def _check(world: World) -> None:
+    graph, system = world.graph, world.system
+    chosen = resolve(
+        world.assumptions.with_(sharding_objective="joint"), system.chip.execution, system.chip.compute_utilization
+    )
+    try:
+        best = joint_optimum(graph, system, chosen)
+    except PlanError:
+        assume(False)
+        raise
+    if best is None:
+        return
+    own = best.plan, best.mapping.tile_count
+    for above in (1 + 1e-6, 1.01, math.inf):
+        assert own in proven(graph, system, chosen, _claims(graph, system, chosen, best.value * above)).open
+    # below it, what is open says why
+    shown = proven(graph, system, chosen, _claims(graph, system, chosen, best.value * (1 - 1e-6)))
+    assert all(shown.open.values())
+
+
+@settings(deadline=None)
+@given(worlds(most=4))
+def test_no_claim_above_the_best_mapping_is_shown(world: World) -> None:
+    _check(world)
+
+
+@settings(deadline=None)
+@given(worlds(most=4, execution="dataflow", token_blocks="allow", weights_from_dram=True))
+def test_none_in_blocks_of_tokens(world: World) -> None:
+    _check(world)
+
+
+@settings(deadline=None)
+@given(worlds(most=4), st.sampled_from([0.5, 1.0, 1.5]))
+def test_none_where_memories_are_tight(world: World, share: float) -> None:
+    chosen = world.assumptions.with_(sharding_objective="joint")
+    best = joint_optimum(world.graph, world.system, resolve(chosen, world.system.chip.execution, 1.0))
+    assume(best is not None)
+    assert best is not None
+    need = max((sum(states.values()) for stage in best.score.stages for states in stage.states.values()), default=0.0)
+    _check(World(world.graph, with_dram(world.system, max(share * need, 1.0)), world.plan, world.assumptions))

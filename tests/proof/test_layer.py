@@ -1,0 +1,118 @@
+"""What layers take at least, against what the judge says of mappings by chance."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import Dice, World, worlds
+
+from dfopt import solve
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.judge import evaluate
+from dfopt.judge.items import LayerItems, NotItems
+from dfopt.proof.blocks import TooMany
+from dfopt.proof.dual import Domain
+from dfopt.proof.layer import LayerBounds
+
+
+def _numbers(graph: Graph, bounds: LayerBounds, dice: Any) -> list[int]:
+    """Partitions by chance, in an order that goes with the tensors: kernels one by one, often as the one before."""
+    number_k, last = [0] * len(graph.kernels), -1
+    before = {
+        k: {graph.index()[t.src] for t in graph.tensors if graph.index()[t.dst] == k} for k in range(len(number_k))
+    }
+    left = set(before)
+    members: list[int] = []
+    while left:
+        ready = sorted(k for k in left if not before[k] & left)
+        forward = [k for k in ready if bounds.key_k[k][1]]
+        k = dice(forward or ready)
+        same = members and bounds.key_k[members[0]] == bounds.key_k[k] and bounds.items.allowed((*members, k))
+        if not (same and dice([True, True, False])):
+            last, members = last + 1, []
+        members.append(k)
+        number_k[k] = last
+        left.remove(k)
+    return number_k
+
+
+def _check(graph: Graph, system: System, chosen: Assumptions, plan: Plan, tiles: int, dice: Any) -> bool:
+    """Bounds of schemes among which those of a mapping are; whether it is one that fits."""
+    bounds = LayerBounds(LayerItems(graph, system, chosen, plan, tiles))
+    seen, schemes_k = bounds.items.graph, bounds.items.schemes_k
+    scheme_k = [dice(range(len(schemes))) for schemes in schemes_k]
+    domain: Domain = tuple(
+        tuple(o for o in range(len(schemes)) if o == scheme or dice([True, False]))
+        for schemes, scheme in zip(schemes_k, scheme_k, strict=True)
+    )
+    kernels = tuple(
+        KernelMapping(name=kernel.name, sharding=schemes[scheme], stage=key[0], partition=number)
+        for kernel, schemes, scheme, key, number in zip(
+            seen.kernels, schemes_k, scheme_k, bounds.key_k, _numbers(seen, bounds, dice), strict=True
+        )
+    )
+    mapping = Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tiles)
+    score = evaluate(mapping, graph, system, chosen)
+    if any("DRAM" not in sentence and "empty partitions" not in sentence for sentence in score.violations):
+        return False
+    place, real = seen.index(), defaultdict[tuple[int, bool], float](float)
+    for partition in score.partitions:
+        real[bounds.key_k[place[partition.kernels[0]]]] += partition.time_s
+    for left in (domain, bounds.domain):
+        least = defaultdict[tuple[int, bool], float](float)
+        components = defaultdict[tuple[int, bool], list[int]](list)
+        for c, (component, seconds) in enumerate(zip(bounds.components, bounds.seconds(left), strict=True)):
+            keys = {bounds.key_k[k] for k in component.kernels}
+            assume(len(keys) == 1)
+            least[key := keys.pop()] += seconds
+            components[key].append(c)
+        for key, seconds in real.items():
+            assert least[key] <= seconds * (1 + 1e-9)
+            dual = bounds.duals.best(left, components[key]).elimination
+            assert dual.least <= seconds * (1 + 1e-9)
+            for k, (schemes, marginal) in enumerate(zip(left, dual.marginals, strict=True)):
+                assert marginal[schemes.index(scheme_k[k])] <= seconds * (1 + 1e-9)
+                assert marginal.min() == pytest.approx(dual.least, rel=1e-12)
+    return True
+
+
+@given(world=worlds(compute_model=["fixed", "efficiency"]), data=st.data())
+def test_no_mapping_is_below(world: World, data: st.DataObject) -> None:
+    assume(world.graph.folded or world.plan.stages == 1)
+    dice = Dice(data.draw)
+    try:
+        assume(_check(world.graph, world.system, world.assumptions, world.plan, dice([1, 1, 2]), dice))
+    except (NotItems, TooMany):
+        assume(False)
+
+
+@pytest.mark.parametrize(
+    ("graph", "system", "parameters"),
+    [
+        ("gpt3-175b", "sn10-8-ring", {}),
+        ("llama-3.1-70b", "tpu-v4-64", {}),
+        ("mixtral-8x7b", "h100-8", {"phase": "prefill", "two_batch_overlap": False}),
+    ],
+    ids=str,
+)
+def test_the_best_mapping_of_the_zoo_is_met(graph: str, system: str, parameters: dict[str, Any]) -> None:
+    """With its own schemes alone the layers take what they take, and no less with all."""
+    result = solve(graph, system, **parameters)
+    bounds = LayerBounds(
+        LayerItems(result.graph, result.system, result.assumptions, result.plan, result.mapping.tile_count)
+    )
+    seen, mapped = bounds.items.graph, {kernel.name: kernel for kernel in result.mapping.kernels}
+    pairs = zip(seen.kernels, bounds.items.schemes_k, strict=True)
+    own = tuple((schemes.index(mapped[kernel.name].sharding),) for kernel, schemes in pairs)
+    real = math.fsum(partition.time_s for partition in result.score.partitions)
+    assert math.fsum(bounds.seconds(own)) == pytest.approx(real, rel=1e-12)
+    assert math.fsum(bounds.seconds(bounds.domain)) <= real * (1 + 1e-12)
