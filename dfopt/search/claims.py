@@ -16,8 +16,9 @@ from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
 from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
+from dfopt.proof.plans import proven
 from dfopt.search.kept import PROOF, Kept
-from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof, Shown
+from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof, Rests, Shown
 from dfopt.search.space import together
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit
@@ -63,6 +64,12 @@ class _Listed(NamedTuple):
     rejected: list[Rejected]
 
 
+def _tiles(setting: Setting, plan: Plan) -> set[int]:
+    """Numbers of tiles that mappings of a plan may have."""
+    drawn = setting.under(plan).graph
+    return {*itertools.chain(*(tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards)))}
+
+
 class Plans:
     """The plans of a result, listed and bounded again, and its records held against that.
 
@@ -84,6 +91,8 @@ class Plans:
         be below; with why it is no more.
     problems, unchecked : list of str
         What is wrong, and what could not be checked.
+    rests : Rests
+        What of all this rests on the search's own code.
     undecided, short : list of str
         Plans of which it was not shown that nothing fits, and those whose bounds there was no time for.
     """
@@ -99,7 +108,7 @@ class Plans:
         self.problems, self.unchecked = list[str](), list[str]()
         self.undecided, self.short = list[str](), list[str]()
         self.least = dict.fromkeys(("gap", "level_gap"), (value, ""))
-        self.records = list[PlanRecord]()
+        self.records, self.rests = list[PlanRecord](), Rests()
         self._left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
 
@@ -225,7 +234,10 @@ class Plans:
                 why = f"of a microbatch of {setting.graph.microbatch} only what all chips have to do at least"
                 self._lower(why, gap=plans.least, level_gap=plans.least)
                 continue
-            shown = RegionProof(plans).shown()
+            self._prove(plans)
+            proof = RegionProof(plans)
+            shown = proof.shown()
+            self.rests.regions += proof.regions
             for ways in plans.ways.values():
                 each = [shown.get(plan, shown[ways[0]]) for plan in ways]
                 if not self._are_apart(setting, ways):
@@ -234,6 +246,18 @@ class Plans:
                     self._check_plan(setting, plan, of_plan)
             spaces.append(plans.size(self.result.request))
         return spaces
+
+    def _prove(self, plans: ClaimedPlans) -> None:
+        """Show what is claimed of plans by the judge's figures alone, as far as that is possible."""
+        setting, every = plans.setting, [way for ways in plans.ways.values() for way in ways]
+        claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in _tiles(setting, way)}
+        if self.joint:
+            of = setting.graph, setting.system, setting.assumptions
+            found = proven(*of, claims, self.result.request.pin_sharding, lambda: self.clock.over)
+            plans.proven = frozenset(every) - {plan for plan, _ in found.open}
+            self.rests.of_regions += found.regions
+        self.rests.plans += len(every) - len(plans.proven)
+        self.rests.of_plans += len(every)
 
     def _check_left(self) -> None:
         """What is said of other graphs and plans than there are."""
@@ -251,9 +275,7 @@ class Plans:
             self._lower(f"{plan.label}: {shown.why or 'another sharding is not excluded'}", gap=shown.every)
         if shown.level is not None:
             self._lower(f"{plan.label}: {shown.why}", level_gap=shown.level)
-        drawn = setting.under(plan).graph
-        counts = (tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards))
-        allowed = {None, *itertools.chain(*counts)}
+        allowed = {None, *_tiles(setting, plan)}
         seen = Counter(record.tile_count for _, record in records)
         if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:
             self.problems.append(f"$.plans: {plan.label} has records of tile counts {sorted(map(str, seen))}")

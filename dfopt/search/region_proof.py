@@ -36,7 +36,7 @@ from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
 from dfopt.solving.solved import Solved
 
-__all__ = ["ClaimedPlans", "Claims", "RegionProof", "Shown"]
+__all__ = ["ClaimedPlans", "Claims", "RegionProof", "Rests", "Shown"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,20 @@ class Wanted(BranchingRule[Part]):
         return part if plans == part.plans else replace(part, plans=plans) if plans else None
 
 
+@dataclass
+class Rests:
+    """What of a proof rests on the search's own code, and how much there is: plans, and regions of them."""
+
+    plans: int = 0
+    of_plans: int = 0
+    regions: int = 0
+    of_regions: int = 0
+
+    def __str__(self) -> str:
+        regions = f", {self.regions} of {self.regions + self.of_regions} regions" * bool(self.plans)
+        return f"{self.plans} of {self.of_plans} plans{regions} rest on the search's own code"
+
+
 @dataclass(frozen=True)
 class Shown:
     """What could be shown of a plan, or of all its variants together.
@@ -192,6 +206,11 @@ class ClaimedPlans(GraphSearch):
         What is claimed of the plans of a setting, each with all of its variants.
     kept : dict
         Values of the mappings that are the best, by what makes them different.
+
+    Attributes
+    ----------
+    proven : frozenset of Plan
+        Plans and variants of which the claims are shown already, by other code than that of the search.
     """
 
     def __init__(
@@ -203,6 +222,7 @@ class ClaimedPlans(GraphSearch):
         kept: Mapping[Hashable, float],
     ) -> None:
         super().__init__(setting, state, legal)
+        self.proven = frozenset[Plan]()
         self.ways = {plan: self.variants.of(plan) for plan in legal}
         self.claims, self.kept = claims_of(setting, self.ways), kept
 
@@ -251,11 +271,16 @@ class RegionProof(WorkloadSearch):
     ----------
     plans : ClaimedPlans
         The plans, and what is claimed of them.
+
+    Attributes
+    ----------
+    regions : int
+        How many regions hold what the search shows by its own code.
     """
 
     def __init__(self, plans: ClaimedPlans) -> None:
         super().__init__([plans])
-        self.plans, self._claims = plans, plans.claims
+        self.plans, self._claims, self.regions = plans, plans.claims, 0
         pairs = sorted(plans.kept.items(), key=lambda pair: pair[1])
         self._kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
@@ -276,9 +301,18 @@ class RegionProof(WorkloadSearch):
                 for plan in self.plans.legal
             )
             return {record.plan: Shown([record], whole=False) for record in records}
-        self._show_bounds([plan for plan in every if np.isfinite(self._claims.every(plan)).any()])
-        self._look_for_mappings([plan for plan in every if np.isinf(self._claims.every(plan)).any()])
+        left = [plan for plan in every if plan not in self.plans.proven]
+        self._show_bounds([plan for plan in left if np.isfinite(self._claims.every(plan)).any()])
+        self._look_for_mappings([plan for plan in left if np.isinf(self._claims.every(plan)).any()])
+        self._leave_proven(every)
         return self.plans.shown()
+
+    def _leave_proven(self, plans: Collection[Plan]) -> None:
+        """Leave plans whose claims are shown already with these; of those that none fits nothing has to be said."""
+        for plan in self.plans.proven.intersection(plans):
+            for tiles, low in self._claims.lows.get(plan, {None: self._claims.otherwise}).items():
+                if np.isfinite(low):
+                    self.plans.give_up_unit((plan, tiles), low, late=False)
 
     @property
     def _more_asked(self) -> bool:
@@ -290,6 +324,8 @@ class RegionProof(WorkloadSearch):
 
         One that is found, as under plans that were left open, excludes none of the others: then all is shown again.
         """
+        if not plans:
+            return
         claimed = [value for plan in plans for value in self._claims.every(plan) if np.isfinite(value)]
         problem = self._problem(plans, np.isfinite)
         problem = replace(problem, heuristics=[], leaves=[Claimed(self._claims), *problem.leaves])
@@ -304,6 +340,8 @@ class RegionProof(WorkloadSearch):
 
     def _look_for_mappings(self, plans: Sequence[Plan]) -> None:
         """Look for mappings of plans that are said to have none, or none but the best: again without what has one."""
+        if not plans:
+            return
         kept = self._kept if self._more_asked else []
         parameters = Parameters(gap=ROUNDED, top=len(kept) + 1)
         while True:
@@ -326,8 +364,9 @@ class RegionProof(WorkloadSearch):
 
     def _give_up(self, plans: Sequence[Plan], outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> None:
         """Leave plans with what a search shows of them."""
+        self.regions += len(outcome.leaves)
         if self.state.stopped:
             raise KeyboardInterrupt
-        if self.leave(outcome, parameters):  # not even their classes were listed in time
+        for low in self.leave(outcome, parameters).values():  # their classes were not listed
             for plan in plans:
-                self.plans.give_up_unit((plan, None), self.plans.bounds[plan], late=True)
+                self.plans.give_up_unit((plan, None), max(self.plans.bounds[plan], low), late=is_late(outcome))

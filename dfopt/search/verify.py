@@ -129,6 +129,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
+    checked += [str(shown.rests)] if shown.joint else []
     if result.fixed:
         checked.append(f"all mappings in the space ({result.space}) have {', '.join(result.fixed)}")
     words = words_of(gap, level_gap, heated)

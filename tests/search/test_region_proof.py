@@ -9,6 +9,9 @@ import pytest
 
 import dfopt as df
 from dfopt.documents.result import Result
+from dfopt.proof.plans import Proven
+from dfopt.regions import relaxations
+from dfopt.search import claims
 from dfopt.search.verify import verify
 
 
@@ -21,6 +24,13 @@ def honest(**asked: Any) -> Result:
 def sealed(result: Result, **changes: Any) -> Result:
     forged = result.model_copy(update=changes)
     return forged.model_copy(update={"seal": forged.unsealed_digest()})
+
+
+@pytest.fixture(params=["by both", "by the search alone"], autouse=True)
+def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whom claims are shown: what the judge's figures show the search need not, and it could by itself."""
+    if request.param == "by the search alone":
+        monkeypatch.setattr(claims, "proven", lambda graph, system, chosen, said, *_: Proven(dict.fromkeys(said, "")))
 
 
 SEVERAL: dict[str, Any] = {"distinct": "sharding", "tp": 4, "microbatch": (4,)}
@@ -70,3 +80,19 @@ def test_a_plan_that_fits_is_not_said_to_be_infeasible() -> None:
     plans[number] = record.model_copy(update=changes)
     found = verify(sealed(result, plans=tuple(plans)))
     assert any(problem.startswith(f"$.plans[{number}].status") for problem in found.problems)
+
+
+def test_a_graph_that_is_excluded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plans are left with what is shown of all of them, though none of them was looked at."""
+    result = honest(tp=2, microbatch=4)
+    monkeypatch.setattr(relaxations, "least_step", lambda setting: result.value)
+    found = verify(result)
+    assert found.verdict == "verified optimal", found.problems
+
+
+def test_plans_rest_on_no_code_of_the_search(shown: None, request: pytest.FixtureRequest) -> None:
+    found = verify(result := honest())
+    own = [words for words in found.checked if "own code" in words]
+    alone = "alone" in request.node.callspec.id
+    count = len({record.plan for record in result.plans})
+    assert own[0].startswith(f"{count} of {count} plans, " if alone else "0 of ")
