@@ -22,6 +22,7 @@ from dfopt.search.assembling import conclusions, digests_of, matrices
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
+from dfopt.search.region_proof import Rests
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -45,7 +46,7 @@ class Verification:
 
     ``gap`` is the distance to what any mapping could reach, ``level_gap`` that under the sharding of each plan;
     ``checked`` says what that is, where sharding and fusion are one problem; ``notes``, which documents are not what
-    the zoo has under their names.
+    the zoo has under their names. ``rests`` counts what was shown by the search's own code, where plans were bounded.
     """
 
     verdict: str
@@ -55,6 +56,7 @@ class Verification:
     unchecked: tuple[str, ...] = NOT_CHECKED
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    rests: Rests | None = None
 
     @property
     def ok(self) -> bool:
@@ -129,11 +131,12 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
-    checked += [str(shown.rests)] if shown.joint else []
+    rests = shown.rests if shown.joint else None
+    checked += [str(rests)] if rests is not None else []
     if result.fixed:
         checked.append(f"all mappings in the space ({result.space}) have {', '.join(result.fixed)}")
     words = words_of(gap, level_gap, heated)
-    return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes))
+    return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes), rests)
 
 
 def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> list[str]:
