@@ -23,7 +23,9 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
+from dfopt.proof.plans import Proven
 from dfopt.regions import branching, composed, heuristics, lattices, leaves, relaxations
+from dfopt.search import claims
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.space import together
 from dfopt.search.starts import proposing
@@ -121,7 +123,8 @@ def test_too_many_down_sets_are_not_called_the_gap_that_was_asked_for(asked, mon
         assert result.status == best.status == "optimal" and verify(result).ok
 
 
-def test_ctrl_c_during_a_check_finds_nothing_wrong(monkeypatch) -> None:
+@pytest.mark.parametrize("during", ["proof", "search"])
+def test_ctrl_c_during_a_check_finds_nothing_wrong(during, monkeypatch) -> None:
     """What was not shown because nobody waited for it is no false claim."""
     result = optimizer.solve(hard(14), chip(RING), tp=2, assumptions=JOINT, sensitivity=False)
 
@@ -129,6 +132,11 @@ def test_ctrl_c_during_a_check_finds_nothing_wrong(monkeypatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(relaxations.LeastStep, "answers", pressed)
+
+    def nothing(graph: Graph, system: System, chosen: Assumptions, said: dict, *_: object) -> Proven:
+        return Proven(dict.fromkeys(said, "left to the search"))
+
+    monkeypatch.setattr(claims, "proven", pressed if during == "proof" else nothing)
     with pytest.raises(KeyboardInterrupt):
         verify(result)
 
