@@ -11,12 +11,13 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.errors import DfoptError
 from dfopt.judge.items import LayerItems, NotItems, Shared
 from dfopt.judge.steps import NotSteps, PlanSteps
 from dfopt.physics.identity import Same
 from dfopt.proof.blocks import Component, TooMany
 from dfopt.proof.layer import LayerBounds
-from dfopt.proof.regions import ClassProof
+from dfopt.proof.regions import LATE, ClassProof
 
 __all__ = ["Claim", "Proven", "proven"]
 
@@ -74,7 +75,7 @@ def proven(
         classes[tiles, LayerItems.alike(plan, graph, assumptions)].append(plan)
     for (tiles, _), plans in classes.items():
         if over():
-            found.open |= dict.fromkeys(((plan, tiles) for plan in plans), "there was no time to look at it")
+            found.open |= dict.fromkeys(((plan, tiles) for plan in plans), LATE)
             continue
         steps = dict[Plan, PlanSteps]()
         for plan in plans:
@@ -85,8 +86,8 @@ def proven(
         try:
             items = LayerItems(graph, system, assumptions, plans[0], tiles, known)
             bounds = LayerBounds(items, pins or {}, components)
-            outcome = ClassProof(bounds, steps, {plan: claims[plan, tiles] for plan in steps}).run()
-        except (NotItems, TooMany) as error:
+            outcome = ClassProof(bounds, steps, {plan: claims[plan, tiles] for plan in steps}).run(over)
+        except (NotItems, TooMany, DfoptError) as error:  # a plan that the judge refuses has no mapping to show
             found.open |= dict.fromkeys(((plan, tiles) for plan in plans), str(error))
         else:
             found.regions += outcome.regions

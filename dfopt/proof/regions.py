@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -28,11 +28,12 @@ from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 
-__all__ = ["ClassProof", "Outcome"]
+__all__ = ["LATE", "ClassProof", "Outcome"]
 
 Schemes = tuple[tuple[Sharding, ...], ...]
 Passes = dict[tuple[int, bool], float]
 """Seconds by stage of the mapping, and whether of the forward pass."""
+LATE: Final = "there was no time to look at it"
 _PROBED: Final = 5
 """Kernels of which each scheme is tried before a region is divided."""
 _WORK: Final = 500
@@ -71,8 +72,8 @@ class ClassProof:
     def __init__(self, bounds: LayerBounds, steps: Mapping[Plan, PlanSteps], claims: Mapping[Plan, float]) -> None:
         self._bounds, self._steps, self._claims = bounds, steps, claims
 
-    def run(self) -> Outcome:
-        """Show the claims of all plans, as far as that is possible."""
+    def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
+        """Show the claims of all plans, as far as that is possible, until there is no time left."""
         found, whole = Outcome(), self._bounds.domain
         if not all(whole):  # pins leave a kernel nothing
             return found
@@ -81,7 +82,9 @@ class ClassProof:
         while stack:
             region = stack.pop()
             left = [plan for plan in region.plans if plan not in found.open]
-            if found.regions * self._bounds.work >= _WORK:
+            if over():
+                found.open |= dict.fromkeys(left, LATE)
+            elif found.regions * self._bounds.work >= _WORK:
                 found.open |= dict.fromkeys(left, f"more than {found.regions} regions would have to be looked at")
             elif left:
                 found.regions += 1
