@@ -224,8 +224,9 @@ def handed_on(case: Case) -> Iterator[tuple[Placed, Placed]]:
     left: dict[int, list[Placed]] = {}
     for fan in case.between_layers if case.graph.folded else ():
         left.setdefault(fan.home[0], []).append(case.kernels[fan.src])
-    for others in list(left.values())[1:]:
-        yield from zip(left[0], others, strict=False)
+    first, *rest = left.values() or [[]]
+    for others in rest:
+        yield from zip(first, others, strict=False)
 
 
 def _together(case: Case) -> Iterator[str]:

@@ -11,6 +11,7 @@ from strategies import layered
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
+from dfopt.documents.sections import Section
 from dfopt.errors import DocumentError, GraphError, PlanError
 from dfopt.judge import evaluate
 
@@ -250,3 +251,24 @@ def test_pieces_are_apart(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(GraphError, match=said):
         layered(10, **fields)
     assert not layered(1, **fields).folded  # drawn as a whole they are ordinary kernels
+
+
+LAYERS = "dense", "sparse"
+
+
+@pytest.mark.parametrize("names", [LAYERS, LAYERS[::-1]])
+def test_layers_of_all_kinds_hand_on_alike(names: tuple[str, str]) -> None:
+    """Whichever kind hands on its tensor first in the graph, another layout of one of them is a broken limit."""
+    kernels = tuple(Kernel(name=name, op="gemm", m=8, k=8, n=8, layer=name) for name in LAYERS)
+    drawn = Graph(
+        name="two",
+        kernels=kernels,
+        batch=2,
+        carried=tuple(Tensor(src=name, dst=name) for name in names),
+        sections=tuple(Section(layers=(name,), repeat=2) for name in LAYERS),
+    )
+    plan = Plan(tp=2, tp_dims=("x",), layers_per_stage=4, microbatches=2)
+    for schemes, broken in ((("m", "m"), False), (("m", "k"), True)):
+        places = {name: (scheme, 0, stage) for stage, (name, scheme) in enumerate(zip(LAYERS, schemes, strict=True))}
+        score = evaluate(place(drawn, places, plan), drawn, machine(ring("x", 2)), PLAIN)
+        assert any("hands on its output" in sentence for sentence in score.violations) == broken
