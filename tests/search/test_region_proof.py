@@ -26,7 +26,7 @@ def sealed(result: Result, **changes: Any) -> Result:
     return forged.model_copy(update={"seal": forged.unsealed_digest()})
 
 
-@pytest.fixture(params=["by both", "by the search alone"], autouse=True)
+@pytest.fixture(params=["by both", "by the search alone"])
 def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whom claims are shown: what the judge's figures show the search need not, and it could by itself."""
     if request.param == "by the search alone":
@@ -53,6 +53,7 @@ def test_honest_results_are_verified(asked: dict[str, Any]) -> None:
     assert found.gap is not None and found.gap <= result.gap + 1e-6
 
 
+@pytest.mark.usefixtures("shown")
 @pytest.mark.parametrize("top", [5, 5000])  # fewer and more than there are
 def test_several_shardings_with_pins_are_verified(top: int) -> None:
     """What is kept is found again on the way, and does not refute that there is nothing else."""
@@ -65,6 +66,7 @@ def test_several_shardings_with_pins_are_verified(top: int) -> None:
     assert found.verdict == "verified optimal", found.problems
 
 
+@pytest.mark.usefixtures("shown")
 def test_a_worse_mapping_cannot_claim_to_be_optimal() -> None:
     worse, free = honest(tp=2), honest()
     assert worse.value > free.value * 1.01
@@ -72,6 +74,7 @@ def test_a_worse_mapping_cannot_claim_to_be_optimal() -> None:
     assert found.problems and found.gap == pytest.approx(1 - free.value / worse.value, rel=1e-3)
 
 
+@pytest.mark.usefixtures("shown")
 def test_a_plan_that_fits_is_not_said_to_be_infeasible() -> None:
     result = honest()
     number, record = next((n, each) for n, each in enumerate(result.plans) if each.status == "pruned_by_bound")
@@ -82,6 +85,7 @@ def test_a_plan_that_fits_is_not_said_to_be_infeasible() -> None:
     assert any(problem.startswith(f"$.plans[{number}].status") for problem in found.problems)
 
 
+@pytest.mark.usefixtures("shown")
 def test_a_graph_that_is_excluded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plans are left with what is shown of all of them, though none of them was looked at."""
     result = honest(tp=2, microbatch=4)
