@@ -204,5 +204,5 @@ class BlockTime:
             return np.asarray(moved_b / (chip.tiers[tier].bandwidth * most))
         found_b = at(moved_b)
         for row in rows if self.by_bytes and not decided else ():
-            found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - 1e-12))))
+            found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - ROUNDED))))
         return found_b

@@ -120,10 +120,14 @@ class LayerItems:
         return self.time.resources
 
     @cached_property
+    def _kernels(self) -> list[tuple[Item, Floats]]:
+        return [*self._made.kernels()]
+
+    @cached_property
     def _tables(self) -> dict[Item, Floats]:
         if self._like not in self._shared:
             self._shared[self._like] = [*self._made.tensors()]
-        return _merged(self._made, self._shared[self._like])
+        return _merged(self._made, [*self._kernels, *self._shared[self._like]])
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
@@ -133,7 +137,7 @@ class LayerItems:
     @cached_property
     def own_kz(self) -> tuple[Floats, ...]:
         """What every kernel adds to its block whatever other kernels do: by kernel, shape (schemes, resources)."""
-        return tuple(table[:, 1] for _, table in self._made.kernels())
+        return tuple(table[:, 1] for _, table in self._kernels)
 
     def table(self, item: Item) -> Floats:
         """What an item adds to a block.
@@ -192,7 +196,7 @@ def _apart(graph: Graph, system: System, plan: Plan, schemes: Sequence[Sharding]
     return Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tile_count)
 
 
-def _merged(of: Tables, tensors: Iterable[tuple[Item, Floats]]) -> dict[Item, Floats]:
+def _merged(of: Tables, kernels_and_tensors: Iterable[tuple[Item, Floats]]) -> dict[Item, Floats]:
     """All items, those of the same kernels as one."""
     names, tables = dict[Key, str](), dict[Key, Floats]()
 
@@ -202,6 +206,6 @@ def _merged(of: Tables, tensors: Iterable[tuple[Item, Floats]]) -> dict[Item, Fl
             names.setdefault(key, item.name)
             tables[key] = tables[key] + table if key in tables else table
 
-    add((*of.kernels(), *tensors, *of.conversions(), *of.pairs()))
+    add((*kernels_and_tensors, *of.conversions(), *of.pairs()))
     add(list(of.must_be_alone(tables)))
     return {Item(names[key], *key): table for key, table in tables.items() if table.any()}

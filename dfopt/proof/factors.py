@@ -85,13 +85,12 @@ class Elimination:
     def __init__(self, factors: Iterable[Factor], sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self._buckets = list[_Bucket]()
-        self._roots = list[float]()
-        self._run(list(factors))
+        self._ends = self._run(list(factors))  # constants that are left, each with the bucket that it comes from
 
     @property
     def least(self) -> float:
         """The least sum over all values of all variables; infinite where no values can be together."""
-        return math.fsum(self._roots) if np.isfinite(self._roots).all() else math.inf
+        return _total(value for _, value in self._ends)
 
     @cached_property
     def values(self) -> tuple[int, ...]:
@@ -103,7 +102,7 @@ class Elimination:
             found[bucket.variable] = int(np.argmin(some))
         return tuple(found[v] for v in range(len(self._sizes)))
 
-    def _run(self, factors: list[Factor]) -> None:
+    def _run(self, factors: list[Factor]) -> list[tuple[int, float]]:
         sent: list[tuple[Factor, int]] = [(factor, -1) for factor in factors]  # with the bucket that it comes from
         left = set(range(len(self._sizes)))
         while left:
@@ -115,8 +114,7 @@ class Elimination:
             bucket = _Bucket(variable, parts, _sum(parts), [origin for _, origin in mine])
             self._buckets.append(bucket)
             sent.append((bucket.total.without(variable), len(self._buckets) - 1))
-        self._ends = [(origin, float(factor.cost)) for factor, origin in sent]
-        self._roots = [value for _, value in self._ends]
+        return [(origin, float(factor.cost)) for factor, origin in sent]
 
     def _entries(self, variable: int, sent: list[tuple[Factor, int]]) -> int:
         """Entries of the cost that eliminating a variable now would write down."""
@@ -131,8 +129,7 @@ class Elimination:
         above: dict[int, Factor] = {}
         for origin, _ in self._ends:
             if origin >= 0:
-                apart = [value for other, value in self._ends if other != origin]
-                above[origin] = Factor((), np.array(math.fsum(apart) if np.isfinite(apart).all() else math.inf))
+                above[origin] = Factor((), np.array(_total(value for other, value in self._ends if other != origin)))
         for place in range(len(self._buckets) - 1, -1, -1):
             bucket, outside = self._buckets[place], above[place]
             whole = _sum([bucket.total, outside])
@@ -147,6 +144,12 @@ class Elimination:
                         rest = rest.without(variable)
                     above[child] = rest
         return found
+
+
+def _total(costs: Iterable[float]) -> float:
+    """The sum of some costs, infinite if one of them is."""
+    every = list(costs)
+    return math.fsum(every) if all(map(math.isfinite, every)) else math.inf
 
 
 def _sum(factors: Sequence[Factor], scope: tuple[int, ...] | None = None, sizes: Sequence[int] = ()) -> Factor:

@@ -143,8 +143,7 @@ class LayerBounds:
         item = self.items.items[i]
         left = tuple(domain[k] for k in item.scope)
         if (i, left) not in self._least:
-            some = self.items.table(item)[np.ix_(*left)] if left else self.items.table(item)
-            self._least[i, left] = some.min(axis=tuple(range(len(left))))
+            self._least[i, left] = self.items.table(item)[np.ix_(*left)].min(axis=tuple(range(len(left))))
         return self._least[i, left]
 
     # -- dominance --------------------------------------------------------------------------------------------------

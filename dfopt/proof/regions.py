@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -127,19 +128,15 @@ class ClassProof:
         self, domain: Domain, plans: list[Plan], passes: Passes, duals: Sequence[Elimination]
     ) -> Iterator[tuple[Domain, list[Plan]]]:
         """A region without the schemes that a dual excludes, or divided by the kernel whose schemes differ most."""
-        schemes_k, fewer = self._schemes(domain), list[tuple[int, ...]]()
-        lows = {
-            lows
-            for k in range(len(domain))
-            for lows in zip(*(dual.marginals[k].tolist() for dual in duals), strict=True)
-        }
-        is_open = self._open(lows, plans, passes, schemes_k)
-        for k, left in enumerate(domain):
-            marginals = zip(*(dual.marginals[k].tolist() for dual in duals), strict=True)
-            fewer.append(tuple(o for o, low in zip(left, marginals, strict=True) if low in is_open))
-        if not all(fewer):
+        marginal_ko = [[*zip(*(dual.marginals[k].tolist() for dual in duals), strict=True)] for k in range(len(domain))]
+        still_open = self._open(set(chain(*marginal_ko)), plans, passes, self._schemes(domain))
+        smaller = tuple(
+            tuple(o for o, marginal in zip(left, marginal_o, strict=True) if marginal in still_open)
+            for left, marginal_o in zip(domain, marginal_ko, strict=True)
+        )
+        if not all(smaller):
             return
-        if (smaller := tuple(fewer)) != domain:
+        if smaller != domain:
             yield smaller, plans
             return
         if (smaller := self._undominated(domain, plans)) != domain:
@@ -154,8 +151,10 @@ class ClassProof:
         free = [k for k, left in enumerate(domain) if len(left) > 1]
         likely = sorted(free, key=lambda k: (-sum(_spread(dual.marginals[k]) for dual in duals), k))[:_PROBED]
         schemes_k = self._schemes(domain)
-        ratio = max(self._claims[plan] / self._steps[plan].least(passes, schemes_k) for plan in plans)
-        enough = math.fsum(passes.values()) * ratio
+        pairs = [(self._claims[plan], self._steps[plan].least(passes, schemes_k)) for plan in plans]
+        ratio = max(claim / low if low > 0 else math.inf for claim, low in pairs)
+        layer_s = math.fsum(passes.values())
+        enough = layer_s * ratio if layer_s > 0 else math.inf
 
         def raised(k: int) -> float:
             parts = ((*domain[:k], (o,), *domain[k + 1 :]) for o in domain[k])

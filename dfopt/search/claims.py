@@ -250,8 +250,8 @@ class Plans:
     def _prove(self, plans: ClaimedPlans) -> None:
         """Show what is claimed of plans by the judge's figures alone, as far as that is possible."""
         setting, every = plans.setting, [way for ways in plans.ways.values() for way in ways]
-        claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in _tiles(setting, way)}
         if self.joint:
+            claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in _tiles(setting, way)}
             of = setting.graph, setting.system, setting.assumptions
             found = proven(*of, claims, self.result.request.pin_sharding, lambda: self.clock.over)
             plans.proven = frozenset(every) - {plan for plan, _ in found.open}
