@@ -103,7 +103,7 @@ def components_of(
             if part_k[k] != part_k[other] and allowed((other, k)):
                 gone, stays = part_k[k], part_k[other]
                 part_k = [stays if part == gone else part for part in part_k]
-    before, found = _before(graph), list[Component]()
+    before, components = _before(graph), list[Component]()
     together: dict[Hashable, list[list[int]]] = {}
     for part in sorted(set(part_k)):
         kernels = [k for k in range(count) if part_k[k] == part]
@@ -111,12 +111,12 @@ def components_of(
         together.setdefault(groups.pop() if len(groups) == 1 else ("several", part), []).append(kernels)
     for parts in together.values():
         several = [kernels for kernels in parts if len(kernels) > 1]
-        found += [_component([kernels], before, count, allowed) for kernels in parts if len(kernels) == 1]
+        components += [_component([kernels], before, count, allowed) for kernels in parts if len(kernels) == 1]
         try:
-            found += [_component(several, before, count, allowed)] if several else []
+            components += [_component(several, before, count, allowed)] if several else []
         except TooMany:
-            found += [_alone(kernels, before, count, allowed) for kernels in several]
-    return found
+            components += [_alone(kernels, before, count, allowed) for kernels in several]
+    return components
 
 
 def _alone(
@@ -136,13 +136,13 @@ def _before(graph: Graph) -> list[int]:
     direct = [0] * len(graph.kernels)
     for tensor in graph.tensors:
         direct[index[tensor.dst]] |= 1 << index[tensor.src]
-    found = list(direct)
+    bits_k = list(direct)
     for _ in direct:  # as often as a chain may be long
-        longer = [_union(of, found) for of in found]
-        if longer == found:
+        longer = [_union(of, bits_k) for of in bits_k]
+        if longer == bits_k:
             break
-        found = longer
-    return found
+        bits_k = longer
+    return bits_k
 
 
 def _union(bits: int, before: Sequence[int]) -> int:
@@ -181,8 +181,8 @@ def _blocks(
 ) -> Bools:
     """All blocks of kernels that may share some: shape (blocks, kernels of the graph)."""
     set_j = _down_sets(kernels, before)
-    found = [set_j[j] & ~set_j[:j][set_j[:j] & ~set_j[j] == 0] for j in range(1, len(set_j))]
-    member_b = np.unique(np.concatenate(found))
+    members_j = [set_j[j] & ~set_j[:j][set_j[:j] & ~set_j[j] == 0] for j in range(1, len(set_j))]
+    member_b = np.unique(np.concatenate(members_j))
     member_bk = np.zeros((len(member_b), count), dtype=bool)
     member_bk[:, list(kernels)] = member_b[:, None] >> np.arange(len(kernels)) & 1
     if len(member_b) > _ASKED:
@@ -207,10 +207,10 @@ def _down_sets(kernels: Sequence[int], before: Sequence[int]) -> Ints:
         raise TooMany(f"{len(kernels)} kernels may share blocks")
     place = {k: number for number, k in enumerate(kernels)}
     need = [sum(1 << place[other] for other in kernels if before[k] >> other & 1) for k in kernels]
-    found, level = [0], {0}
+    sets, level = [0], {0}
     while level:
         level = {of | 1 << k for of in level for k, needed in enumerate(need) if not of >> k & 1 and needed & ~of == 0}
-        found += sorted(level)
-        if len(found) > _SETS:
+        sets += sorted(level)
+        if len(sets) > _SETS:
             raise TooMany(f"{len(need)} kernels have more than {_SETS} down-sets")
-    return np.array(found, dtype=np.int64)
+    return np.array(sets, dtype=np.int64)

@@ -106,12 +106,12 @@ class Duals:
             weight_cr, rounds = counts_c * self._weights.greedy(self.least_sums(domain)), _ROUNDS
         best: Dual | None = None
         for number in range(1, rounds + 1):
-            found = Dual(Elimination(self._factors(domain, weight_cr), [len(left) for left in domain]), weight_cr)
-            if best is None or found.least > best.least:
-                best = found
-            if not math.isfinite(found.least):
+            dual = Dual(Elimination(self._factors(domain, weight_cr), [len(left) for left in domain]), weight_cr)
+            if best is None or dual.least > best.least:
+                best = dual
+            if not math.isfinite(dual.least):
                 break
-            met_cr = self._met(domain, found)
+            met_cr = self._met(domain, dual)
             better_cr = counts_c * self._weights.greedy(met_cr)
             if ((better_cr - weight_cr) * met_cr).sum() <= _CLOSE * best.least:
                 break
@@ -189,7 +189,7 @@ class Duals:
     @cached_property
     def _covers(self) -> list[list[_Cover]]:
         """By item all ways to spread its kernels over blocks; none if there are too many."""
-        found = []
+        covers_i = []
         for i, item in enumerate(self._items.items):
             patterns = [
                 (c, pattern)
@@ -203,22 +203,22 @@ class Duals:
                     bits = [1 << place for place, k in enumerate(item.inside) if k in of.kernels]
                     patterns += [(c, sum(few)) for size in range(1, len(bits) + 1) for few in combinations(bits, size)]
             try:
-                found.append(_spread((1 << len(item.inside)) - 1, patterns))
+                covers_i.append(_spread((1 << len(item.inside)) - 1, patterns))
             except TooMany:
-                found.append([])
-        return found
+                covers_i.append([])
+        return covers_i
 
 
 def _spread(left: int, patterns: Sequence[tuple[int, int]]) -> list[_Cover]:
     """All ways to spread some kernels, as bits, over blocks of some components and patterns."""
     if not left:
         return [_Cover((), ())]
-    found = list[_Cover]()
+    covers = list[_Cover]()
     lowest = left & -left
     for c, pattern in patterns:
         if pattern & lowest and not pattern & ~left:
             for rest in _spread(left & ~pattern, patterns):
-                found.append(_Cover((c, *rest.component_g), (pattern, *rest.pattern_g)))
-                if len(found) > _COVERS:
+                covers.append(_Cover((c, *rest.component_g), (pattern, *rest.pattern_g)))
+                if len(covers) > _COVERS:
                     raise TooMany(f"an item has more than {_COVERS} ways to spread its kernels over blocks")
-    return found
+    return covers

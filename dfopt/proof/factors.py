@@ -95,12 +95,12 @@ class Elimination:
     @cached_property
     def values(self) -> tuple[int, ...]:
         """A value of every variable with which the sum is the least."""
-        found: dict[int, int] = {}
+        value_of: dict[int, int] = {}
         for bucket in reversed(self._buckets):
             scope, cost = bucket.total
-            some = cost[tuple(found.get(v, slice(None)) for v in scope)]
-            found[bucket.variable] = int(np.argmin(some))
-        return tuple(found[v] for v in range(len(self._sizes)))
+            some = cost[tuple(value_of.get(v, slice(None)) for v in scope)]
+            value_of[bucket.variable] = int(np.argmin(some))
+        return tuple(value_of[v] for v in range(len(self._sizes)))
 
     def _run(self, factors: list[Factor]) -> list[tuple[int, float]]:
         sent: list[tuple[Factor, int]] = [(factor, -1) for factor in factors]  # with the bucket that it comes from
@@ -124,7 +124,7 @@ class Elimination:
     @cached_property
     def marginals(self) -> list[Floats]:
         """By variable the least sum with each of its values."""
-        found = [np.zeros(size) for size in self._sizes]
+        marginals = [np.zeros(size) for size in self._sizes]
         # what all that is not below a bucket comes to at least, by the variables that they have in common
         above: dict[int, Factor] = {}
         for origin, _ in self._ends:
@@ -134,7 +134,7 @@ class Elimination:
             bucket, outside = self._buckets[place], above[place]
             whole = _sum([bucket.total, outside])
             axis = whole.scope.index(bucket.variable)
-            found[bucket.variable] = whole.cost.min(axis=tuple(a for a in range(whole.cost.ndim) if a != axis))
+            marginals[bucket.variable] = whole.cost.min(axis=tuple(a for a in range(whole.cost.ndim) if a != axis))
             for number, child in enumerate(bucket.children):
                 if child >= 0:
                     others = [part for other, part in enumerate(bucket.parts) if other != number]
@@ -143,7 +143,7 @@ class Elimination:
                     for variable in [v for v in rest.scope if v not in scope]:
                         rest = rest.without(variable)
                     above[child] = rest
-        return found
+        return marginals
 
 
 def _total(costs: Iterable[float]) -> float:

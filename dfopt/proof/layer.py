@@ -98,14 +98,14 @@ class LayerBounds:
         Of one whose blocks are not listed, by each resource for itself.
         """
         sums_cr = None if all(of.is_listed for of in self.components) else self.duals.least_sums(domain)
-        found = []
+        seconds_c = []
         for c, of in enumerate(self.components):
             if of.is_listed:
-                found.append(self._of_component(c, domain))
+                seconds_c.append(self._of_component(c, domain))
             else:
                 assert sums_cr is not None
-                found.append(self.weights.seconds(sums_cr[c]))
-        return found
+                seconds_c.append(self.weights.seconds(sums_cr[c]))
+        return seconds_c
 
     def _of_component(self, c: int, domain: Domain) -> float:
         key = c, tuple(domain[k] for k in self._deciding[c])
@@ -122,15 +122,15 @@ class LayerBounds:
     @cached_property
     def _patterns(self) -> list[list[tuple[int, Ints]]]:
         """By component the items that its blocks pay, with the pattern of each block."""
-        found = []
+        patterns_c = []
         for of in self.components:
             mine = list[tuple[int, Ints]]()
             for i, item in enumerate(self.items.items):
                 if set(item.inside) & set(of.kernels):
                     bits = 1 << np.arange(len(item.inside))
                     mine.append((i, of.member_bk[:, list(item.inside)].astype(np.int64) @ bits))
-            found.append(mine)
-        return found
+            patterns_c.append(mine)
+        return patterns_c
 
     @cached_property
     def _deciding(self) -> list[list[int]]:

@@ -69,27 +69,27 @@ def proven(
         Nothing is said of a mapping that breaks what is asked for beside the claims, such as partitions that are
         pinned: it may be below a claim and is no counterexample.
     """
-    found, classes = Proven(), defaultdict[tuple[int, Hashable], list[Plan]](list)
+    result, classes = Proven(), defaultdict[tuple[int, Hashable], list[Plan]](list)
     components, known = dict[Same[Graph], list[Component]](), Shared()
     for plan, tiles in claims:
         classes[tiles, LayerItems.alike(plan, graph, assumptions)].append(plan)
     for (tiles, _), plans in classes.items():
         if over():
-            found.open |= dict.fromkeys(((plan, tiles) for plan in plans), LATE)
+            result.open |= dict.fromkeys(((plan, tiles) for plan in plans), LATE)
             continue
         steps = dict[Plan, PlanSteps]()
         for plan in plans:
             try:
                 steps[plan] = PlanSteps(graph, system, assumptions, plan, tiles)
             except NotSteps as error:
-                found.open[plan, tiles] = str(error)
+                result.open[plan, tiles] = str(error)
         try:
             items = LayerItems(graph, system, assumptions, plans[0], tiles, known)
             bounds = LayerBounds(items, pins or {}, components)
             outcome = ClassProof(bounds, steps, {plan: claims[plan, tiles] for plan in steps}).run(over)
         except (NotItems, TooMany, DfoptError) as error:  # a plan that the judge refuses has no mapping to show
-            found.open |= dict.fromkeys(((plan, tiles) for plan in plans), str(error))
+            result.open |= dict.fromkeys(((plan, tiles) for plan in plans), str(error))
         else:
-            found.regions += outcome.regions
-            found.open |= {(plan, tiles): reason for plan, reason in outcome.open.items()}
-    return found
+            result.regions += outcome.regions
+            result.open |= {(plan, tiles): reason for plan, reason in outcome.open.items()}
+    return result

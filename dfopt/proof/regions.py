@@ -75,24 +75,24 @@ class ClassProof:
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
         """Show the claims of all plans, as far as that is possible, until there is no time left."""
-        found, whole = Outcome(), self._bounds.domain
+        outcome, whole = Outcome(), self._bounds.domain
         if not all(whole):  # pins leave a kernel nothing
-            return found
+            return outcome
         left = self._below([*self._claims], self._bounds.own(), self._schemes(whole))
         stack = [_Region(whole, left)] if left else []
         while stack:
             region = stack.pop()
-            left = [plan for plan in region.plans if plan not in found.open]
+            left = [plan for plan in region.plans if plan not in outcome.open]
             if over():
-                found.open |= dict.fromkeys(left, LATE)
-            elif found.regions * self._bounds.work >= _WORK:
-                found.open |= dict.fromkeys(left, f"more than {found.regions} regions would have to be looked at")
+                outcome.open |= dict.fromkeys(left, LATE)
+            elif outcome.regions * self._bounds.work >= _WORK:
+                outcome.open |= dict.fromkeys(left, f"more than {outcome.regions} regions would have to be looked at")
             elif left:
-                found.regions += 1
-                stack += self._children(region._replace(plans=left), found)
-        return found
+                outcome.regions += 1
+                stack += self._children(region._replace(plans=left), outcome)
+        return outcome
 
-    def _children(self, region: _Region, found: Outcome) -> Iterator[_Region]:
+    def _children(self, region: _Region, outcome: Outcome) -> Iterator[_Region]:
         """What is left of a region, divided; nothing where all is shown."""
         domain, plans, weights = region
         schemes_k = self._schemes(domain)
@@ -104,7 +104,7 @@ class ClassProof:
         listed = all(of.is_listed for of in self._bounds.components)
         decided = all(len(schemes) == 1 for schemes in domain)
         if not left or (decided and listed):
-            found.open |= dict.fromkeys(left, "a mapping may be below what is claimed")
+            outcome.open |= dict.fromkeys(left, "a mapping may be below what is claimed")
             return
         try:
             duals = [
@@ -112,13 +112,13 @@ class ClassProof:
                 for number, group in enumerate(self._groups)
             ]
         except TooLarge as error:
-            found.open |= dict.fromkeys(left, str(error))
+            outcome.open |= dict.fromkeys(left, str(error))
             return
         for group, dual in zip(self._groups, duals, strict=True):
             passes = group.raised(passes, dual.least)
         left = self._below(left, passes, schemes_k)
         if decided:
-            found.open |= dict.fromkeys(left, "too many blocks to list them")
+            outcome.open |= dict.fromkeys(left, "too many blocks to list them")
         elif left:
             weights = tuple(dual.weight_cr for dual in duals)
             for smaller, some in self._divided(domain, left, passes, [dual.elimination for dual in duals]):
@@ -205,30 +205,30 @@ class ClassProof:
 
     def _passes(self, seconds_c: Sequence[float]) -> Passes:
         """Seconds of the passes of every kind of layer, from those of components."""
-        found = defaultdict[tuple[int, bool], float](float)
+        seconds_of = defaultdict[tuple[int, bool], float](float)
         for key, seconds in zip(self._keys, seconds_c, strict=True):
-            found[key] += seconds
-        return dict(found)
+            seconds_of[key] += seconds
+        return dict(seconds_of)
 
     @cached_property
     def _keys(self) -> list[tuple[int, bool]]:
         """By component the kind of layer that it belongs to, and whether to the forward pass."""
-        found = list[tuple[int, bool]]()
+        key_c = list[tuple[int, bool]]()
         for component in self._bounds.components:
             keys = {self._bounds.key_k[k] for k in component.kernels}
             if len(keys) > 1:
                 raise TooMany("kernels of several passes or kinds of layers may share blocks")
-            found += keys
-        return found
+            key_c += keys
+        return key_c
 
     @cached_property
     def _groups(self) -> list[_Group]:
         """Components whose seconds count together: of a layer, or of a pass where that makes a difference to a step."""
         by_total = all(steps.by_total for steps in self._steps.values())
-        found = defaultdict[tuple[int, ...], list[int]](list)
+        members = defaultdict[tuple[int, ...], list[int]](list)
         for c, (kind, forward) in enumerate(self._keys):
-            found[(kind,) if by_total else (kind, forward)].append(c)
-        return [_Group(tuple(cs), tuple(dict.fromkeys(self._keys[c] for c in cs))) for cs in found.values()]
+            members[(kind,) if by_total else (kind, forward)].append(c)
+        return [_Group(tuple(cs), tuple(dict.fromkeys(self._keys[c] for c in cs))) for cs in members.values()]
 
 
 class _Region(NamedTuple):
