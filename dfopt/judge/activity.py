@@ -22,10 +22,10 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
     inputs, sram = traffic.inputs(case), traffic.sram_traffic(case)
     sent = network.sent_bytes(case)
     leaving = totals((case.place(kernel), count) for kernel, count in network.bytes_by_kernel(case, paid, sent))
-    found = []
+    blocks_ = []
     for place, numbers in case.members.items():
         here = commands[place]
-        found.append(
+        blocks_.append(
             Block(
                 tiles=tuple(float(case.kernels[number].tiles) for number in numbers),
                 flop=tuple(case.kernels[number].flop for number in numbers),
@@ -38,4 +38,4 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
                 write_bursts=here.writes,
             )
         )
-    return found
+    return blocks_

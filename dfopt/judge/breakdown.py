@@ -34,9 +34,9 @@ def breakdown(
     which a step is told.
     """
     spent: dict[str, list[float]] = defaultdict(list)
-    for one in partitions:
-        times = stage.runs.get(one.stage, 0) * case.plan.microbatches
-        for name, seconds in _of_partition(case, one, sent[one.stage, one.partition]):
+    for partition in partitions:
+        times = stage.runs.get(partition.stage, 0) * case.plan.microbatches
+        for name, seconds in _of_partition(case, partition, sent[partition.stage, partition.partition]):
             spent[name].append(times * seconds)
     for name, waits in (
         ("offload_forward_s", stage.offload_forward_s),
@@ -73,7 +73,7 @@ def link_time(
     ``hop_s``: of a message to its neighbours; ``reduced_s``: of gradients, of the stage with most of them.
     """
     spent: dict[str, list[float]] = defaultdict(list)
-    on_links = ((one, price(one.kind, one.whole, case.plan.shard_dims)) for one in paid)
+    on_links = ((payment, price(payment.kind, payment.whole, case.plan.shard_dims)) for payment in paid)
     parts = [*_named(case, on_links), *_listed(case, price)]
     for name, number, seconds in parts:
         times = stage.runs.get(case.place(number)[0], 0) * case.plan.microbatches
@@ -86,21 +86,21 @@ def link_time(
 
 def sent_by_place(case: Case, paid: Sequence[network.Paid], price: network.Price) -> Sent:
     """Seconds of everything that counts as network time of a partition, by the part of a breakdown."""
-    found: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    on_chip = ((one, network.between_shards_s(case, one, price)) for one in paid)
+    seconds_by_place: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    on_chip = ((payment, network.between_shards_s(case, payment, price)) for payment in paid)
     for name, number, seconds in (*_named(case, on_chip), *_listed(case, price)):
-        found[case.place(number)][name].append(seconds)
+        seconds_by_place[case.place(number)][name].append(seconds)
     for place in case.members if case.assume.kernel_overhead else ():
-        found[place]["overhead_s"].append(case.assume.kernel_overhead or 0.0)
-    return found
+        seconds_by_place[place]["overhead_s"].append(case.assume.kernel_overhead or 0.0)
+    return seconds_by_place
 
 
 def _named(case: Case, each: Iterable[tuple[network.Paid, float]]) -> Iterator[tuple[str, int, float]]:
     """(part, kernel, seconds) of communications of the tensor-parallel group."""
-    for one, seconds in each:
+    for payment, seconds in each:
         # done once more for the whole backward pass, instead of being kept
-        late = one.late and case.assume.backward_gathers is not None
-        yield _or_again(case, one.kernel, "tensor_parallel_s", late), one.kernel, seconds
+        late = payment.late and case.assume.backward_gathers is not None
+        yield _or_again(case, payment.kernel, "tensor_parallel_s", late), payment.kernel, seconds
 
 
 def _listed(case: Case, price: network.Price) -> Iterator[tuple[str, int, float]]:
@@ -116,19 +116,24 @@ def _or_again(case: Case, number: int, name: str, late: bool = False) -> str:
     return "recomputed_communication_s" if again else name
 
 
-def _of_partition(case: Case, one: PartitionScore, sent: Mapping[str, Sequence[float]]) -> Iterator[tuple[str, float]]:
+def _of_partition(
+    case: Case, partition: PartitionScore, sent: Mapping[str, Sequence[float]]
+) -> Iterator[tuple[str, float]]:
     """Parts of a partition's time: its work by passes, and what its communication makes it longer."""
-    work = pipeline.partition_time(one.compute_s, one.memory_s, 0.0, case.assume.overlap, one.sram_s)
+    work = pipeline.partition_time(partition.compute_s, partition.memory_s, 0.0, case.assume.overlap, partition.sram_s)
     flop: dict[str, list[float]] = defaultdict(list)
-    for number in case.members[one.stage, one.partition]:
+    for number in case.members[partition.stage, partition.partition]:
         placed = case.kernels[number]
         flop[_part_of(placed.kernel)].append(placed.flop)
-    whole, talk = math.fsum(one for each in flop.values() for one in each), math.fsum(map(math.fsum, sent.values()))
+    total, talk = (
+        math.fsum(figure for each in flop.values() for figure in each),
+        math.fsum(map(math.fsum, sent.values())),
+    )
     for name, each in flop.items():
-        yield name, work * math.fsum(each) / whole
+        yield name, work * math.fsum(each) / total
     for name, seconds in sent.items():
         if talk > 0:
-            yield name, (one.time_s - work) * math.fsum(seconds) / talk
+            yield name, (partition.time_s - work) * math.fsum(seconds) / talk
 
 
 def _part_of(kernel: Kernel) -> str:

@@ -115,7 +115,7 @@ class Case:
             here = self._here(0, most)
             return (Rank(0, "the only stage", self._held(here, ends=(0, layers.count)), 1, here),), (0,)
         line = []
-        found: dict[tuple[tuple[int, int], ...], Rank] = {}
+        rank_by_runs: dict[tuple[tuple[int, int], ...], Rank] = {}
         begin = 0
         for number in range(plan.stages):
             size = first if number == 0 else last if number == plan.stages - 1 else most
@@ -123,11 +123,11 @@ class Case:
             ends = {0: (0,), plan.stages - 1: (layers.count,)}.get(number, ())
             runs = self._held(here, ends)
             name = "the first stage" if number == 0 else "the last stage" if ends else "a stage in the middle"
-            known = (number if ends else -1, 0), *runs.items()
-            same = found.setdefault(known, Rank(number, name, runs, 0, here))
-            found[known] = replace(same, alike=same.alike + 1)
-            line.append(list(found).index(known))
-        return tuple(found.values()), tuple(line)
+            signature = (number if ends else -1, 0), *runs.items()
+            same = rank_by_runs.setdefault(signature, Rank(number, name, runs, 0, here))
+            rank_by_runs[signature] = replace(same, alike=same.alike + 1)
+            line.append(list(rank_by_runs).index(signature))
+        return tuple(rank_by_runs.values()), tuple(line)
 
     def _here(self, begin: int, size: int) -> range:
         """Places of its layers from one on. Stages may have room for too many; of one kind they count as full."""
@@ -139,20 +139,20 @@ class Case:
         """How often a pipeline stage of some layers has each kind; ``ends``: what is in front of or behind all."""
         layers = self.layers
         if layers.counted == 1:
-            found = {0: len(here)}
+            times_by_kind = {0: len(here)}
         else:
             held = [int(layers.order[place]) for place in here]
-            found = {kind: held.count(kind) for kind in sorted(set(held))}
-            found = found or {int(layers.order[min(here.start, layers.count - 1)]): 0}
+            times_by_kind = {kind: held.count(kind) for kind in sorted(set(held))}
+            times_by_kind = times_by_kind or {int(layers.order[min(here.start, layers.count - 1)]): 0}
         for kind, places in enumerate(layers.at, layers.counted):
             times = sum(place in ends or (place in here and 0 < place < layers.count) for place in places)
-            found |= {kind: times} if times else {}
-        return found
+            times_by_kind |= {kind: times} if times else {}
+        return times_by_kind
 
     @cached_property
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
-        return not all(one.forward for one in self.kernels)
+        return not all(placed.forward for placed in self.kernels)
 
     @cached_property
     def chips_along(self) -> Callable[[str], int]:
@@ -162,29 +162,29 @@ class Case:
     @cached_property
     def forward_weights(self) -> bool:
         """Whether kernels of the forward pass have weights."""
-        return any(one.forward and one.weight for one in self.kernels)
+        return any(placed.forward and placed.weight for placed in self.kernels)
 
     @cached_property
     def of_stage(self) -> dict[int, list[Placed]]:
         """The kernels of each stage of the mapping."""
-        found: dict[int, list[Placed]] = defaultdict(list)
-        for one in self.kernels:
-            found[one.place[0]].append(one)
-        return found
+        placed_by_stage: dict[int, list[Placed]] = defaultdict(list)
+        for placed in self.kernels:
+            placed_by_stage[placed.place[0]].append(placed)
+        return placed_by_stage
 
     @cached_property
     def touching(self) -> dict[int, list[Fan]]:
         """The fans that start or end in each stage of the mapping."""
-        found: dict[int, list[Fan]] = defaultdict(list)
+        fans_by_stage: dict[int, list[Fan]] = defaultdict(list)
         for fan in self.fans:
             for stage in {fan.home[0], *(stage for stage, _ in fan.away)}:
-                found[stage].append(fan)
-        return found
+                fans_by_stage[stage].append(fan)
+        return fans_by_stage
 
     def is_whole(self, fan: Fan) -> bool:
         """Whether it is all of an output of which the kernel says how long it is kept."""
-        one = self.kernels[fan.src].kernel
-        return one.output_saved is not None and fan.whole == self.graph.output_bytes(fan.src)
+        source = self.kernels[fan.src].kernel
+        return source.output_saved is not None and fan.whole == self.graph.output_bytes(fan.src)
 
     def is_read_later(self, fan: Fan) -> bool:
         """Whether kernels of a later pass read it: of one that is computed again those of the backward pass proper."""
@@ -214,12 +214,12 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     graph = seen_by_a_chip(model := library.as_computed(graph, assume), mapping.plan, system)
-    given = {one.name: one for one in mapping.kernels}
+    given = {entry.name: entry for entry in mapping.kernels}
     placing = Placing(graph, system, assume, mapping.plan.shards)
     placed = tuple(placing.of(kernel, given[kernel.name]) for kernel in graph.kernels)
     members: dict[Place, list[int]] = defaultdict(list)
-    for number, one in enumerate(placed):
-        members[one.place].append(number)
+    for number, kernel in enumerate(placed):
+        members[kernel.place].append(number)
     fans, carried = fans_of(graph, assume, placed, mapping.tile_count)
     case = Case(
         model=model,
@@ -232,9 +232,9 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         fans=fans,
         carried=carried,
         members=dict(sorted(members.items())),
-        clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
-        pauses={one.stage: one.time for one in mapping.pauses or ()},
-        token_blocks={(one.stage, one.partition): one.blocks for one in mapping.token_blocks or ()},
+        clocks={(entry.stage, entry.partition): entry.frequency for entry in mapping.clocks or ()},
+        pauses={entry.stage: entry.time for entry in mapping.pauses or ()},
+        token_blocks={(entry.stage, entry.partition): entry.blocks for entry in mapping.token_blocks or ()},
     )
     return replace(case, ends=tuple(_ends(case))) if assume.layer_boundary == "dram" else case
 
@@ -272,33 +272,33 @@ def _ends(case: Case) -> Iterator[End]:
 
     def out(src: int, chip: float, tile: float) -> End:
         of = case.kernels[src]
-        made = of.kernel.n, of.kernel.m, operands.splits_features(of.sharding), made_word(graph, of.kernel)
-        return End(src, chip, tile, True, *lying(*made))
+        output = of.kernel.n, of.kernel.m, operands.splits_features(of.sharding), made_word(graph, of.kernel)
+        return End(src, chip, tile, True, *lying(*output))
 
     for fan in case.carried:
         yield replace(wrote := out(fan.src, fan.chip, fan.tile), carried=fan.src)
         yield replace(wrote, kernel=fan.readers[0], write=False, operand=1, carried=fan.src)
     for src, whole in graph.writes():
-        one = case.kernels[src]
-        chip = whole * ops.output_share(one.kernel, one.sharding, shards, case.assume.sharding_rules)
-        yield out(src, chip, chip * ops.tile_share(one.kernel, tiles))
+        placed = case.kernels[src]
+        chip = whole * ops.output_share(placed.kernel, placed.sharding, shards, case.assume.sharding_rules)
+        yield out(src, chip, chip * ops.tile_share(placed.kernel, tiles))
     for dst, operand, whole in graph.reads():
-        one = case.kernels[dst]
-        rules, z = case.assume.sharding_rules, one.sharding
-        layout = ops.required_layout(one.kernel, operand, z, rules, whole / word(graph))
-        chip = whole * ops.input_share(one.kernel, layout, z, shards, rules)
-        features, tokens = ops.operand_shape(one.kernel, operand)
-        tile = chip * ops.input_tile_share(one.kernel, tiles, operand)
+        placed = case.kernels[dst]
+        rules, z = case.assume.sharding_rules, placed.sharding
+        layout = ops.required_layout(placed.kernel, operand, z, rules, whole / word(graph))
+        chip = whole * ops.input_share(placed.kernel, layout, z, shards, rules)
+        features, tokens = ops.operand_shape(placed.kernel, operand)
+        tile = chip * ops.input_tile_share(placed.kernel, tiles, operand)
         split = layout == "SR" and z != "outer"
         yield End(dst, chip, tile, False, *lying(tokens, features, split, word(graph)), operand)
 
 
 def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:
     """Sum figures by place, exactly rounded: the order of kernels and tensors then changes no digit."""
-    found: dict[Place, list[float]] = defaultdict(list)
+    values_by_place: dict[Place, list[float]] = defaultdict(list)
     for place, value in parts:
-        found[place].append(value)
-    return {place: math.fsum(values) for place, values in found.items()}
+        values_by_place[place].append(value)
+    return {place: math.fsum(values) for place, values in values_by_place.items()}
 
 
 Term = Literal["compute", "memory", "network", "sram"]

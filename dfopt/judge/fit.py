@@ -63,9 +63,9 @@ def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
 
 def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumptions) -> Iterator[Issue]:
     shown = [share for share in plan.axes if share.degree > 1 or not share.axis.optional]
-    names, found = [share.axis.name for share in shown], [share.degree for share in shown]
-    if math.prod(found) != system.chips:
-        product = f"{' x '.join(names)} is {' x '.join(map(str, found))} = {math.prod(found)}"
+    names, degrees = [share.axis.name for share in shown], [share.degree for share in shown]
+    if math.prod(degrees) != system.chips:
+        product = f"{' x '.join(names)} is {' x '.join(map(str, degrees))} = {math.prod(degrees)}"
         message = f"{product}, but the system has {system.chips} chips"
         yield Issue("$.plan", message, "choose degrees that multiply to the chips")
     dims = list(_dim_issues(plan, system))
@@ -125,13 +125,15 @@ def _hybrid_issues(plan: Plan, system: System) -> Iterator[Issue]:
         yield Issue("$.plan.hybrid", "found groups of copies that share nothing out", "give zero, or leave it out")
         return
     try:
-        made = hybrid_of(plan.copy_dims, plan.hybrid.replicas, lambda name: system.dim(name).size)
+        expected = hybrid_of(plan.copy_dims, plan.hybrid.replicas, lambda name: system.dim(name).size)
     except ValueError:  # a dim that is not there is told elsewhere
         return
-    if made != plan.hybrid:
-        told = "none" if made is None else f"over {', '.join(made.over)} and across {', '.join(made.across)}"
+    if expected != plan.hybrid:
+        wanted = (
+            "none" if expected is None else f"over {', '.join(expected.over)} and across {', '.join(expected.across)}"
+        )
         message = f"found groups over {', '.join(plan.hybrid.over)} and across {', '.join(plan.hybrid.across)}"
-        yield Issue("$.plan.hybrid", message, f"{plan.hybrid.replicas} groups of the copies are {told}")
+        yield Issue("$.plan.hybrid", message, f"{plan.hybrid.replicas} groups of the copies are {wanted}")
 
 
 def _turn_issues(
@@ -151,8 +153,8 @@ def _turn_issues(
         "kernels drawn once on several pipeline stages": plan.stages > 1 and not graph.folded,
         "on a stack of dies the heat of two halves is not modelled": stack is not None,
     }
-    for reason, found in reasons.items():
-        if found:
+    for reason, applies in reasons.items():
+        if applies:
             yield Issue("$.plan.two_batch_overlap", f"found true, but {reason}", "leave it out")
 
 
@@ -252,43 +254,43 @@ def _block_issues(where: str, block: str, system: System) -> Iterator[Issue]:
 
 
 def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> Iterator[Issue]:
-    known = {kernel.name: kernel for kernel in graph.kernels}
-    mapped = {one.name for one in mapping.kernels}
-    missing = [name for name in known if name not in mapped]
+    kernel_by_name = {kernel.name: kernel for kernel in graph.kernels}
+    mapped = {entry.name for entry in mapping.kernels}
+    missing = [name for name in kernel_by_name if name not in mapped]
     for name in missing:
         yield Issue("$.kernels", f"kernel {name!r} of the graph has no place", "add an entry for it")
     plan = mapping.plan
-    for position, one in enumerate(mapping.kernels):
-        kernel = known.get(one.name)
+    for position, entry in enumerate(mapping.kernels):
+        kernel = kernel_by_name.get(entry.name)
         if kernel is None:
-            meant = did_you_mean(one.name, missing or known, "remove the entry")
-            yield Issue(f"$.kernels[{position}].name", f"the graph has no kernel {one.name!r}", meant)
+            meant = did_you_mean(entry.name, missing or kernel_by_name, "remove the entry")
+            yield Issue(f"$.kernels[{position}].name", f"the graph has no kernel {entry.name!r}", meant)
             continue
         legal = ops.legal_schemes(kernel, plan.shards, assumptions)
-        if one.sharding not in legal:
+        if entry.sharding not in legal:
             yield Issue(
                 f"$.kernels[{position}].sharding",
-                f"{kernel.op} kernel {one.name!r} cannot be split by {one.sharding!r} over {plan.shards} chips",
+                f"{kernel.op} kernel {entry.name!r} cannot be split by {entry.sharding!r} over {plan.shards} chips",
                 f"choose {' or '.join(legal)}",
             )
         if graph.folded:
             place = graph.kind_of(kernel)
-            if one.stage != place:
+            if entry.stage != place:
                 stands = f"one drawn layer stands for all {graph.repeat}, whatever their stage"
                 several = len(graph.layers.kinds) > 1
-                stands = f"kernel {one.name!r} belongs to {graph.layers.kinds[place]!r}" if several else stands
-                yield Issue(f"$.kernels[{position}].stage", f"found {one.stage}, but {stands}", f"write {place}")
-        elif one.stage >= plan.stages:
+                stands = f"kernel {entry.name!r} belongs to {graph.layers.kinds[place]!r}" if several else stands
+                yield Issue(f"$.kernels[{position}].stage", f"found {entry.stage}, but {stands}", f"write {place}")
+        elif entry.stage >= plan.stages:
             yield Issue(
                 f"$.kernels[{position}].stage",
-                f"found {one.stage}, but the plan has {plan.stages} stage{'' if plan.stages == 1 else 's'}",
+                f"found {entry.stage}, but the plan has {plan.stages} stage{'' if plan.stages == 1 else 's'}",
                 f"use 0 to {plan.stages - 1}, or a plan with more pipeline stages",
             )
 
 
 def _rate_issues(mapping: Mapping, stack: Stack | None) -> Iterator[Issue]:
     """Clocks and pauses of places that do not exist, given twice, or at a frequency that the stack cannot run at."""
-    places = {(one.stage, one.partition) for one in mapping.kernels}
+    places = {(entry.stage, entry.partition) for entry in mapping.kernels}
     stages = {stage for stage, _ in places}
     clocks = [((c.stage, c.partition), f"partition {c.partition} of stage {c.stage}") for c in mapping.clocks or ()]
     pauses = [(pause.stage, f"stage {pause.stage}") for pause in mapping.pauses or ()]

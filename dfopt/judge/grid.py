@@ -93,26 +93,26 @@ def _ways(start: int, end: int, side: Side) -> list[list[int]]:
 def _with_blocks(key: Same[System], blocks: tuple[str, ...]) -> tuple[System, dict[str, str]]:
     """A system with one more dim for every block, and what that is called."""
     system = key.document
-    whole = {dim.name: dim for dim in system.network}
-    called, made = dict[str, str](), list[NetworkDim]()
+    dim_by_name = {dim.name: dim for dim in system.network}
+    called, dims = dict[str, str](), list[NetworkDim]()
     for block in blocks:
         both, sides = [], []
         for part in block.split("+"):
             name, size, stride = split_part_name(part)
-            dim = whole[name]
+            dim = dim_by_name[name]
             both.append(dim)
             sides.append(Side(dim.size, dim.topology == "ring" and dim.size > 2, size or dim.size, stride))
-        found = list(zip(both, loads(*sides), strict=True))
+        loaded = list(zip(both, loads(*sides), strict=True))
         kinds = dict.fromkeys(kind for dim in both for kind in dim.factors)
         plain = CollectiveFactor()
-        called[block] = "_".join(("around", *whole, str(len(made))))  # longer than the name of any other dim
-        made.append(
+        called[block] = "_".join(("around", *dim_by_name, str(len(dims))))  # longer than the name of any other dim
+        dims.append(
             NetworkDim(
                 name=called[block],
                 topology="ring",
                 size=sides[0].size * sides[1].size,
-                link_bandwidth=min(dim.sustained / most for dim, (most, _) in found),
-                latency=max(dim.latency * hops for dim, (_, hops) in found),
+                link_bandwidth=min(dim.sustained / most for dim, (most, _) in loaded),
+                latency=max(dim.latency * hops for dim, (_, hops) in loaded),
                 factors={
                     kind: CollectiveFactor(
                         bandwidth_share=min(dim.factors.get(kind, plain).bandwidth_share for dim in both)
@@ -124,7 +124,7 @@ def _with_blocks(key: Same[System], blocks: tuple[str, ...]) -> tuple[System, di
                 packet_header=both[0].packet_header,
             )
         )
-    return system.model_copy(update={"network": (*system.network, *made)}), called
+    return system.model_copy(update={"network": (*system.network, *dims)}), called
 
 
 def walked(system: System, plan: Plan) -> tuple[System, dict[str, str]]:

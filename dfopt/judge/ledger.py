@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 def entries(case: Case, rank: Rank, amounts_of: Amounts) -> list[Entry]:
     """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
-    found: list[Entry] = []
+    booked: list[Entry] = []
     amounts = {stage: amounts_of(stage) for stage in rank.runs}
     checkpoints = [stage for stage in rank.runs if case.trains and _only_ends(case, [stage])]
     away = offloaded(case)
@@ -60,35 +60,35 @@ def entries(case: Case, rank: Rank, amounts_of: Amounts) -> list[Entry]:
         if kind.lifetime == "exchange" or (kind.trained and not _keeps_gradients(case)):
             continue
         size = for_parameter(case) if kind.per_parameter else 1.0
-        made = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
+        bytes_by_stage = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
         ran = [stage for stage, times in rank.runs.items() if times]
-        largest = max(ran, key=made.__getitem__, default=None)
-        one = 0.0 if largest is None else made[largest]
+        largest = max(ran, key=bytes_by_stage.__getitem__, default=None)
+        largest_bytes = 0.0 if largest is None else bytes_by_stage[largest]
         if kind.lifetime in ("partition", "layer"):  # stages of the mapping run one after another
             if kind.lifetime == "partition":
-                largest = max(made, key=made.__getitem__)
-            made = {} if largest is None else {largest: made[largest]}
+                largest = max(bytes_by_stage, key=bytes_by_stage.__getitem__)
+            bytes_by_stage = {} if largest is None else {largest: bytes_by_stage[largest]}
         else:
-            made = {stage: times * made[stage] for stage, times in rank.runs.items()}
+            bytes_by_stage = {stage: times * bytes_by_stage[stage] for stage, times in rank.runs.items()}
         if kind.lifetime == "microbatch":
-            made = {stage: part * _in_flight(case, rank, stage) for stage, part in made.items()}
+            bytes_by_stage = {stage: part * _in_flight(case, rank, stage) for stage, part in bytes_by_stage.items()}
         elif kind.lifetime == "sequences":
-            made = {stage: part * case.plan.microbatches for stage, part in made.items()}
+            bytes_by_stage = {stage: part * case.plan.microbatches for stage, part in bytes_by_stage.items()}
         elif kind.lifetime == "others" and kind.item not in away:
-            made[-1] = -one
+            bytes_by_stage[-1] = -largest_bytes
         tier = case.plan.tier_of(kind.item, case.system.chip)
-        for stage, held in made.items():
+        for stage, held in bytes_by_stage.items():
             part = "checkpoints_b" if kind.of == "saved" and stage in checkpoints else _PARTS[kind.of]
             gradients = amounts[stage].get(_GRADIENTS[kind.of], 0.0) if kind.of in _GRADIENTS else 0.0
-            found.append(Entry(tier, kind.name, part, held, gradients, kind.item))
-    found += _exchanged(case, rank, amounts)
+            booked.append(Entry(tier, kind.name, part, held, gradients, kind.item))
+    booked += _exchanged(case, rank, amounts)
     for item in away:  # layers at work have theirs in the fastest memory
         part = next(_PARTS[kind.of] for kind in KINDS if kind.item == item)
         layer = max((_of_item(case, amounts[stage], item) for stage in ran_by(rank)), default=0.0)
-        total = math.fsum(one.size for one in found if one.item == item)
+        total = math.fsum(entry.size for entry in booked if entry.item == item)
         size = offload.buffered(total, layer, item, case.assume)
-        found.append(Entry(case.system.chip.fastest_tier, STATE_OF[item], part, size))
-    return found
+        booked.append(Entry(case.system.chip.fastest_tier, STATE_OF[item], part, size))
+    return booked
 
 
 def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]]) -> Iterator[Entry]:
@@ -96,8 +96,8 @@ def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]
     stated, level, ran = case.assume.layers_exchanged, case.plan.zero or 0, ran_by(rank)
     layers, fastest = min(stated or 1, sum(rank.runs.values())), case.system.chip.fastest_tier
     if level == 3:
-        whole = max((amounts[stage]["whole weights"] for stage in ran), default=0.0)
-        yield Entry(fastest, "weights", "weights_b", layers * whole)
+        gathered = max((amounts[stage]["whole weights"] for stage in ran), default=0.0)
+        yield Entry(fastest, "weights", "weights_b", layers * gathered)
     if not case.trains or case.assume.gradients != "exact":
         return
     if level >= 2 and stated and not case.assume.by_layer:
@@ -128,9 +128,9 @@ def of_layer(case: Case, stage: int) -> dict[Item, float]:
 
 
 def _of_item(case: Case, amounts: Mapping[str, float], item: Item) -> float:
-    found = [kind for kind in KINDS if kind.item == item and (_keeps_gradients(case) or not kind.trained)]
-    sizes = [for_parameter(case) if kind.per_parameter else 1.0 for kind in found]
-    return math.fsum(size * amounts[kind.of] for size, kind in zip(sizes, found, strict=True))
+    kinds = [kind for kind in KINDS if kind.item == item and (_keeps_gradients(case) or not kind.trained)]
+    sizes = [for_parameter(case) if kind.per_parameter else 1.0 for kind in kinds]
+    return math.fsum(size * amounts[kind.of] for size, kind in zip(sizes, kinds, strict=True))
 
 
 def for_parameter(case: Case) -> float:
@@ -145,11 +145,11 @@ def held(case: Case, rank: Rank) -> Held:
 
 def books_of(booked: Iterable[Entry]) -> Held:
     """Bytes of every state, by memory."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for one in booked:
-        found[one.tier, one.name].append(one.size)
+    parts_by_state: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for entry in booked:
+        parts_by_state[entry.tier, entry.name].append(entry.size)
     books: Held = {}
-    for (tier, name), parts in found.items():
+    for (tier, name), parts in parts_by_state.items():
         if any(parts):
             books.setdefault(tier, {})[name] = math.fsum(parts)
     return books
@@ -172,11 +172,11 @@ def least_recomputed(case: Case, rank: Rank, amounts_of: Amounts) -> int | None:
         return None
     layers, most = case.graph.layers, capacities(case.system.chip, reserved(case))
     again, kinds = dict(layers.recomputed), [int(layers.order[place]) for place in rank.here]
-    beside = {kind: times for kind, times in rank.runs.items() if kind >= layers.counted}
+    uncounted = {kind: times for kind, times in rank.runs.items() if kind >= layers.counted}
 
     def fits(count: int) -> bool:
         runs = Counter([*(again.get(kind, kind) for kind in kinds[:count]), *kinds[count:]])
-        books = books_of(entries(case, replace(rank, runs={**runs, **beside}), amounts_of))
+        books = books_of(entries(case, replace(rank, runs={**runs, **uncounted}), amounts_of))
         return all(math.fsum(books.get(tier, {}).values()) <= size for tier, size in most.items())
 
     if not kinds or fits(0):
@@ -186,11 +186,11 @@ def least_recomputed(case: Case, rank: Rank, amounts_of: Amounts) -> int | None:
 
 def memory(booked: Iterable[Entry]) -> MemoryBreakdown:
     """The same by what it is, in all memories together."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for one in booked:
-        found[one.part] += [one.size, -one.gradients]
-        found["activation_gradients_b"].append(one.gradients)
-    return MemoryBreakdown(**{part: math.fsum(sizes) for part, sizes in found.items()})
+    sizes_by_part: dict[str, list[float]] = defaultdict(list)
+    for entry in booked:
+        sizes_by_part[entry.part] += [entry.size, -entry.gradients]
+        sizes_by_part["activation_gradients_b"].append(entry.gradients)
+    return MemoryBreakdown(**{part: math.fsum(sizes) for part, sizes in sizes_by_part.items()})
 
 
 def _keeps_gradients(case: Case) -> bool:
@@ -208,49 +208,53 @@ def amounts(case: Case, stage: int) -> dict[str, float]:
         """The part that a chip holds of what it shares out with others, but for what lies spread over them anyhow."""
         return 1.0 if "copies" in over else case.plan.share_held(level.get(of), kernel.copied or 0.0)
 
-    found: dict[Amount, list[float]] = defaultdict(list)
-    own = [one for one in here if one.forward or not once]
-    for one in own:
-        of_weight: Amount = "experts" if one.kernel.module == "experts" else "weights"
-        found[of_weight].append(one.weight * part(of_weight, one.kernel))
-        found["parameters"].append(one.parameters * part("parameters", one.kernel))
+    sizes_by_amount: dict[Amount, list[float]] = defaultdict(list)
+    own = [placed for placed in here if placed.forward or not once]
+    for placed in own:
+        of_weight: Amount = "experts" if placed.kernel.module == "experts" else "weights"
+        sizes_by_amount[of_weight].append(placed.weight * part(of_weight, placed.kernel))
+        sizes_by_amount["parameters"].append(placed.parameters * part("parameters", placed.kernel))
     gradients = _gradients(case)
     for each, size in gradients.items():
-        found[each] = [one.parameters * part(each, one.kernel) * size for one in own]
-    mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
-    found["saved"] = [working.left_of(case, fan) for fan in mine]
-    found["saved"] += working.kept(case, here, "forward")
+        sizes_by_amount[each] = [placed.parameters * part(each, placed.kernel) * size for placed in own]
+    saved_fans = [fan for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
+    sizes_by_amount["saved"] = [working.left_of(case, fan) for fan in saved_fans]
+    sizes_by_amount["saved"] += working.kept(case, here, "forward")
     kept = network.gathered_and_kept(case, stage)
-    found["saved"] += kept
+    sizes_by_amount["saved"] += kept
     ends = case.assume.by_layer and _only_ends(case, case.of_stage)
     activations, gradients_here = working.working(case, stage, checkpoints=ends)
     again = kept if case.assume.by_layer else []  # nothing is gathered again for the layer at work
-    found["working"] = [*activations, *gradients_here, *(-size for size in again)]
-    found["working"] += [max(fan.chip - working.left_of(case, fan), 0.0) for fan in mine]  # as they are made
+    sizes_by_amount["working"] = [*activations, *gradients_here, *(-size for size in again)]
+    sizes_by_amount["working"] += [
+        max(fan.chip - working.left_of(case, fan), 0.0) for fan in saved_fans
+    ]  # as they are made
     peak = (0.0, 0.0) if case.trains and case.assume.by_layer else _waiting(case, stage)
-    found["waiting"] = [peak[0]]
-    found["cached"] = [one.cached for one in here]
-    for one in here:
-        kernel, whole = one.kernel, one.kernel.resident_bytes
-        if not whole:
+    sizes_by_amount["waiting"] = [peak[0]]
+    sizes_by_amount["cached"] = [placed.cached for placed in here]
+    for placed in here:
+        kernel, resident = placed.kernel, placed.kernel.resident_bytes
+        if not resident:
             continue
         parts = math.prod(getattr(case.plan, name) for name in kernel.spread_over)
-        if not one.forward:
+        if not placed.forward:
             for each, size in gradients.items():
                 of: Amount = "table gradients" if each == "gradients" else each
                 stated = each == "gradients" and case.graph.main_gradients is None
                 scale = 1.0 if stated else size / word(case.graph, "ends")
-                found[of].append(scale * whole / parts * part(of, kernel, kernel.spread_over))
+                sizes_by_amount[of].append(scale * resident / parts * part(of, kernel, kernel.spread_over))
             continue
-        found["tables"].append(whole / parts * part("tables", kernel, kernel.spread_over))
+        sizes_by_amount["tables"].append(resident / parts * part("tables", kernel, kernel.spread_over))
         state = kernel.resident_optimizer_bytes
         if state is None:  # as much for a parameter as for one of the weights
-            state = whole / word(case.graph, "ends") * for_parameter(case)
-        found["table optimizer"].append(state / parts * part("table optimizer", kernel, kernel.spread_over))
-    sums: dict[str, float] = {kind.of: math.fsum(found[kind.of]) for kind in KINDS if kind.lifetime != "exchange"}
-    sums |= {"waiting gradients": peak[1], "working gradients": math.fsum(gradients_here)}
-    sums |= {"whole weights": math.fsum(one.weight for one in own)}
-    return sums | {"whole parameters": math.fsum(one.parameters for one in own)}
+            state = resident / word(case.graph, "ends") * for_parameter(case)
+        sizes_by_amount["table optimizer"].append(state / parts * part("table optimizer", kernel, kernel.spread_over))
+    totals: dict[str, float] = {
+        kind.of: math.fsum(sizes_by_amount[kind.of]) for kind in KINDS if kind.lifetime != "exchange"
+    }
+    totals |= {"waiting gradients": peak[1], "working gradients": math.fsum(gradients_here)}
+    totals |= {"whole weights": math.fsum(placed.weight for placed in own)}
+    return totals | {"whole parameters": math.fsum(placed.parameters for placed in own)}
 
 
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:
@@ -273,10 +277,10 @@ def _is_saved(case: Case, fan: Fan) -> bool:
 def _only_ends(case: Case, stages: Collection[int]) -> bool:
     """Whether some stages of the mapping compute something again, and keep for that what layers hand on, no more."""
     ends = {number for fan in case.carried for number in (fan.src, *fan.readers)}
-    here = {number: one for number, one in enumerate(case.kernels) if one.place[0] in stages}
+    here = {number: placed for number, placed in enumerate(case.kernels) if placed.place[0] in stages}
     saved = {fan.src for fan in case.fans if fan.src in here and _is_saved(case, fan)}
-    saved |= {number for number, one in here.items() if sum(working.kept(case, [one], "forward"))}
-    return saved <= ends and any(one.kernel.pass_ == "recompute" for one in here.values())
+    saved |= {number for number, placed in here.items() if sum(working.kept(case, [placed], "forward"))}
+    return saved <= ends and any(placed.kernel.pass_ == "recompute" for placed in here.values())
 
 
 def _gradients(case: Case) -> dict[Amount, float]:
@@ -288,10 +292,10 @@ def _gradients(case: Case) -> dict[Amount, float]:
 
 def _waiting(case: Case, stage: int) -> tuple[float, float]:
     """Largest sum, over the partitions of a stage, of cut tensors that wait in DRAM; of which gradients."""
-    mine = [partition for of_stage, partition in case.members if of_stage == stage]
-    if not mine:
+    partitions = [partition for of_stage, partition in case.members if of_stage == stage]
+    if not partitions:
         return 0.0, 0.0
-    last = max(mine)
+    last = max(partitions)
     # (partition, bytes, of gradients): what starts to wait at a partition, and what no longer waits there
     changes: list[tuple[int, float, float]] = []
     for fan in case.touching[stage]:
@@ -308,10 +312,10 @@ def _waiting(case: Case, stage: int) -> tuple[float, float]:
         gradients = fan.chip if case.kernels[fan.src].kernel.pass_ in ("backward", "update") else 0.0
         changes.append((min(start, *here, end), fan.chip, gradients))
         changes.append((max(start, end) + 1, -fan.chip, -gradients))
-    peak = held = mine_held = 0.0
+    peak = held = gradients_held = 0.0
     at_peak = 0.0
     for _, change, gradients in sorted(changes):  # releases (negative) come first at each partition
-        held, mine_held = held + change, mine_held + gradients
+        held, gradients_held = held + change, gradients_held + gradients
         if held > peak:
-            peak, at_peak = held, min(max(mine_held, 0.0), held)
+            peak, at_peak = held, min(max(gradients_held, 0.0), held)
     return peak, at_peak

@@ -40,9 +40,9 @@ def _name(place: Place) -> str:
 
 
 def _size(count: float) -> str:
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= one:
-            return f"{count / one:.1f} {unit}"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
     return f"{count:.0f} B"
 
 
@@ -65,12 +65,12 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
             f" which leaves no room for its weights: the chip has {_size(chip.sram.capacity)}"
         )
     for number, count in tiling.parts.items():
-        one = case.kernels[number]
-        if len(case.members[one.place]) > 1:
+        placed = case.kernels[number]
+        if len(case.members[placed.place]) > 1:
             yield (
-                f"kernel {one.kernel.name!r} needs {_size(tiling.alone[number])} of SRAM by itself,"
+                f"kernel {placed.kernel.name!r} needs {_size(tiling.alone[number])} of SRAM by itself,"
                 f" the chip has {_size(chip.sram.capacity)}: it runs in {count} weight parts and must be"
-                f" alone in {_name(one.place)}"
+                f" alone in {_name(placed.place)}"
             )
     for rank in case.ranks:
         for tier, need, room in overfull(case, held[rank.number]):
@@ -88,7 +88,7 @@ def overfull(case: Case, books: Held) -> Iterator[tuple[str, float, float]]:
 
 
 def _tiles(case: Case) -> Iterator[str]:
-    rows, least = ops.streamed_rows(case.graph), max(tile_rows(case, one) for one in case.kernels)
+    rows, least = ops.streamed_rows(case.graph), max(tile_rows(case, placed) for placed in case.kernels)
     if case.tile_count > -(-rows // least):
         yield (
             f"the streamed axis is cut into {case.tile_count} tiles, the shortest one has {rows} rows"
@@ -99,10 +99,10 @@ def _tiles(case: Case) -> Iterator[str]:
             yield f"{_name(place)} {reason}"
 
 
-def tile_rows(case: Case, one: Placed) -> int:
+def tile_rows(case: Case, placed: Placed) -> int:
     """Least rows of a tile for a kernel: one for every chip where they share the rows of every tile."""
     least = case.assume.tile_rows or 1
-    return max(least, case.plan.shards) if ops.splits_tiles(one.kernel, one.sharding) else least
+    return max(least, case.plan.shards) if ops.splits_tiles(placed.kernel, placed.sharding) else least
 
 
 def refused(case: Case, members: Sequence[int]) -> Iterator[str]:
@@ -122,10 +122,10 @@ def _done_at_once(case: Case, members: Sequence[int]) -> bool:
     if not any(common):
         return False
     inside = [{fan.src, *fan.readers}.intersection(members) for fan in case.fans if fan.src in members]
-    left, found = set(members), {members[0]}
-    while found:
-        left -= found
-        found = {k for joined in inside if not joined <= left for k in joined} & left
+    left, reached = set(members), {members[0]}
+    while reached:
+        left -= reached
+        reached = {k for joined in inside if not joined <= left for k in joined} & left
     return not left
 
 
@@ -159,8 +159,8 @@ def _passes(case: Case) -> Iterator[str]:
     rule, forbid = case.assume.forward_backward, case.assume.empty_partitions == "forbid"
     forward: dict[int, set[int]] = defaultdict(set)
     other: dict[int, set[int]] = defaultdict(set)
-    for one in case.kernels:
-        (forward if one.forward else other)[one.place[0]].add(one.place[1])
+    for placed in case.kernels:
+        (forward if placed.forward else other)[placed.place[0]].add(placed.place[1])
     for stage in sorted({*forward, *other}):
         used = forward[stage] | other[stage]
         count = max(used) + 1
@@ -205,18 +205,18 @@ def _halves(stage: int, forward: set[int], other: set[int], count: int, forbid: 
 
 def _handed_on(case: Case) -> Iterator[str]:
     """Layers of one kind that leave a tensor in another layout than layers of another kind."""
-    for one, other in handed_on(case):
-        layout, theirs = ops.PRODUCED[one.sharding], ops.PRODUCED[other.sharding]
-        if hand_on_otherwise(case, one, other):
+    for first, second in handed_on(case):
+        layout, theirs = ops.PRODUCED[first.sharding], ops.PRODUCED[second.sharding]
+        if hand_on_otherwise(case, first, second):
             yield (
-                f"kernel {one.kernel.name!r} hands on its output as {layout}, but {other.kernel.name!r} as {theirs}:"
+                f"kernel {first.kernel.name!r} hands on its output as {layout}, but {second.kernel.name!r} as {theirs}:"
                 " all layers do alike"
             )
 
 
-def hand_on_otherwise(_: Case, one: Placed, other: Placed) -> bool:
+def hand_on_otherwise(_: Case, first: Placed, second: Placed) -> bool:
     """Whether two kernels leave their outputs in different layouts."""
-    return ops.PRODUCED[one.sharding] != ops.PRODUCED[other.sharding]
+    return ops.PRODUCED[first.sharding] != ops.PRODUCED[second.sharding]
 
 
 def handed_on(case: Case) -> Iterator[tuple[Placed, Placed]]:
@@ -230,26 +230,26 @@ def handed_on(case: Case) -> Iterator[tuple[Placed, Placed]]:
 
 
 def _together(case: Case) -> Iterator[str]:
-    by_name = {one.kernel.name: one for one in case.kernels}
-    for one in case.kernels:
-        kernel = one.kernel
+    by_name = {placed.kernel.name: placed for placed in case.kernels}
+    for placed in case.kernels:
+        kernel = placed.kernel
         if kernel.stage_with is not None:
             stage = by_name[kernel.stage_with].place[0]
-            if stage != one.place[0]:
+            if stage != placed.place[0]:
                 yield (
-                    f"kernel {kernel.name!r} is in stage {one.place[0]}, but must be with"
+                    f"kernel {kernel.name!r} is in stage {placed.place[0]}, but must be with"
                     f" {kernel.stage_with!r} in stage {stage}"
                 )
         target = by_name.get(str(kernel.accumulates_into))
-        if target is not None and lack_reduction(case, one, target):
+        if target is not None and lack_reduction(case, placed, target):
             yield (
-                f"kernel {kernel.name!r} is split by {one.sharding!r} and leaves partial sums, but"
+                f"kernel {kernel.name!r} is split by {placed.sharding!r} and leaves partial sums, but"
                 f" {kernel.accumulates_into!r}, which should reduce them, is split by {target.sharding!r}"
                 " and not by 'k'"
             )
 
 
-def lack_reduction(case: Case, one: Placed, target: Placed) -> bool:
+def lack_reduction(case: Case, placed: Placed, target: Placed) -> bool:
     """Whether a kernel leaves partial sums to one that does not reduce them."""
-    leaves = ops.leaves_partial_sums(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
+    leaves = ops.leaves_partial_sums(placed.kernel, placed.sharding, case.plan.shards, case.assume.sharding_rules)
     return leaves and ops.split_axis(target.sharding) != "k"

@@ -69,7 +69,7 @@ class Parts:
         if behind:
             return "out"
         normed = (self.of[other] for other in self._own(kernel, self.taken_by[kernel.name]))
-        small = kernel.role in ("router", "latent") or any(one.normalizes and one.outer == 1 for one in normed)
+        small = kernel.role in ("router", "latent") or any(reader.normalizes and reader.outer == 1 for reader in normed)
         return "copy" if small else "into"
 
     def _way_back(self, kernel: Kernel) -> str:
@@ -82,9 +82,14 @@ class Parts:
 
     def product(self, kernel: Kernel) -> Kernel | None:
         """The product whose weight the gradient of an input reads again, or that of a weight belongs to."""
-        found = self.of.get(kernel.stage_with or "")
-        same = found is not None and found.module == kernel.module and found.pass_ == "forward" and found.op == "gemm"
-        return found if same else None
+        partner = self.of.get(kernel.stage_with or "")
+        same = (
+            partner is not None
+            and partner.module == kernel.module
+            and partner.pass_ == "forward"
+            and partner.op == "gemm"
+        )
+        return partner if same else None
 
     def _of_keys(self, kernel: Kernel) -> bool:
         """Whether it is the gradient of keys or values: of what the product that attends has as its operand 2."""
@@ -92,15 +97,15 @@ class Parts:
 
     def _reads_again(self, kernel: Kernel) -> set[int]:
         """The operands of a product of two activations that a gradient of it reads, of its input."""
-        product, found = self.of.get(kernel.stage_with or ""), set[int]()
+        product, operands_read = self.of.get(kernel.stage_with or ""), set[int]()
         if product is None or product.op != "matmul" or product.pass_ != "forward" or product.module != kernel.module:
-            return found
+            return operands_read
         makers = [self.of[name] for name in self.made_by[kernel.name]]
-        once = {one.stage_with if one.pass_ == "recompute" else one.name for one in makers}
+        once = {maker.stage_with if maker.pass_ == "recompute" else maker.name for maker in makers}
         for tensor, operand in zip(self.all.tensors, self.all.operands(), strict=True):
             if tensor.dst == product.name and tensor.src in once:
-                found.add(operand)
-        return found
+                operands_read.add(operand)
+        return operands_read
 
     def grows_along(self, kernel: Kernel) -> str:
         """The axis along which chips share the gradient of a weight that they share: n is that of the product's m."""
@@ -112,11 +117,11 @@ class Parts:
 
     def _adds_heads(self, kernel: Kernel) -> bool:
         """Whether it reads more of split heads than it makes."""
-        made = (kernel.samples or 1) * ops.needed(kernel)
+        own_elements = (kernel.samples or 1) * ops.needed(kernel)
         heads = [name for name in self._own(kernel, self.made_by[kernel.name]) if self.of[name].outer > 1]
         split = {name for name in heads if self._hands_on_features(name)}
-        read = (one for one in self.all.tensors if one.dst == kernel.name and one.src in split)
-        return any(self.all.elements_of(one) > made for one in read)
+        read = (tensor for tensor in self.all.tensors if tensor.dst == kernel.name and tensor.src in split)
+        return any(self.all.elements_of(tensor) > own_elements for tensor in read)
 
     def _own(self, kernel: Kernel, names: list[str]) -> list[str]:
         return [name for name in names if self.of[name].module == kernel.module]
@@ -141,8 +146,8 @@ class Parts:
             keys = kernel.k if role == "merged" else kernel.m
             if keys < self.chips:
                 return f"{name!r} has {keys} keys for {self.chips} chips"
-            told = any(self.role(other) != "looked up" for other in self.made_by[name])
-            if kernel.op == "elementwise" and told:
+            masked = any(self.role(other) != "looked up" for other in self.made_by[name])
+            if kernel.op == "elementwise" and masked:
                 return f"{name!r} is told which keys to look at"
             return self._whole_sequences(kernel)
         if role == "copy" and self._strays(name):
@@ -158,14 +163,14 @@ class Parts:
             counts = [size, *(state.sequences for state in kernel.states or ())]
             return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
         if role == "sent":
-            free = [one.count - (one.always or 0) for one in self._experts]
+            free = [experts.count - (experts.always or 0) for experts in self._experts]
             extra = max(((e.routing.redundant or 0) if e.routing else 0 for e in self._experts), default=0)
             if len(free) != 1 or not self.chips <= free[0] + extra <= free[0] * self.chips:
                 return f"{self.chips} chips for experts of {free}" + (
                     f", {extra} of them twice or more" if extra else ""
                 )
-            apart = kernel.op != "matmul" and kernel.samples is None
-            return None if apart else f"{name!r} is no work on tokens apart"
+            by_token = kernel.op != "matmul" and kernel.samples is None
+            return None if by_token else f"{name!r} is no work on tokens apart"
         if role in ("copy", "into"):
             gets = [o for o in self._own(kernel, self.made_by[name]) if self._hands_on_features(o)]
             if gets or role == "copy":
@@ -233,8 +238,8 @@ class Parts:
 
     def _rows_along(self, kernel: Kernel) -> str:
         """The axis of tokens, over which the gradient of a weight is a sum, or that of keys."""
-        sums = kernel.op == "weight_update" or self.role(kernel.name) == "looked back"
-        return "k" if sums else "n"
+        is_summed = kernel.op == "weight_update" or self.role(kernel.name) == "looked back"
+        return "k" if is_summed else "n"
 
     def _row_share(self, kernel: Kernel) -> float:
         """The most of a kernel's rows that a chip has."""
@@ -296,17 +301,17 @@ class Parts:
         learns = self.all.trains and (kernel.op in ("weight_update", "gemm") or kernel.resident_bytes > 0)
         return {"copied": share} if learns else {}
 
-    def _seen(self, kernel: Kernel, mine: Kernel) -> Kernel:
+    def _seen(self, kernel: Kernel, own: Kernel) -> Kernel:
         """What a mask leaves is shared evenly where keys are, or tokens of a sequence."""
         role = self.role(kernel.name)
         shared = role in ("looked up", "merged") or (
             role in ("rows", "looked back") and self.modules.stream == "context"
         )
         if kernel.density is None or not shared:
-            return mine
+            return own
         seen = math.ceil(ops.needed(kernel, kernel.masked or 0) / self.chips)
-        whole = mine.m * mine.n if kernel.masked is None else math.prod(ops.operand_shape(mine, kernel.masked))
-        return mine.model_copy(update={"density": min(seen / whole, 1.0)})
+        elements = own.m * own.n if kernel.masked is None else math.prod(ops.operand_shape(own, kernel.masked))
+        return own.model_copy(update={"density": min(seen / elements, 1.0)})
 
     def _of_heads(self, state: object) -> dict[str, object]:
         heads = getattr(state, "heads")  # noqa: B009

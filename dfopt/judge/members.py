@@ -31,14 +31,14 @@ _REMEDY = "choose another scheme of the module, or another degree of the second 
 def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
     """What keeps the modules of a graph from sharing the second axis as a plan says."""
     if (plan.modules is None) != (plan.members == 1):
-        found = "none" if plan.modules is None else "some"
-        message = f"found {found} on a second axis of {plan.members} chips"
+        schemes = "none" if plan.modules is None else "some"
+        message = f"found {schemes} on a second axis of {plan.members} chips"
         yield Issue("$.plan.modules", message, "schemes of modules belong to a second axis, and only to it")
         return
     if plan.modules is None:
         return
     listed = {kernel.module for kernel in graph.kernels} - {None}
-    missing = sorted(str(one) for one in listed if getattr(plan.modules, str(one)) is None)
+    missing = sorted(str(module) for module in listed if getattr(plan.modules, str(module)) is None)
     if missing:
         yield Issue("$.plan.modules", f"no scheme of {', '.join(missing)}", "give one for every module of the graph")
     if any(kernel.distributed or kernel.communications for kernel in graph.kernels):
@@ -96,7 +96,7 @@ class _View(Parts):
 
     @cached_property
     def _operand(self) -> dict[int, int]:
-        return {id(one): operand for one, operand in zip(self.all.tensors, self.all.operands(), strict=True)}
+        return {id(tensor): operand for tensor, operand in zip(self.all.tensors, self.all.operands(), strict=True)}
 
     @cached_property
     def _everywhere(self) -> bool:
@@ -122,23 +122,23 @@ class _View(Parts):
             for tensor, _ in every
         ]
         first: dict[object, str] = {}
-        behind = [one for one, late in zip(every, kept, strict=True) if late and one[1] != "rows"]
+        behind = [flow for flow, late in zip(every, kept, strict=True) if late and flow[1] != "rows"]
         place = {name: number for number, name in enumerate(self.of)}
-        for tensor, _ in sorted(behind, key=lambda one: place[one[0].dst]):
+        for tensor, _ in sorted(behind, key=lambda flow: place[flow[0].dst]):
             first.setdefault(self.all.taken(tensor), tensor.dst)
-        found = []
+        flows = []
         for (tensor, how), late in zip(every, kept, strict=True):
             payer = first.get(self.all.taken(tensor), tensor.src) if late else tensor.src
             if not self._rides_along(tensor.src, every):
-                found.append((tensor, how, payer))
-        return found
+                flows.append((tensor, how, payer))
+        return flows
 
     def _rides_along(self, name: str, every: list[tuple[Tensor, str]]) -> bool:
         """Whether the partial sums of a kernel travel with those of an earlier one to the same readers."""
         kernel, role = self.of[name], self.role(name)
         if not self.leaves_parts(name):
             return False
-        sums = [
+        partial_sums = [
             other.name
             for other in self.all.kernels
             if (other.accumulates_into or other.name) == (kernel.accumulates_into or name)
@@ -146,10 +146,10 @@ class _View(Parts):
             and self.leaves_parts(other.name)
         ]
         takers = [
-            {(tensor.dst, how, self.all.bytes_of(tensor)) for tensor, how in every if tensor.src == one}
-            for one in (name, sums[0])
+            {(tensor.dst, how, self.all.bytes_of(tensor)) for tensor, how in every if tensor.src == source}
+            for source in (name, partial_sums[0])
         ]
-        return sums[0] != name and takers[0] <= takers[1]
+        return partial_sums[0] != name and takers[0] <= takers[1]
 
     def exchanged(self, kernel: Kernel) -> list[Communication]:
         """What a kernel has brought, so that everyone has what he asks for."""
@@ -160,7 +160,11 @@ class _View(Parts):
         if self.leaves_parts(kernel.name) and not self.taken_by[kernel.name]:
             end = "all" if self.modules.stream == "none" else "rows"
             asked.setdefault((kernel.name, self.all.output_bytes(kernel.name), None), set()).add(end)
-        return [one for (src, size, _), hows in asked.items() for one in self._brought(self.of[src], size, hows)]
+        return [
+            communication
+            for (src, size, _), hows in asked.items()
+            for communication in self._brought(self.of[src], size, hows)
+        ]
 
     def _brought(self, kernel: Kernel, size: float, hows: set[str]) -> list[Communication]:
         """Collectives that bring so many bytes of an output to all that ask for it."""
@@ -170,14 +174,14 @@ class _View(Parts):
             rows = kernel.outer * (kernel.samples or 1) * kernel.n if role == "merged" else 0
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
             return [Communication.model_validate({"kind": summed, "bytes": size + 8.0 * rows, "over": MODULES})]
-        found: list[Communication] = []
+        collectives: list[Communication] = []
         if role == "sent":
-            found += self._sent(kernel, size)
+            collectives += self._sent(kernel, size)
         if (role == "rows" and "all" in hows) or (role == "sent" and hows != {"rows"}):
-            found.append(Communication(kind="all_gather", bytes=size, over=MODULES))
+            collectives.append(Communication(kind="all_gather", bytes=size, over=MODULES))
         if role == "rows" and "sent" in hows:
-            found += self._sent(kernel, size * self._narrow)
-        return found
+            collectives += self._sent(kernel, size * self._narrow)
+        return collectives
 
     def through_dram(self, kernel: Kernel) -> float:
         """Bytes that come from other chips: read by a kernel, or written where its output goes."""
@@ -222,41 +226,53 @@ class _View(Parts):
     @cached_property
     def graph(self) -> Graph:
         """Of one chip."""
-        mine = {}
+        own_kernels = {}
         for kernel in self.all.kernels:
             listed, own = tuple(self.exchanged(kernel)), self.cut(kernel)
             more: dict[str, object] = {"communications": listed} if listed else {}
             if passed := self.through_dram(kernel):
                 more["dram_bytes_per_chip"] = own.dram_bytes_per_chip + passed
-            mine[kernel.name] = own.model_copy(update=more)
+            own_kernels[kernel.name] = own.model_copy(update=more)
 
         def size_of(kernel: Kernel, operand: int) -> int:
             return (kernel.matrices if kernel.op != "gemm" else 1) * ops.needed(kernel, operand)
 
         def output(name: str) -> float:
-            kernel = mine[name]
+            kernel = own_kernels[name]
             return float(kernel.matrices * ops.needed(kernel)) * made_word(self.all, kernel)
 
-        def tensor(one: Tensor, operand: int) -> Tensor:
-            reader, size, shape = self.of[one.dst], self.all.bytes_of(one), ops.operand_shape(self.of[one.dst], operand)
-            own = size * size_of(mine[one.dst], operand) / size_of(reader, operand)
-            if self.role(one.dst) in ("inside", "out", "added up", "grown") and not self._hands_on_features(one.src):
-                elements, matrix = size / made_word(self.all, self.of[one.src]), shape[0] * shape[1]
+        def tensor(whole_tensor: Tensor, operand: int) -> Tensor:
+            reader, size, shape = (
+                self.of[whole_tensor.dst],
+                self.all.bytes_of(whole_tensor),
+                ops.operand_shape(self.of[whole_tensor.dst], operand),
+            )
+            own = size * size_of(own_kernels[whole_tensor.dst], operand) / size_of(reader, operand)
+            if self.role(whole_tensor.dst) in ("inside", "out", "added up", "grown") and not self._hands_on_features(
+                whole_tensor.src
+            ):
+                elements, matrix = size / made_word(self.all, self.of[whole_tensor.src]), shape[0] * shape[1]
                 common = elements < matrix * reader.matrices if reader.op == "elementwise" else elements <= matrix
                 own = size if common and elements < matrix * reader.matrices else own
-            if self.role(one.dst) in ("looked up", "merged") and operand == 2 and self.role(one.src) != "looked up":
-                own = min(size, size_of(mine[one.dst], 2) * made_word(self.all, self.of[one.src]))
-            asis = one.bytes is None and math.isclose(own, output(one.src))
-            meant = operand if reader.op in ("matmul", "weight_update") else one.operand
-            sizes = {"bytes": None, "part": None} if asis else {"bytes": min(own, output(one.src))}
-            return one.model_copy(update={**sizes, "operand": meant})
+            if (
+                self.role(whole_tensor.dst) in ("looked up", "merged")
+                and operand == 2
+                and self.role(whole_tensor.src) != "looked up"
+            ):
+                own = min(
+                    size, size_of(own_kernels[whole_tensor.dst], 2) * made_word(self.all, self.of[whole_tensor.src])
+                )
+            asis = whole_tensor.bytes is None and math.isclose(own, output(whole_tensor.src))
+            meant = operand if reader.op in ("matmul", "weight_update") else whole_tensor.operand
+            sizes = {"bytes": None, "part": None} if asis else {"bytes": min(own, output(whole_tensor.src))}
+            return whole_tensor.model_copy(update={**sizes, "operand": meant})
 
         kernels = self.all.kernels
         read = [
             Input(
                 dst=kernels[k].name,
                 operand=o if kernels[k].op in ("matmul", "weight_update") else None,
-                bytes=size * size_of(mine[kernels[k].name], o) / size_of(kernels[k], o),
+                bytes=size * size_of(own_kernels[kernels[k].name], o) / size_of(kernels[k], o),
             )
             for k, o, size in self.all.reads()
         ]
@@ -264,7 +280,9 @@ class _View(Parts):
             Output(src=kernels[k].name, bytes=size * output(kernels[k].name) / self.all.output_bytes(k))
             for k, size in self.all.writes()
         ]
-        between = [tensor(one, operand) for one, operand in zip(self.all.tensors, self.all.operands(), strict=True)]
-        handed = [tensor(one, one.operand or 1).model_copy(update={"operand": one.operand}) for one in self.all.carried]
-        parts = {"kernels": (*mine.values(),), "tensors": (*between,), "carried": (*handed,)}
+        between = [tensor(each, operand) for each, operand in zip(self.all.tensors, self.all.operands(), strict=True)]
+        handed = [
+            tensor(each, each.operand or 1).model_copy(update={"operand": each.operand}) for each in self.all.carried
+        ]
+        parts = {"kernels": (*own_kernels.values(),), "tensors": (*between,), "carried": (*handed,)}
         return self.all.model_copy(update={**parts, "inputs": (*read,), "outputs": (*written,)})

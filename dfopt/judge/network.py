@@ -61,15 +61,15 @@ def tensor_parallel(case: Case) -> list[Paid]:
     if case.plan.shards == 1:
         return []
     paid, price = [], price_list(case)
-    for number, one in enumerate(case.kernels):
-        kind = ops.inherent(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
+    for number, placed in enumerate(case.kernels):
+        kind = ops.inherent(placed.kernel, placed.sharding, case.plan.shards, case.assume.sharding_rules)
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number), number, behind=(number,)))
     for fan in case.fans:
-        paid.extend(conversions(case, fan, price, apart=gathered_late(case, fan)))
+        paid.extend(conversions(case, fan, price, separately=gathered_late(case, fan)))
     for fan in case.between_layers:
-        paid.extend(conversions(case, fan, price, apart=False))
-    return [one for one in paid if one.whole > 0]
+        paid.extend(conversions(case, fan, price, separately=False))
+    return [payment for payment in paid if payment.whole > 0]
 
 
 def gathered_late(case: Case, fan: Fan) -> bool:
@@ -79,8 +79,10 @@ def gathered_late(case: Case, fan: Fan) -> bool:
         return False
     if way != "kept_calculon":
         return True
-    again = {other.src for other in case.fans for one in other.readers if case.kernels[one].kernel.pass_ == "recompute"}
-    return any(one in again and case.kernels[one].forward for one in fan.readers)
+    again = {
+        other.src for other in case.fans for reader in other.readers if case.kernels[reader].kernel.pass_ == "recompute"
+    }
+    return any(reader in again and case.kernels[reader].forward for reader in fan.readers)
 
 
 def gathered_and_kept(case: Case, stage: int) -> list[float]:
@@ -88,48 +90,48 @@ def gathered_and_kept(case: Case, stage: int) -> list[float]:
 
     Products that hide what is gathered have it in no more than a tile, as Calculon counts it.
     """
-    assume, found = case.assume, list[float]()
+    assume, sizes_kept = case.assume, list[float]()
     if assume.backward_gathers not in ("kept", "kept_calculon") or not assume.splits_tokens:
-        return found
-    told = case.plan.tensor_overlap is None and not assume.by_tiles  # a search weighs none of it
-    for fan in case.fans if case.trains and case.plan.shards > 1 and told else ():
+        return sizes_kept
+    exposed = case.plan.tensor_overlap is None and not assume.by_tiles  # a search weighs none of it
+    for fan in case.fans if case.trains and case.plan.shards > 1 and exposed else ():
         source = case.kernels[fan.src]
         if fan.home[0] != stage or not source.forward or gathered_late(case, fan):
             continue
         produced, sizes = ops.PRODUCED[source.sharding], [0.0]
         for reader in fan.consumers:
-            one, layout = case.kernels[reader.kernel], required(case, fan, reader)
-            if not one.forward and ops.conversion(produced, layout) is not None:
-                share = ops.input_share(one.kernel, layout, one.sharding, case.plan.shards, assume.sharding_rules)
+            target, layout = case.kernels[reader.kernel], required(case, fan, reader)
+            if not target.forward and ops.conversion(produced, layout) is not None:
+                share = ops.input_share(target.kernel, layout, target.sharding, case.plan.shards, assume.sharding_rules)
                 sizes.append(fan.whole * share)
-        found.append(max(sizes))
-    return found
+        sizes_kept.append(max(sizes))
+    return sizes_kept
 
 
 def required(case: Case, fan: Fan, reader: Consumer) -> ops.Layout:
     """The layout in which a reader needs a fan."""
-    one, elements = case.kernels[reader.kernel], fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
-    return ops.required_layout(one.kernel, reader.operand, one.sharding, case.assume.sharding_rules, elements)
+    target, elements = case.kernels[reader.kernel], fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
+    return ops.required_layout(target.kernel, reader.operand, target.sharding, case.assume.sharding_rules, elements)
 
 
-def conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Paid]:
-    """Conversions of a fan; ``apart``: what the forward pass saved is converted for the backward pass by itself.
+def conversions(case: Case, fan: Fan, price: Price, separately: bool) -> Iterator[Paid]:
+    """Conversions of a fan; ``separately``: what the forward pass saved is converted for the backward pass by itself.
 
     By every partition of it that reads, or by the source for all of them: ``backward_gathers`` says which.
     """
     produced = ops.PRODUCED[case.kernels[fan.src].sharding]
     if produced == "RR":  # cut for free, whatever is wanted
         return
-    saved, together = apart and case.kernels[fan.src].forward, case.assume.backward_gathers is not None
+    saved, together = separately and case.kernels[fan.src].forward, case.assume.backward_gathers is not None
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again
     payers: dict[tuple[bool, Place | None], tuple[int, set[ops.Layout]]] = {}
     behind: dict[bool, dict[int, None]] = {False: {}, True: {}}
     of = {reader: case.kernels[reader.kernel].kernel for reader in fan.consumers}
     for reader in sorted(of, key=lambda each: (of[each].pass_, of[each].name)):
-        one = case.kernels[reader.kernel]
-        late = saved and not one.forward
+        target = case.kernels[reader.kernel]
+        late = saved and not target.forward
         by_reader = late and not together
-        key = late, one.place if by_reader else None
+        key = late, target.place if by_reader else None
         _, wanted = payers.setdefault(key, (reader.kernel if by_reader else fan.src, set()))
         if not by_reader:
             behind[late][reader.kernel] = None
@@ -148,10 +150,10 @@ def conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Pai
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     """How many communications of each kind each pass has, such as ``{"all_reduce.forward": 2}``."""
     late = {True: "backward"}  # of what the source pays for it
-    names = Counter(
-        f"{one.kind.value}.{late.get(one.late and one.kernel == one.src, case.kernels[one.kernel].kernel.pass_)}"
-        for one in paid
-    )
+    names = Counter[str]()
+    for payment in paid:
+        pass_ = case.kernels[payment.kernel].kernel.pass_
+        names[f"{payment.kind.value}.{late.get(payment.late and payment.kernel == payment.src, pass_)}"] += 1
     for placed in case.kernels:
         for own in placed.kernel.communications:
             if any(case.chips_along(dim) > 1 for dim in case.plan.group(own.over)[0]):
@@ -159,26 +161,26 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     return dict(sorted(names.items()))
 
 
-def between_shards_s(case: Case, one: Paid, price: Price) -> float:
+def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
     """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
-    sent, source = price(one.kind, one.whole, case.plan.shard_dims), case.kernels[one.src].kernel
+    sent, source = price(payment.kind, payment.whole, case.plan.shard_dims), case.kernels[payment.src].kernel
     chip, assume, on_chip = case.system.chip, case.assume, 0.0
     if sent > 0 and assume.collective_work is not None:
         chips = math.prod(map(case.chips_along, case.plan.shard_dims))
-        elements, again = one.whole / made_word(case.graph, source), one.late or source.pass_ == "recompute"
-        on_chip = beside.collective_s(one.kind, one.whole, elements, chips, chip, assume, again)
+        elements, again = payment.whole / made_word(case.graph, source), payment.late or source.pass_ == "recompute"
+        on_chip = beside.collective_s(payment.kind, payment.whole, elements, chips, chip, assume, again)
     if sent <= 0 or assume.tensor_overlap is None:
         return sent + on_chip
-    products = [(case.kernels[number].kernel, case.kernels[number].peak) for number in one.behind]
+    products = [(case.kernels[number].kernel, case.kernels[number].peak) for number in payment.behind]
     hiding_s = tiled.spread_s(products, case.plan.shards, chip, assume)
     system, called = grid.walked(case.system, case.plan)
     usage = tiled.usage_of(system, [called.get(dim, dim) for dim in case.plan.shard_dims])
     waves, latency = 1, 0.0
     if assume.tensor_overlap == "waves":
         waves = tiled.waves_of([kernel for kernel, _ in products], case.plan.shards, chip)
-        latency = without_bytes(price)(one.kind, one.whole, case.plan.shard_dims)
+        latency = without_bytes(price)(payment.kind, payment.whole, case.plan.shard_dims)
     hidden_by = tiled.Products(hiding_s, case.plan.shards, usage, waves)
-    return tiled.beside_s(one.kind, tiled.Sent(sent, latency, on_chip), hidden_by, assume)
+    return tiled.beside_s(payment.kind, tiled.Sent(sent, latency, on_chip), hidden_by, assume)
 
 
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
@@ -188,8 +190,8 @@ def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
         for number, placed in enumerate(case.kernels):
             for volume, dims in added_up(case, placed):
                 over = [called.get(dim, dim) for dim in dims]
-                whole = amortized_gradient_seconds(volume, over, system, case.assume)
-                yield number, whole / case.plan.microbatches
+                step_s = amortized_gradient_seconds(volume, over, system, case.assume)
+                yield number, step_s / case.plan.microbatches
 
 
 def own_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
@@ -254,9 +256,9 @@ def reduction_s(rank: Rank, exchanged: Mapping[int, Exchange]) -> float:
 def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], float, float]]:
     """(dims, bytes of gradients, bytes of weights) that chips along some dims exchange of a stage of the mapping."""
     volumes: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-    for one in case.of_stage[stage]:
-        wide = weight_word(case.graph, one.kernel) / reduced_word(case.graph)
-        for volume, dims in added_up(case, one):
+    for placed in case.of_stage[stage]:
+        wide = weight_word(case.graph, placed.kernel) / reduced_word(case.graph)
+        for volume, dims in added_up(case, placed):
             volumes[dims].append((volume, volume * wide))
     for dims, each in volumes.items():
         gradients, weights = map(math.fsum, zip(*each, strict=True))
@@ -270,18 +272,18 @@ def optimizer_s(case: Case, stage: int) -> float:
     chip, plan, gradient = case.system.chip, case.plan, reduced_word(case.graph)
     state, often = optimizer_words(case.graph, case.assume.optimizer_bytes_per_parameter)
     once, spent = case.forward_weights, list[float]()
-    for one in case.of_stage[stage]:
-        kernel = one.kernel
-        if one.forward or not once:  # a backward GEMM reads the weight of a forward one
-            mine = one.parameters * plan.share_held(1, kernel.copied or 0.0)
+    for placed in case.of_stage[stage]:
+        kernel = placed.kernel
+        if placed.forward or not once:  # a backward GEMM reads the weight of a forward one
+            parameters = placed.parameters * plan.share_held(1, kernel.copied or 0.0)
             wide = often * weight_word(case.graph, kernel)
             routed = kernel.module == "experts"
-            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume, plan, routed, state))
-        if one.forward and kernel.resident_bytes and kernel.resident_optimizer_bytes is None:
+            spent.append(beside.optimizer_s(parameters, gradient, wide, chip, case.assume, plan, routed, state))
+        if placed.forward and kernel.resident_bytes and kernel.resident_optimizer_bytes is None:
             wide, over = word(case.graph, "ends"), kernel.spread_over
             share = 1.0 if "copies" in over else plan.share_held(1, kernel.copied or 0.0)
-            mine = kernel.resident_bytes / wide / math.prod(getattr(plan, name) for name in over) * share
-            spent.append(beside.optimizer_s(mine, gradient, often * wide, chip, case.assume, plan, state=state))
+            parameters = kernel.resident_bytes / wide / math.prod(getattr(plan, name) for name in over) * share
+            spent.append(beside.optimizer_s(parameters, gradient, often * wide, chip, case.assume, plan, state=state))
     return math.fsum(spent)
 
 
@@ -327,18 +329,18 @@ def handed_on(case: Case, hop_f: Sequence[float]) -> dict[int, float]:
 
 def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
     """Seconds in which a chip sends on what it holds of a fan, or its part of what all hold, which is gathered."""
-    whole = price(Collective.POINT_TO_POINT, fan.whole * source.share, case.plan.stage_dims)
+    ungathered = price(Collective.POINT_TO_POINT, fan.whole * source.share, case.plan.stage_dims)
     chips, held = case.plan.shards, ops.PRODUCED[source.sharding]
     if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":
-        return whole
+        return ungathered
     part = price(Collective.POINT_TO_POINT, fan.whole / chips, case.plan.stage_dims)
     gathered = price(Collective.ALL_GATHER, fan.whole, case.plan.shard_dims)
     if case.assume.point_to_point_parts == "calculon":
         scattered = price(Collective.REDUCE_SCATTER, fan.whole, case.plan.shard_dims)
-        often = 2.5 if any(one.kernel.pass_ == "recompute" for one in case.kernels) else 2.0
+        often = 2.5 if any(placed.kernel.pass_ == "recompute" for placed in case.kernels) else 2.0
         reduced = price(Collective.ALL_REDUCE, fan.whole, case.plan.shard_dims)
         return max(part + 2 * (scattered - reduced) + often * gathered, 0.0)  # no message takes back time
-    return min(whole, part + gathered)
+    return min(ungathered, part + gathered)
 
 
 def point_to_point_per_step_s(case: Case, price: Price) -> float:
@@ -357,8 +359,8 @@ def sent_bytes(case: Case) -> Price:
 
 def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[tuple[int, float]]:
     """(kernel, bytes sent by a chip) of everything that counts as network time of a partition."""
-    for one in paid:
-        yield one.kernel, sent(one.kind, one.whole, case.plan.shard_dims)
+    for payment in paid:
+        yield payment.kernel, sent(payment.kind, payment.whole, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):
         yield number, communications.kernel_bytes(placed.kernel, case.plan, case.chips_along)
         for volume, dims in added_up(case, placed) if case.assume.gradients == "dfmodel" else ():

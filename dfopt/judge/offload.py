@@ -49,21 +49,23 @@ def of_layer_s(
     if not ledger.offloaded(case):
         return 0.0, 0.0
     moving = offload.passes_s(ledger.of_layer(case, stage), case.plan, case.system.chip, case.assume)
-    found = []
+    shown_s = []
     for begins, moving_s in zip((True, False), moving, strict=True):
-        passing = [one for one in partitions if one.stage == stage and _begins(case, one) == begins]
-        work_s = math.fsum(one.time_s for one in passing)
-        memory_s = math.fsum(one.memory_s for one in passing if not _again(case, one))
-        found.append(offload.shows_s(moving_s, memory_s, work_s + sent_s))
-    return found[0], found[1]
+        passing = [
+            partition for partition in partitions if partition.stage == stage and _begins(case, partition) == begins
+        ]
+        work_s = math.fsum(partition.time_s for partition in passing)
+        memory_s = math.fsum(partition.memory_s for partition in passing if not _again(case, partition))
+        shown_s.append(offload.shows_s(moving_s, memory_s, work_s + sent_s))
+    return shown_s[0], shown_s[1]
 
 
-def _begins(case: Case, one: PartitionScore) -> bool:
+def _begins(case: Case, partition: PartitionScore) -> bool:
     """Whether a partition has something of the forward pass."""
-    return any(case.kernels[number].forward for number in case.members[one.stage, one.partition])
+    return any(case.kernels[number].forward for number in case.members[partition.stage, partition.partition])
 
 
-def _again(case: Case, one: PartitionScore) -> bool:
+def _again(case: Case, partition: PartitionScore) -> bool:
     """Whether it only computes again, which keeps the fastest memory free as Calculon has it."""
-    members = (case.kernels[number].kernel.pass_ for number in case.members[one.stage, one.partition])
+    members = (case.kernels[number].kernel.pass_ for number in case.members[partition.stage, partition.partition])
     return case.assume.offload == "calculon" and any(pass_ == "recompute" for pass_ in members)

@@ -53,7 +53,7 @@ class _Setting:
         """What the memory gives to each partition, and the seconds of that as an array."""
         if refresh_rate not in self.served:
             served = [self.memory.serve(each, refresh_rate) for each in self.flows]
-            self.served[refresh_rate] = served, self.model.vector(one.seconds for one in served)
+            self.served[refresh_rate] = served, self.model.vector(service.seconds for service in served)
         return self.served[refresh_rate]
 
 
@@ -195,7 +195,7 @@ def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s:
     parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}
     for name, joules in split.items():
         each = zip(repeats, joules, strict=True)
-        parts[name].append(evaluations * math.fsum(times * one for times, one in each))
+        parts[name].append(evaluations * math.fsum(times * energy_j for times, energy_j in each))
     sent = network.sent_bytes(case)
     bytes_sent = [plan.copies * network.point_to_point_per_step_s(case, sent)]
     exchanged = network.exchanges(case, sent)
@@ -285,29 +285,29 @@ def _violations(here: _Setting, state: State, throttle: bool) -> tuple[Sequence[
     stack = here.stack
     share = f"{100 * state.level.frequency:.4g} % of the nominal frequency"
     even = f" even at the lowest level ({share})" if throttle and len(stack.levels) > 1 else f" at {share}"
-    kinds, found = [], []
+    kinds, sentences = [], []
     if state.runaway:
         kinds.append("runaway")
         hot = float(state.tiles_k.max()) - _ZERO_C
-        found.append(
+        sentences.append(
             f"thermal runaway{even}: past {hot:.0f} degC leakage grows faster than the package takes the heat away"
             f" (loop gain {state.gain:.3g})"
         )
     elif not state.converged:
         kinds.append("convergence")
-        found.append(f"temperatures do not settle{even}: the last change was {state.change_k:.3g} K")
-    for one in state.broken:
-        kinds.append(one.what)
-        if one.what == "power":
-            found.append(f"the stack takes {one.found:.4g} W{even}, the limit is {one.limit:.4g} W")
+        sentences.append(f"temperatures do not settle{even}: the last change was {state.change_k:.3g} K")
+    for broken in state.broken:
+        kinds.append(broken.what)
+        if broken.what == "power":
+            sentences.append(f"the stack takes {broken.found:.4g} W{even}, the limit is {broken.limit:.4g} W")
         else:
-            celsius, limit = one.found - _ZERO_C, one.limit - _ZERO_C
-            found.append(f"{_NAMES[one.what]} reaches {celsius:.2f} degC{even}, the limit is {limit:.4g} degC")
+            celsius, limit = broken.found - _ZERO_C, broken.limit - _ZERO_C
+            sentences.append(f"{_NAMES[broken.what]} reaches {celsius:.2f} degC{even}, the limit is {limit:.4g} degC")
     fullest = max(here.score.stages, key=lambda stage: stage.dram_bytes)
     if fullest.dram_bytes > stack.dram.capacity * (1 + 1e-6):
         kinds.append("capacity")
-        found.append(
+        sentences.append(
             f"stage {fullest.stage} needs {fullest.dram_bytes / 1e9:.4g} GB of DRAM per chip,"
             f" the stack has {stack.dram.capacity / 1e9:.4g} GB"
         )
-    return kinds, found
+    return kinds, sentences

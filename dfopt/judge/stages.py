@@ -88,19 +88,19 @@ class Step:
     exposed_s: float | None
 
 
-def step(case: Case, passes: PassSeconds, beside: Beside) -> Step:
+def step(case: Case, passes: PassSeconds, extra: Beside) -> Step:
     """A step from the seconds of partitions and what it takes beside them.
 
     Without slower memories, turns and windows it is non-decreasing in every figure but for the least rounding.
     """
-    stages = tuple(_stage(case, rank, passes, beside) for rank in case.ranks)
+    stages = tuple(_stage(case, rank, passes, extra) for rank in case.ranks)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
-    slowest = max(stages, key=lambda one: (one.time_s, one.work_s))
-    links = {rank.number: reduction_s(rank, beside.exchanges) for rank in case.ranks}
-    updates = {rank.number: beside.updates_s(rank) for rank in case.ranks}
-    exposed = _exposed_s(case, stages, passes, beside)
-    if beside.window_s is not None:
-        exposed = beside.window_s + max(updates.values())
+    slowest = max(stages, key=lambda stage: (stage.time_s, stage.work_s))
+    links = {rank.number: reduction_s(rank, extra.exchanges) for rank in case.ranks}
+    updates = {rank.number: extra.updates_s(rank) for rank in case.ranks}
+    exposed = _exposed_s(case, stages, passes, extra)
+    if extra.window_s is not None:
+        exposed = extra.window_s + max(updates.values())
     # what the step waits for at its end: of it the optimizer's step has what it takes in the slowest stage
     behind = max(links[number] + updates[number] for number in links) if exposed is None else exposed
     last = min(behind, updates[slowest.rank.number])
@@ -108,8 +108,8 @@ def step(case: Case, passes: PassSeconds, beside: Beside) -> Step:
         case.plan,
         case.assume,
         slowest.time_s,
-        through_s=through_s(case, [one.time_s for one in stages]),
-        point_to_point_per_step_s=beside.per_step_s,
+        through_s=through_s(case, [stage.time_s for stage in stages]),
+        point_to_point_per_step_s=extra.per_step_s,
         gradient_reduction_s=behind - last,
         optimizer_s=last,
         overhead_s=case.assume.step_overhead or 0.0,
@@ -131,42 +131,42 @@ def through_s(case: Case, seconds: Sequence[float]) -> float | None:
     return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
 
 
-def _stage(case: Case, rank: Rank, passes: PassSeconds, beside: Beside) -> StageTime:
+def _stage(case: Case, rank: Rank, passes: PassSeconds, extra: Beside) -> StageTime:
     counted = case.graph.layers.counted if case.graph.folded else case.plan.stages
     layer_s = {
         stage: math.fsum((*passes.get((stage, True), ()), *passes.get((stage, False), ()), case.pauses.get(stage, 0.0)))
         for stage in rank.runs
     }
-    mine = {stage: times for stage, times in rank.runs.items() if stage < counted}
-    layers = sum(mine.values())
-    layer = layer_s[next(iter(mine))] if mine else 0.0
-    if len(mine) > 1:  # of several kinds their mean
-        layer = math.fsum(times * layer_s[stage] for stage, times in mine.items()) / layers
+    times_of_kinds = {stage: times for stage, times in rank.runs.items() if stage < counted}
+    layers = sum(times_of_kinds.values())
+    layer = layer_s[next(iter(times_of_kinds))] if times_of_kinds else 0.0
+    if len(times_of_kinds) > 1:  # of several kinds their mean
+        layer = math.fsum(times * layer_s[stage] for stage, times in times_of_kinds.items()) / layers
     once = math.fsum(times * layer_s[stage] for stage, times in rank.runs.items() if stage >= counted)
-    shown = beside.offload.get(rank.number, (0.0, 0.0))
-    whole = beside.turns.get(rank.number, math.fsum((layers * layer + once, *shown)))
+    shown = extra.offload.get(rank.number, (0.0, 0.0))
+    total_s = extra.turns.get(rank.number, math.fsum((layers * layer + once, *shown)))
     if case.plan.stages > 1:
-        sent = case.plan.at_once * beside.hops[rank.number]
-        whole = pipeline.with_point_to_point(whole, sent, case.hides_hops)
-    return StageTime(rank, layers, layer, once, shown, whole)
+        sent = case.plan.at_once * extra.hops[rank.number]
+        total_s = pipeline.with_point_to_point(total_s, sent, case.hides_hops)
+    return StageTime(rank, layers, layer, once, shown, total_s)
 
 
-def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, beside: Beside) -> float | None:
+def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, extra: Beside) -> float | None:
     """Seconds that a step takes beyond the work of its slowest stage; none where nothing is hidden.
 
     Gradients are added up behind the backward pass, layer by layer: what the step still waits for.
     """
     if not tells_passes_apart(case):
         return None
-    slowest, often = max(one.time_s for one in stages), copies.reductions(case.plan)
+    slowest, often = max(each.time_s for each in stages), copies.reductions(case.plan)
     behind_forward = overlap.hides_weights(case.assume, case.graph, case.plan)
     exposed = 0.0
     for stage in stages:
         order = list(in_order(case, stage.rank))
         ahead, back = ({kind: math.fsum(passes.get((kind, way), ())) for kind in order} for way in (True, False))
-        weights = {kind: beside.exchanges[kind].weights_s for kind in order}
-        brought = {kind: beside.updates[kind] + (0.0 if behind_forward else weights[kind]) for kind in order}
-        added = {kind: beside.exchanges[kind].gradients_s / often for kind in order}
+        weights = {kind: extra.exchanges[kind].weights_s for kind in order}
+        brought = {kind: extra.updates[kind] + (0.0 if behind_forward else weights[kind]) for kind in order}
+        added = {kind: extra.exchanges[kind].gradients_s / often for kind in order}
         passed = finished = 0.0
         for kind in reversed(order):
             passed += back[kind]

@@ -40,10 +40,12 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     spent = step(case, _of_passes(case, partitions), _beside(case, partitions, hops, price))
     links, linked, updates = spent.links, max(spent.links.values()), spent.time.optimizer
     recomputed = {rank.number: ledger.least_recomputed(case, rank, amounts) for rank in case.ranks}
-    stages = [_stage_score(case, one, hops, held, recomputed) for one in spent.stages]
+    stages = [_stage_score(case, stage, hops, held, recomputed) for stage in spent.stages]
     slowest = stages[spent.stages.index(spent.slowest)]
     ends = {number: (links[number], spent.updates[number]) for number in links if number != slowest.stage}
-    parts = {one.stage: breakdown(case, partitions, one, spent.time, sent, ends.get(one.stage)) for one in stages}
+    parts = {
+        stage.stage: breakdown(case, partitions, stage, spent.time, sent, ends.get(stage.stage)) for stage in stages
+    }
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / spent.time.total, graph.evaluation_tokens
     flop = flop_of_step(case.model, case.layers)
@@ -79,7 +81,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         # at full power all the time: an upper figure
         energy_per_step_j=None if power_w is None else power_w * spent.time.total,
         breakdown=parts[slowest.stage],
-        stage_breakdowns=tuple(parts[one.stage] for one in stages),
+        stage_breakdowns=tuple(parts[stage.stage] for stage in stages),
         link_time=link_time(case, slowest, paid, price, slowest.point_to_point_s, linked),
         link_latency_s=_latency_s(case, slowest, paid, network.without_bytes(price)),
         memory=tuple(ledger.memory(booked[rank.number]) for rank in case.ranks),
@@ -100,11 +102,11 @@ def _latency_s(case: Case, slowest: StageScore, paid: Sequence[network.Paid], pr
 
 def _of_passes(case: Case, partitions: Sequence[PartitionScore]) -> PassSeconds:
     """Seconds of partitions by stage of the mapping and whether they have something of the forward pass."""
-    found: dict[tuple[int, bool], list[float]] = defaultdict(list)
-    for one in partitions:
-        begins = any(case.kernels[number].forward for number in case.members[one.stage, one.partition])
-        found[one.stage, begins].append(one.time_s)
-    return found
+    seconds: dict[tuple[int, bool], list[float]] = defaultdict(list)
+    for partition in partitions:
+        begins = any(case.kernels[number].forward for number in case.members[partition.stage, partition.partition])
+        seconds[partition.stage, begins].append(partition.time_s)
+    return seconds
 
 
 def _beside(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price) -> Beside:
@@ -133,11 +135,11 @@ def _partitions(
     }
     rate = chip.sram.bandwidth
     accessed = {} if rate is None else traffic.sram_traffic(case)
-    found = []
+    scores = []
     for place, numbers in case.members.items():
         members = [case.kernels[number] for number in numbers]
         through = {name: parts.get(place, 0.0) for name, parts in moved.items()}
-        flop = math.fsum(one.flop for one in members)
+        flop = math.fsum(placed.flop for placed in members)
         seconds: dict[Term, float] = {
             "compute": compute_s(case, members) / case.clock(place),
             "memory": math.fsum(count / _bandwidth(case, name, count) for name, count in through.items()),
@@ -145,12 +147,12 @@ def _partitions(
         }
         if rate is not None:  # at the clock of compute
             seconds["sram"] = math.fsum(accessed[number] for number in numbers) / rate / case.clock(place)
-        found.append(
+        scores.append(
             PartitionScore(
                 stage=place[0],
                 partition=place[1],
-                kernels=tuple(one.kernel.name for one in members),
-                tiles=tuple(one.tiles for one in members),
+                kernels=tuple(placed.kernel.name for placed in members),
+                tiles=tuple(placed.tiles for placed in members),
                 compute_s=seconds["compute"],
                 memory_s=seconds["memory"],
                 network_s=seconds["network"],
@@ -165,14 +167,14 @@ def _partitions(
                 through=through if len(through) > 1 else None,
             )
         )
-    return found
+    return scores
 
 
 def _utilization(case: Case, counted: Callable[[Kernel], float], step_s: float) -> float:
     """Share of a step that FLOP of its kernels would take, each at the peak of the type that it computes in."""
     by_peak: dict[float, list[float]] = defaultdict(list)
-    for one, kernel in zip(case.kernels, case.model.kernels, strict=True):
-        by_peak[one.peak].append(case.times_of(kernel) * counted(kernel))
+    for placed, kernel in zip(case.kernels, case.model.kernels, strict=True):
+        by_peak[placed.peak].append(case.times_of(kernel) * counted(kernel))
     evaluations, chips = case.graph.batch / case.graph.microbatch, case.system.chips
     return math.fsum(math.fsum(part) * evaluations / (step_s * chips * peak) for peak, part in by_peak.items())
 
@@ -196,11 +198,11 @@ def compute_s(case: Case, members: Sequence[Placed]) -> float:
     """Compute time of a partition."""
     if case.assume.compute_model == "cycle":
         # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
-        menus = [(one.tiles, *latencies(case, one)) for one in members]
+        menus = [(placed.tiles, *latencies(case, placed)) for placed in members]
         return max(float(seconds[tiles <= given].min()) for given, tiles, seconds in menus)
     by_rate: dict[float, list[float]] = defaultdict(list)
-    for one in members:
-        by_rate[_share(case, one) * one.peak].append(one.flop)
+    for placed in members:
+        by_rate[_share(case, placed) * placed.peak].append(placed.flop)
     # FLOP of one rate are added before the division: a table of one share is the fixed model to the last digit.
     return math.fsum(math.fsum(flop) / rate for rate, flop in by_rate.items())
 
@@ -211,25 +213,25 @@ def _bandwidth(case: Case, memory: str, moved: float) -> float:
     return chip.tiers[memory].bandwidth * float(bandwidth_share(memory_rows(chip, case.assume), moved, memory))
 
 
-def _share(case: Case, one: Placed) -> float:
+def _share(case: Case, placed: Placed) -> float:
     """The share of its peak that a kernel sustains: that of all, or by the chip's table."""
     if case.assume.compute_model == "fixed":
         assert case.assume.compute_utilization is not None  # `pipeline.resolve` saw to it
         return case.assume.compute_utilization
     assert case.system.chip.efficiency is not None  # `fit.check` saw to it
-    extents = ops.shard_extents(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
-    simd, op = one.kernel.op == "elementwise", row_op(one.kernel, case.assume)
-    return float(efficiency_share(case.system.chip.efficiency, simd, one.flop, extents, op))
+    extents = ops.shard_extents(placed.kernel, placed.sharding, case.plan.shards, case.assume.sharding_rules)
+    simd, op = placed.kernel.op == "elementwise", row_op(placed.kernel, case.assume)
+    return float(efficiency_share(case.system.chip.efficiency, simd, placed.flop, extents, op))
 
 
-def latencies(case: Case, one: Placed) -> tuple[Ints, Floats]:
+def latencies(case: Case, placed: Placed) -> tuple[Ints, Floats]:
     """Numbers of compute tiles, and seconds of a kernel's shard on each, all its tile steps, under the cycle model.
 
     A mask is skipped; a type that is twice as fast takes half the cycles.
     """
-    kernel, chip, degree = one.kernel, case.system.chip, case.plan.shards
+    kernel, chip, degree = placed.kernel, case.system.chip, case.plan.shards
     assert chip.lanes is not None and chip.stages is not None and chip.frequency is not None  # `fit.check` saw to it
-    rows, columns, inner = ops.shard_extents(kernel, one.sharding, degree, case.assume.sharding_rules)
+    rows, columns, inner = ops.shard_extents(kernel, placed.sharding, degree, case.assume.sharding_rules)
     steps = case.tile_count if kernel.streamed != "none" else 1
     if kernel.streamed == "n":
         columns = -(-columns // case.tile_count)
@@ -239,24 +241,24 @@ def latencies(case: Case, one: Placed) -> tuple[Ints, Floats]:
         rows, columns, inner, lanes=chip.lanes, stages=chip.stages, tiles=chip.tiles, simd=kernel.op == "elementwise"
     )
     spent = steps * cycles * ops.work_share(kernel)
-    return tiles, np.asarray(spent * (chip.peak_flops / one.peak) / chip.frequency, dtype=float)
+    return tiles, np.asarray(spent * (chip.peak_flops / placed.peak) / chip.frequency, dtype=float)
 
 
 def _stage_score(
-    case: Case, one: StageTime, hops: dict[int, float], held: dict[int, Held], recomputed: dict[int, int | None]
+    case: Case, stage: StageTime, hops: dict[int, float], held: dict[int, Held], recomputed: dict[int, int | None]
 ) -> StageScore:
-    rank, away = one.rank, ledger.offloaded(case)
+    rank, away = stage.rank, ledger.offloaded(case)
     return StageScore(
         stage=rank.number,
-        layers=one.layers,
-        layer_time_s=one.layer_s,
-        once_time_s=one.once_s,
+        layers=stage.layers,
+        layer_time_s=stage.layer_s,
+        once_time_s=stage.once_s,
         point_to_point_s=hops[rank.number],
-        time_s=one.time_s,
-        offload_forward_s=one.offload[0] if away else None,
-        offload_backward_s=one.offload[1] if away else None,
+        time_s=stage.time_s,
+        offload_forward_s=stage.offload[0] if away else None,
+        offload_backward_s=stage.offload[1] if away else None,
         holds=tuple(rank.runs),
-        times=_said(rank.runs, one.layers),
+        times=_said(rank.runs, stage.layers),
         recomputed=recomputed[rank.number],
         states=held[rank.number],
     )
@@ -264,12 +266,14 @@ def _stage_score(
 
 def _computing(case: Case, partitions: Sequence[PartitionScore], hidden: dict[Place, float]) -> dict[Place, float]:
     """Seconds of every partition for one microbatch, without what it sends while the other one computes."""
-    found = {}
-    for one in partitions:
-        place = one.stage, one.partition
-        beside = max(one.network_s - hidden.get(place, 0.0), 0.0)
-        found[place] = pipeline.partition_time(one.compute_s, one.memory_s, beside, case.assume.overlap, one.sram_s)
-    return found
+    seconds = {}
+    for partition in partitions:
+        place = partition.stage, partition.partition
+        exposed_s = max(partition.network_s - hidden.get(place, 0.0), 0.0)
+        seconds[place] = pipeline.partition_time(
+            partition.compute_s, partition.memory_s, exposed_s, case.assume.overlap, partition.sram_s
+        )
+    return seconds
 
 
 def _said(runs: dict[int, int], layers: int) -> tuple[int, ...] | None:
@@ -280,10 +284,13 @@ def _said(runs: dict[int, int], layers: int) -> tuple[int, ...] | None:
 
 def _shares(case: Case, slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[Term, float]:
     """Fractions of the time of the slowest stage's kernels spent in partitions bound by each term."""
-    mine = [one for one in partitions if one.stage in slowest.holds]
+    partitions_ = [partition for partition in partitions if partition.stage in slowest.holds]
     (times,) = (rank.runs for rank in case.ranks if rank.number == slowest.stage)
     if len(slowest.holds) == 1:  # all its partitions run equally often
-        times, whole = dict.fromkeys(slowest.holds, 1), slowest.layer_time_s or 1.0
+        times, total_s = dict.fromkeys(slowest.holds, 1), slowest.layer_time_s or 1.0
     else:
-        whole = slowest.layers * slowest.layer_time_s + slowest.once_time_s or 1.0
-    return {term: math.fsum(times[p.stage] * p.time_s for p in mine if p.bound_by == term) / whole for term in TERMS}
+        total_s = slowest.layers * slowest.layer_time_s + slowest.once_time_s or 1.0
+    return {
+        term: math.fsum(times[p.stage] * p.time_s for p in partitions_ if p.bound_by == term) / total_s
+        for term in TERMS
+    }

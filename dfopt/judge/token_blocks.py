@@ -24,18 +24,18 @@ def whole_readers(case: Case, of: Fan | End, place: Place) -> list[int]:
     """Kernels of a partition of which every token needs all of a fan, or of an input of the graph."""
     if isinstance(of, End):
         reads = not of.write and of.carried is None and case.place(of.kernel) == place
-        return [of.kernel] if reads and _whole(case, of.kernel, of.operand) else []
+        return [of.kernel] if reads and _reads_whole(case, of.kernel, of.operand) else []
     if case.kernels[of.src].kernel.streamed != "n":
         return []
     return [
         number
         for number in of.readers
         if case.place(number) == place
-        and any(_whole(case, number, reader.operand) for reader in of.consumers if reader.kernel == number)
+        and any(_reads_whole(case, number, reader.operand) for reader in of.consumers if reader.kernel == number)
     ]
 
 
-def _whole(case: Case, number: int, operand: int) -> bool:
+def _reads_whole(case: Case, number: int, operand: int) -> bool:
     return token_blocks.reads_whole(case.kernels[number].kernel, operand)
 
 
@@ -47,13 +47,13 @@ def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
         for of in case.tensors:
             for size, is_cut in held(case, of, place):
                 yield place, size * share if is_cut else size
-    for one in case.kernels:
-        if one.place in case.token_blocks:
+    for placed in case.kernels:
+        if placed.place in case.token_blocks:
             degree, rules = case.plan.shards, case.assume.sharding_rules
-            if one.at_once:
-                row = token_blocks.slice_elements(one.kernel, one.sharding, degree, rules)
-                yield one.place, 2 * row * weight_word(case.graph, one.kernel)
-            yield one.place, one.adding
+            if placed.at_once:
+                row = token_blocks.slice_elements(placed.kernel, placed.sharding, degree, rules)
+                yield placed.place, 2 * row * weight_word(case.graph, placed.kernel)
+            yield placed.place, placed.adding
 
 
 def held(case: Case, of: Fan | End, place: Place) -> Iterator[tuple[float, bool]]:
@@ -63,12 +63,13 @@ def held(case: Case, of: Fan | End, place: Place) -> Iterator[tuple[float, bool]
             yield _of_end(case, of)
     elif place in (of.home, *of.away):
         source = case.kernels[of.src].kernel
-        whole = whole_readers(case, of, place)
-        if whole:
+        whole_readers_ = whole_readers(case, of, place)
+        if whole_readers_:
             yield 2 * of.chip * token_blocks.row_share(source), False
         readers = [reader for reader in of.consumers if case.place(reader.kernel) == place]
         if place == of.home or any(
-            not (reader.kernel in whole and _whole(case, reader.kernel, reader.operand)) for reader in readers
+            not (reader.kernel in whole_readers_ and _reads_whole(case, reader.kernel, reader.operand))
+            for reader in readers
         ):
             yield _with_tokens(of.chip, source, 0, source.streamed == "n")
 
@@ -91,13 +92,13 @@ def _with_tokens(chip: float, kernel: Kernel, operand: int, has_tokens: bool) ->
 
 def again(case: Case) -> Iterator[Again]:
     """What each further block of tokens of each partition reads from DRAM again."""
-    for one in case.kernels:
-        if one.place in case.token_blocks:
-            if one.read:
-                yield one.place, "weight", one.read, one
-            read, _ = cache_traffic(one.kernel, one.sharding, case.plan.shards)
+    for placed in case.kernels:
+        if placed.place in case.token_blocks:
+            if placed.read:
+                yield placed.place, "weight", placed.read, placed
+            read, _ = cache_traffic(placed.kernel, placed.sharding, case.plan.shards)
             if read:
-                yield one.place, "cache", read, one
+                yield placed.place, "cache", read, placed
     for place in case.token_blocks:
         for of in case.tensors:
             if whole_readers(case, of, place):
@@ -106,15 +107,17 @@ def again(case: Case) -> Iterator[Again]:
 
 def accessed_again(case: Case) -> dict[int, float]:
     """Bytes of SRAM that all further blocks of tokens read again, by kernel."""
-    found: dict[int, float] = defaultdict(float)
-    for number, one in enumerate(case.kernels):
-        more = case.token_blocks.get(one.place, 1) - 1
-        found[number] += more * (one.read + cache_traffic(one.kernel, one.sharding, case.plan.shards)[0])
+    bytes_by_kernel: dict[int, float] = defaultdict(float)
+    for number, placed in enumerate(case.kernels):
+        more = case.token_blocks.get(placed.place, 1) - 1
+        bytes_by_kernel[number] += more * (
+            placed.read + cache_traffic(placed.kernel, placed.sharding, case.plan.shards)[0]
+        )
     for place, count in case.token_blocks.items():
         for of in case.tensors:
             for number in whole_readers(case, of, place):
-                found[number] += (count - 1) * of.chip
-    return found
+                bytes_by_kernel[number] += (count - 1) * of.chip
+    return bytes_by_kernel
 
 
 def least_rows(case: Case) -> int:
@@ -131,9 +134,9 @@ def refused(case: Case) -> Iterator[str]:
             yield f"{name}, which the assumptions or the chip do not allow"
         if count > token_blocks.most_blocks(rows, least):
             yield f"{name}, {count} of {rows} rows, but each of these has at least {least}"
-        for one in (case.kernels[number] for number in case.members[place]):
-            if not token_blocks.takes_blocks(one.kernel):
-                yield f"{name}, but kernel {one.kernel.name!r} needs all tokens at once"
+        for placed in (case.kernels[number] for number in case.members[place]):
+            if not token_blocks.takes_blocks(placed.kernel):
+                yield f"{name}, but kernel {placed.kernel.name!r} needs all tokens at once"
         for fan in case.fans:
             if fan.home == place:
                 yield from (f"{name}, but {reason}" for reason in needed_at_once(case, fan))

@@ -42,23 +42,23 @@ def weight_parts(case: Case) -> WeightParts:
             buffers[is_cut][kernel].append(size)
     capacity = case.system.chip.sram.capacity
     parts, alone, stuck = {}, {}, {}
-    for number, one in enumerate(case.kernels):
-        if one.stationary <= 0 or one.place in case.token_blocks:  # there weights pass by
+    for number, placed in enumerate(case.kernels):
+        if placed.stationary <= 0 or placed.place in case.token_blocks:  # there weights pass by
             continue
-        whole, cut = math.fsum(buffers[False][number]), one.stationary + math.fsum(buffers[True][number])
-        alone[number] = whole + cut
+        uncut, cut = math.fsum(buffers[False][number]), placed.stationary + math.fsum(buffers[True][number])
+        alone[number] = uncut + cut
         if case.assume.weight_tiling == "forbid" or alone[number] <= capacity:
             continue
-        if (count := parts_of(whole, cut, capacity)) is None:
-            stuck[number] = whole
+        if (count := parts_of(uncut, cut, capacity)) is None:
+            stuck[number] = uncut
         else:
             parts[number] = count
     return WeightParts(parts, alone, stuck)
 
 
-def parts_of(whole: float, cut: float, capacity: float) -> int | None:
+def parts_of(uncut: float, cut: float, capacity: float) -> int | None:
     """Fewest parts for which a kernel fits that needs so many bytes of SRAM for what they cut, and beside; or none."""
-    return None if whole >= capacity else math.ceil(cut / (capacity - whole) - 1e-12)
+    return None if uncut >= capacity else math.ceil(cut / (capacity - uncut) - 1e-12)
 
 
 def buffered(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
@@ -103,21 +103,21 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
     """Everything that moves to or from DRAM."""
     for of in case.tensors:
         yield from moved(case, of)
-    for one in case.kernels:
-        kernel = one.kernel
-        if one.read and case.assume.weights_from_dram:
-            yield Moved(one.place, "weight", one.read, one)
+    for placed in case.kernels:
+        kernel = placed.kernel
+        if placed.read and case.assume.weights_from_dram:
+            yield Moved(placed.place, "weight", placed.read, placed)
         if kernel.dram_bytes_per_chip:
-            yield Moved(one.place, "own data", kernel.dram_bytes_per_chip, one)
+            yield Moved(placed.place, "own data", kernel.dram_bytes_per_chip, placed)
         if kernel.dram_bytes:
-            yield Moved(one.place, "lookups", kernel.dram_bytes / case.plan.shards, one)
-        read, written = cache_traffic(kernel, one.sharding, case.plan.shards)
+            yield Moved(placed.place, "lookups", kernel.dram_bytes / case.plan.shards, placed)
+        read, written = cache_traffic(kernel, placed.sharding, case.plan.shards)
         if read:
-            yield Moved(one.place, "cache", read, one)
+            yield Moved(placed.place, "cache", read, placed)
         if written:
-            yield Moved(one.place, "cache", written, one, write=True)
-        if one.accumulator:
-            yield Moved(one.place, "gradient", case.assume.gradient_passes * one.accumulator, one)
+            yield Moved(placed.place, "cache", written, placed, write=True)
+        if placed.accumulator:
+            yield Moved(placed.place, "gradient", case.assume.gradient_passes * placed.accumulator, placed)
     for place, what, size, source in token_blocks.again(case):
         times = case.token_blocks[place] - 1
         if times:
@@ -156,33 +156,33 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
     degree, rules, source = case.plan.shards, case.assume.sharding_rules, case.kernels[fan.src]
     tiled = case.assume.operand_traffic == "own_tiled"
     wrote = operands.written_share(source.kernel, source.sharding, degree, rules, tiled)
-    sums, assume = operands.adding(case.graph), case.assume
-    if operands.work_whole(source.kernel, source.sharding, sums, assume):
+    adders, assume = operands.adding(case.graph), case.assume
+    if operands.work_whole(source.kernel, source.sharding, adders, assume):
         wrote = 1.0
     yield Moved(fan.home, "tensor", fan.whole * wrote, fan, write=True)
     elements = fan.whole / made_word(case.graph, source.kernel)
     for number in fan.readers:
-        one = case.kernels[number]
+        placed = case.kernels[number]
         shares = (
-            operands.read_share(one.kernel, reader.operand, one.sharding, degree, rules, elements, tiled)
+            operands.read_share(placed.kernel, reader.operand, placed.sharding, degree, rules, elements, tiled)
             for reader in fan.consumers
             if reader.kernel == number
         )
-        read = 1.0 if operands.work_whole(one.kernel, one.sharding, sums, assume) else max(shares)
-        yield Moved(one.place, "tensor", fan.whole * read, fan)
+        read = 1.0 if operands.work_whole(placed.kernel, placed.sharding, adders, assume) else max(shares)
+        yield Moved(placed.place, "tensor", fan.whole * read, fan)
 
 
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
     """Bytes that every partition moves to and from each memory of a chip."""
-    found: dict[str, list[tuple[Place, float]]] = {name: [] for name in case.system.chip.tiers}
-    for one in moves(case, tiling):
-        found[tier_of(case, one)].append((one.place, one.bytes))
-    return {name: totals(parts) for name, parts in found.items()}
+    bytes_by_tier: dict[str, list[tuple[Place, float]]] = {name: [] for name in case.system.chip.tiers}
+    for move in moves(case, tiling):
+        bytes_by_tier[tier_of(case, move)].append((move.place, move.bytes))
+    return {name: totals(parts) for name, parts in bytes_by_tier.items()}
 
 
-def tier_of(case: Case, one: Moved) -> str:
+def tier_of(case: Case, move: Moved) -> str:
     """The memory that it is moved to or from: while a graph trains, kernels work from the fastest only."""
-    return case.system.chip.fastest_tier if case.trains else case.plan.tier_of(one.item, case.system.chip)
+    return case.system.chip.fastest_tier if case.trains else case.plan.tier_of(move.item, case.system.chip)
 
 
 def touched(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
@@ -202,12 +202,12 @@ def inputs(case: Case) -> dict[int, float]:
 
 def _touched(case: Case, *, write: bool) -> dict[int, list[float]]:
     """Bytes of every tensor that every kernel writes, or reads."""
-    found: dict[int, list[float]] = {number: [] for number in range(len(case.kernels))}
+    sizes_by_kernel: dict[int, list[float]] = {number: [] for number in range(len(case.kernels))}
     for of in case.tensors:
         for number, size, writes in touched(of):
             if writes == write:
-                found[number].append(size)
-    return found
+                sizes_by_kernel[number].append(size)
+    return sizes_by_kernel
 
 
 def sram_traffic(case: Case) -> dict[int, float]:
@@ -217,19 +217,21 @@ def sram_traffic(case: Case) -> dict[int, float]:
     DRAM; weights, lookups and a kernel's own data are read once, gradient accumulators read and written, or written.
     """
     wrote, again = _touched(case, write=True), token_blocks.accessed_again(case)
-    found = {}
+    bytes_by_kernel = {}
     for number, taken in inputs(case).items():
-        one = case.kernels[number]
-        own = own_traffic(one.kernel, one.sharding, case.plan.shards)
-        gradient = case.assume.gradient_passes * one.accumulator
-        found[number] = math.fsum((*wrote[number], taken, one.read, gradient, own, again[number]))
-    return found
+        placed = case.kernels[number]
+        own = own_traffic(placed.kernel, placed.sharding, case.plan.shards)
+        gradient = case.assume.gradient_passes * placed.accumulator
+        bytes_by_kernel[number] = math.fsum((*wrote[number], taken, placed.read, gradient, own, again[number]))
+    return bytes_by_kernel
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
     """Bytes of SRAM that every partition needs for its buffers and what is stationary."""
     parts = [part for of in case.tensors for part in held(case, of, tiling)]
-    parts += [(one.place, one.stationary / tiling.of(k)) for k, one in enumerate(case.kernels) if one.stationary]
+    parts += [
+        (placed.place, placed.stationary / tiling.of(k)) for k, placed in enumerate(case.kernels) if placed.stationary
+    ]
     return totals([*(part for part in parts if part[0] not in case.token_blocks), *token_blocks.in_sram(case)])
 
 

@@ -20,18 +20,18 @@ _TOO_NARROW: Final = ("int4", "fp4", "fp6", "int8", "fp8")  # for a vector unit
 
 def _type(graph: Graph, of: DataClass) -> Dtype | None:
     """What a class of data is said to be; what is not said of one class is said of another."""
-    said = graph.dtypes
-    if said is None:
+    types = graph.dtypes
+    if types is None:
         return None
     if of in ("weights", "experts", "ends"):
-        return {"experts": said.experts, "ends": said.ends}.get(of) or said.weights
-    return {"kv": said.kv, "logits": said.logits}.get(of) or said.activations
+        return {"experts": types.experts, "ends": types.ends}.get(of) or types.weights
+    return {"kv": types.kv, "logits": types.logits}.get(of) or types.activations
 
 
 def word(graph: Graph, of: DataClass = "activations") -> float:
     """Bytes of an element of some class of data; gradients are activations, and tables are ends."""
-    found = _type(graph, of)
-    return float(graph.word_bytes if found is None else FORMATS[found].bytes)
+    dtype = _type(graph, of)
+    return float(graph.word_bytes if dtype is None else FORMATS[dtype].bytes)
 
 
 def held_word(graph: Graph) -> float:
@@ -53,7 +53,7 @@ def optimizer_words(graph: Graph, stated: float) -> tuple[float, int]:
     held = "fp32" if graph.dtypes is None and graph.word_bytes == 4 else _type(graph, "weights") or "bf16"
     own = (main or "fp32") == held  # the weights themselves are updated: read and written
     each = [] if own else [main or "fp32"]
-    return sum(float(FORMATS[one].bytes) for one in (*each, *2 * [moments or "fp32"])), 1 + own
+    return sum(float(FORMATS[dtype].bytes) for dtype in (*each, *2 * [moments or "fp32"])), 1 + own
 
 
 def type_of_weight(graph: Graph, kernel: Kernel) -> Dtype | None:
@@ -82,7 +82,7 @@ def copied_word(graph: Graph, reader: Kernel) -> float | None:
     """Bytes of an element of the copy that is kept of what gives the gradient of a weight; none, if it is no copy."""
     if reader.op != "weight_update" or graph.dtypes is None or graph.dtypes.saved is None:
         return None
-    of = next((one for one in graph.kernels if one.name == reader.stage_with), None)
+    of = next((kernel for kernel in graph.kernels if kernel.name == reader.stage_with), None)
     as_it_is = of is not None and _held(of) == "ends" and graph.dtypes.ends is not None
     return None if as_it_is else float(FORMATS[graph.dtypes.saved].bytes)
 
@@ -93,8 +93,8 @@ def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
 
 
 @lru_cache(maxsize=4096)
-def _fitting_of(of: Same[Graph], one: Same[Kernel]) -> list[Arithmetic]:
-    graph, kernel = of.document, one.document
+def _fitting_of(same_graph: Same[Graph], same_kernel: Same[Kernel]) -> list[Arithmetic]:
+    graph, kernel = same_graph.document, same_kernel.document
     operands = [_type(graph, "activations")]
     if kernel.op in ("gemm", "weight_update") and graph.dtypes is not None and graph.dtypes.operands is not None:
         operands = [graph.dtypes.operands]  # converted in front of it
@@ -102,11 +102,15 @@ def _fitting_of(of: Same[Graph], one: Same[Kernel]) -> list[Arithmetic]:
         held = _held(kernel)
         cast = None if graph.dtypes is None or held == "ends" else graph.dtypes.weight_operands
         operands.append(cast or _type(graph, held))
-    numbers = {FORMATS[one].arithmetic for one in operands if one is not None}
+    numbers = {FORMATS[same_kernel].arithmetic for same_kernel in operands if same_kernel is not None}
     if kernel.op != "elementwise" and graph.dtypes is not None and graph.dtypes.products is not None:
-        numbers = {graph.dtypes.products if one == "fp32" else one for one in numbers}
-    wide = [one for one in _BY_WIDTH if all(one == each or one in WIDER[each] for each in numbers)]
-    return [one for one in wide if kernel.op != "elementwise" or one not in _TOO_NARROW]
+        numbers = {graph.dtypes.products if same_kernel == "fp32" else same_kernel for same_kernel in numbers}
+    wide = [
+        same_kernel
+        for same_kernel in _BY_WIDTH
+        if all(same_kernel == each or same_kernel in WIDER[each] for each in numbers)
+    ]
+    return [same_kernel for same_kernel in wide if kernel.op != "elementwise" or same_kernel not in _TOO_NARROW]
 
 
 def _peaks(graph: Graph, chip: Chip) -> Peaks | None:
@@ -116,8 +120,8 @@ def _peaks(graph: Graph, chip: Chip) -> Peaks | None:
 
 def _rates(graph: Graph, kernel: Kernel, peaks: Peaks) -> dict[Arithmetic, float]:
     """Rates of a chip in those of its types that hold the operands of a kernel, the narrowest first."""
-    rates = {one: peaks.of(one) for one in _fitting(graph, kernel)}
-    return {one: rate for one, rate in rates.items() if rate is not None}
+    rates = {arithmetic: peaks.of(arithmetic) for arithmetic in _fitting(graph, kernel)}
+    return {arithmetic: rate for arithmetic, rate in rates.items() if rate is not None}
 
 
 def peak(graph: Graph, kernel: Kernel, chip: Chip) -> float:
@@ -144,11 +148,11 @@ def notes(graph: Graph, chip: Chip) -> Iterator[str]:
     if (peaks := _peaks(graph, chip)) is None:
         return
     for kernel in graph.kernels:
-        wanted, found = _fitting(graph, kernel)[0], next(iter(_rates(graph, kernel, peaks)))
-        if wanted != found:
-            wider[wanted, found].append(kernel.name)
-    for (wanted, found), names in wider.items():
-        yield f"{chip.name} has no {wanted}: {listed(names)} compute{'s' if len(names) == 1 else ''} in {found}"
+        wanted, actual = _fitting(graph, kernel)[0], next(iter(_rates(graph, kernel, peaks)))
+        if wanted != actual:
+            wider[wanted, actual].append(kernel.name)
+    for (wanted, actual), names in wider.items():
+        yield f"{chip.name} has no {wanted}: {listed(names)} compute{'s' if len(names) == 1 else ''} in {actual}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -35,11 +35,11 @@ def exposed_s(
     shown, after = [], []
     for rank in case.ranks:
         layers = rank.runs.get(0, 0)
-        mine = replace(layer, hop_s=hops[rank.number] / 2 / plan.interleave)  # of the gradients alone, a chunk
+        chunk = replace(layer, hop_s=hops[rank.number] / 2 / plan.interleave)  # of the gradients alone, a chunk
         if layers:  # and while it waits for slower memories
             _, waits_s = offload.shown_s(case, rank, partitions, hops[rank.number])
-            mine = replace(mine, backward_s=mine.backward_s + waits_s / layers)
-        shown.append(mine.exposed_s(plan.stages, plan.interleave, layers, plan.microbatches) if layers else 0.0)
+            chunk = replace(chunk, backward_s=chunk.backward_s + waits_s / layers)
+        shown.append(chunk.exposed_s(plan.stages, plan.interleave, layers, plan.microbatches) if layers else 0.0)
         after.append(layers * layer.exchange_s)
     return max(shown) if way == "calculon" else min(max(shown), max(after))
 
@@ -47,15 +47,15 @@ def exposed_s(
 def _of_layer(case: Case, partitions: Sequence[PartitionScore], price: network.Price) -> window.Window:
     dims, (system, called) = case.plan.copy_dims, grid.walked(case.system, case.plan)
     passes = {name: case.kernels[number].kernel.pass_ for name, number in case.graph.index().items()}
-    late = [one for one in partitions if passes[one.kernels[0]] != "forward"]
-    back = [one for one in late if passes[one.kernels[0]] != "recompute"]
+    late = [partition for partition in partitions if passes[partition.kernels[0]] != "forward"]
+    back = [partition for partition in late if passes[partition.kernels[0]] != "recompute"]
     again_memory_s, again_compute_s = _running(case, partitions, passes)
     shared = _networks(dims) & _networks(case.plan.stage_dims)
     return window.Window(
         exchange_s=_exchange_s(case, price),
-        backward_s=math.fsum(one.time_s for one in late),
-        memory_s=math.fsum(one.memory_s for one in back) + again_memory_s,
-        compute_s=math.fsum(one.compute_s for one in back) + again_compute_s,
+        backward_s=math.fsum(partition.time_s for partition in late),
+        memory_s=math.fsum(partition.memory_s for partition in back) + again_memory_s,
+        compute_s=math.fsum(partition.compute_s for partition in back) + again_compute_s,
         hop_s=0.0,
         in_the_way=bool(shared),
         usage=tiled.usage_of(system, [called.get(dim, dim) for dim in dims]),
@@ -72,12 +72,12 @@ def _exchange_s(case: Case, price: network.Price) -> float:
 def _running(case: Case, partitions: Sequence[PartitionScore], passes: Mapping[str, str]) -> tuple[float, float]:
     """Memory and compute seconds of what is computed again, as running totals of the forward pass."""
     again = {case.kernels[n].kernel.stage_with for name, n in case.graph.index().items() if passes[name] == "recompute"}
-    ahead = [one for one in partitions if passes[one.kernels[0]] == "forward"]
+    ahead = [partition for partition in partitions if passes[partition.kernels[0]] == "forward"]
     if not again:
         return 0.0, 0.0
-    often = [sum(name in again for name in one.kernels) for one in ahead]
-    memory = window.running([(one.memory_s, times) for one, times in zip(ahead, often, strict=True)])
-    return memory, window.running([(one.compute_s, times) for one, times in zip(ahead, often, strict=True)])
+    often = [sum(name in again for name in partition.kernels) for partition in ahead]
+    memory = window.running([(partition.memory_s, times) for partition, times in zip(ahead, often, strict=True)])
+    return memory, window.running([(partition.compute_s, times) for partition, times in zip(ahead, often, strict=True)])
 
 
 def _networks(dims: tuple[str, ...]) -> set[str]:

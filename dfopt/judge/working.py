@@ -20,23 +20,23 @@ def is_beside(case: Case, fan: Fan) -> bool:
 
 def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
     """Bytes on a chip that kernels of a pass keep beside tensors; less of what they do not keep that long."""
-    found = []
-    for one in kernels:
-        kernel = one.kernel
+    sizes = []
+    for placed in kernels:
+        kernel = placed.kernel
         if kernel.pass_ != pass_ or not case.trains:
             continue
-        found.append((kernel.mask_bytes or 0.0) * _made(one))
+        sizes.append((kernel.mask_bytes or 0.0) * _elements(placed))
         if kernel.output_saved and case.graph.index()[kernel.name] not in case.brought:
-            found.append(made_word(case.graph, kernel) * _made(one))
-        elif _is_let_go(case, one):
-            found.append(-made_word(case.graph, kernel) * _made(one))
-    return found
+            sizes.append(made_word(case.graph, kernel) * _elements(placed))
+        elif _is_let_go(case, placed):
+            sizes.append(-made_word(case.graph, kernel) * _elements(placed))
+    return sizes
 
 
 def left_of(case: Case, fan: Fan) -> float:
     """Bytes on a chip of a fan that the forward pass leaves behind: as it is, as its readers take it, or both."""
-    later = {one for one in fan.readers if not case.kernels[one].forward}
-    narrow = {one for one in later if copied_word(case.graph, case.kernels[one].kernel) is not None}
+    later = {reader for reader in fan.readers if not case.kernels[reader].forward}
+    narrow = {reader for reader in later if copied_word(case.graph, case.kernels[reader].kernel) is not None}
     source = case.kernels[fan.src].kernel
     kept = source.output_saved if case.is_whole(fan) else None
     if not narrow or kept is False:
@@ -46,14 +46,18 @@ def left_of(case: Case, fan: Fan) -> float:
     return fan.chip + copy if kept or narrow != later else copy
 
 
-def _made(one: Placed) -> float:
+def _elements(placed: Placed) -> float:
     """Elements of an output on a chip."""
-    return one.share * one.kernel.matrices * needed(one.kernel)
+    return placed.share * placed.kernel.matrices * needed(placed.kernel)
 
 
-def _is_let_go(case: Case, one: Placed) -> bool:
+def _is_let_go(case: Case, placed: Placed) -> bool:
     """Whether what a later pass reads is there only while that runs, though a tensor brings it from the forward one."""
-    return one.forward and one.kernel.output_saved is False and case.graph.index()[one.kernel.name] in case.brought
+    return (
+        placed.forward
+        and placed.kernel.output_saved is False
+        and case.graph.index()[placed.kernel.name] in case.brought
+    )
 
 
 def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], list[float]]:
@@ -62,13 +66,15 @@ def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], 
     Activations, and gradients of them.
     """
     here = case.of_stage[stage]
-    found = [*kept(case, here, "recompute"), *kept(case, here, "backward")]
-    found += [made_word(case.graph, one.kernel) * _made(one) for one in here if _is_let_go(case, one)]
+    activations = [*kept(case, here, "recompute"), *kept(case, here, "backward")]
+    activations += [
+        made_word(case.graph, placed.kernel) * _elements(placed) for placed in here if _is_let_go(case, placed)
+    ]
     if not (case.trains and case.assume.by_layer):
-        return found, []
-    mine = [fan for fan in case.touching[stage] if fan.home[0] == stage and case.is_read_later(fan)]
+        return activations, []
+    fans = [fan for fan in case.touching[stage] if fan.home[0] == stage and case.is_read_later(fan)]
     passes = ("recompute", "forward") if checkpoints else ("recompute",)  # the input of the layer at work once more
-    found += [fan.chip for fan in mine if case.kernels[fan.src].kernel.pass_ in passes]
-    found += kept(case, here, "forward") if checkpoints else []
-    found += [one.buffers for one in here]
-    return found, [one.activation_gradients for one in here]
+    activations += [fan.chip for fan in fans if case.kernels[fan.src].kernel.pass_ in passes]
+    activations += kept(case, here, "forward") if checkpoints else []
+    activations += [placed.buffers for placed in here]
+    return activations, [placed.activation_gradients for placed in here]
