@@ -138,11 +138,13 @@ def optimizer_s(
     for row in chip.efficiency or () if assumptions.compute_model == "efficiency" else ():
         least = [(row.flop or 0.0) / ADAM_FLOP]
         if row.unit == "memory":
-            least = [(row.bytes or 0.0) / one for tier, one in moved.items() if one and row.memory in (None, tier)]
+            least = [
+                (row.bytes or 0.0) / bytes_ for tier, bytes_ in moved.items() if bytes_ and row.memory in (None, tier)
+            ]
         sizes |= {from_ for from_ in least if from_ > parameters}
     return min(
         elementwise_s(
-            ADAM_FLOP * size, {tier: size * one for tier, one in moved.items()}, chip, assumptions, "optimizer"
+            ADAM_FLOP * size, {tier: size * bytes_ for tier, bytes_ in moved.items()}, chip, assumptions, "optimizer"
         )
         for size in sizes
     )

@@ -176,12 +176,12 @@ def _chain(kind: Collective, dims: Sequence[Dim]) -> Affine:
 def _ways(kind: Collective, dim: Dim, rest: Affine) -> list[Affine]:
     """An all-reduce or broadcast along one dimension and then the rest: first split, then whole if there is a way."""
     if kind is Collective.ALL_REDUCE:
-        halves, whole = (_all_gather(dim), _all_gather(dim)), _all_reduce_whole(dim)
+        halves, unsplit = (_all_gather(dim), _all_gather(dim)), _all_reduce_whole(dim)
     else:
-        halves, whole = (_scatter(dim), _all_gather(dim)), _broadcast_whole(dim)
+        halves, unsplit = (_scatter(dim), _all_gather(dim)), _broadcast_whole(dim)
     ways = [_plus(_measured(kind, dim, _plus(*halves)), Affine(rest.per_byte / dim.size, rest.fixed))]
-    if whole is not None:
-        ways.append(_plus(_measured(kind, dim, whole), rest))
+    if unsplit is not None:
+        ways.append(_plus(_measured(kind, dim, unsplit), rest))
     return ways
 
 
@@ -259,19 +259,19 @@ def algorithm(kind: Collective, dims: Sequence[Dim], *, together: bool = True) -
     used = [dim for dim in dims if dim.size > 1]
     nested = kind in (Collective.ALL_REDUCE, Collective.BROADCAST)
     taken = _nested(kind, used, used)[1] if nested else [0] * len(used)
-    told = []
-    for dim, whole in zip(used, taken, strict=True):
+    steps = []
+    for dim, unsplit in zip(used, taken, strict=True):
         way = "through the switch" if dim.in_network_reduction else _GATHERS[dim.topology]
         if kind is Collective.ALL_TO_ALL:
             way = "shortest paths" if dim.topology in (Topology.RING, Topology.LINE) else "pairwise exchange"
         elif nested:
             first = "reduce-scatter" if kind is Collective.ALL_REDUCE else "scatter"
             in_one = "through the switch" if dim.in_network_reduction else "along the links"
-            way = f"in one go, {in_one}" if whole else f"{first} and all-gather by {way}"
+            way = f"in one go, {in_one}" if unsplit else f"{first} and all-gather by {way}"
         measured = " (measured)" if any(factor.kind is kind for factor in dim.factors) else ""
-        told.append(f"{dim.name}: {way}{measured}")
+        steps.append(f"{dim.name}: {way}{measured}")
     if kind is Collective.POINT_TO_POINT:
         return f"one hop along {used[0].name}"
     at_once = kind is Collective.ALL_TO_ALL and together
     order = ["at the same time" if at_once else "one after the other"] if len(used) > 1 else []
-    return "; ".join([*told, *order])
+    return "; ".join([*steps, *order])

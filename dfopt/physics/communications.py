@@ -51,12 +51,12 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
     4.0
     """
     busy: dict[str, list[float]] = defaultdict(list)
-    for one in kernel.communications:
-        dims, _ = plan.group(one.over)
+    for own in kernel.communications:
+        dims, _ = plan.group(own.over)
         group = math.prod(chips(dim) for dim in dims)
         if group == 1:
             continue
-        spent = price(Collective(one.kind), group_volume(one, plan, group), dims)
+        spent = price(Collective(own.kind), group_volume(own, plan, group), dims)
         for dim in {split_part_name(name)[0] for name in parts_of(dims)}:  # parts of one dim share its links
             busy[dim].append(spent)
     return max((math.fsum(times) for times in busy.values()), default=0.0)
@@ -65,8 +65,8 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
 def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> float:
     """Bytes that a chip sends in a kernel's own communications; ``chips`` gives the size of a dim or part by name."""
     sent = []
-    for one in kernel.communications:
-        group = math.prod(chips(dim) for dim in plan.group(one.over)[0])
+    for own in kernel.communications:
+        group = math.prod(chips(dim) for dim in plan.group(own.over)[0])
         if group > 1:
-            sent.append(bytes_sent(Collective(one.kind), group_volume(one, plan, group), group))
+            sent.append(bytes_sent(Collective(own.kind), group_volume(own, plan, group), group))
     return math.fsum(sent)

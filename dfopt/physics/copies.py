@@ -90,4 +90,7 @@ def exchanged(
     With 0 bytes of one of the two it is the time of the other alone.
     """
     sizes = {"gradients": gradients, "weights": weights}
-    return sum(one.times * price(one.kind, one.share * sizes[one.of], one.dims) for one in exchanges(plan, dims))
+    return sum(
+        exchange.times * price(exchange.kind, exchange.share * sizes[exchange.of], exchange.dims)
+        for exchange in exchanges(plan, dims)
+    )

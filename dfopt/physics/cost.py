@@ -75,12 +75,12 @@ class SystemCost:
     @property
     def total_usd(self) -> float | None:
         """Price in USD of what has one; None if nothing has. See `complete` for that of the whole system."""
-        return _known(self.usd.values())
+        return _complete(self.usd.values())
 
     @property
     def total_w(self) -> float | None:
         """Power in W of what has one; None if nothing has. See `complete` for that of the whole system."""
-        return _known(self.w.values())
+        return _complete(self.w.values())
 
     def without(self, unit: Unit) -> tuple[str, ...]:
         """Paths of the fields that the total of a unit leaves out, as they are not given."""
@@ -124,7 +124,7 @@ def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tup
     """
     sizes = [dim.size for dim in network]
     chips = math.prod(sizes)
-    found = []
+    counts_by_dim = []
     for position, dim in enumerate(network):
         if counts == "exact":
             links, ports = _exact(dim)
@@ -134,8 +134,8 @@ def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tup
             # As if only one chip of each inner group were connected, but for rings.
             groups = chips // dim.size if dim.topology == "ring" else math.prod(sizes[position + 1 :])
             links, ports = links * (chips > 1), ports * (chips > 4)
-        found.append(DimCounts(dim.name, groups * links, groups * ports))
-    return tuple(found)
+        counts_by_dim.append(DimCounts(dim.name, groups * links, groups * ports))
+    return tuple(counts_by_dim)
 
 
 def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
@@ -176,16 +176,16 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
 
     def over_dims(amounts: Sequence[int], field: str) -> float | None:
         dims = enumerate(zip(system.network, amounts, strict=True))
-        return _known([times(n * dim.link_bandwidth / _GB_S, dim, f"$.network[{i}]", field) for i, (dim, n) in dims])
+        return _complete([times(n * dim.link_bandwidth / _GB_S, dim, f"$.network[{i}]", field) for i, (dim, n) in dims])
 
     def components(of_chip: str, unit: str) -> dict[str, float | None]:
         chip, chips = system.chip, system.chips
-        several = [(f"$.chip.memories[{at}]", one) for at, one in enumerate(chip.memories or ())]
+        several = [(f"$.chip.memories[{at}]", memory) for at, memory in enumerate(chip.memories or ())]
         memories = [("$.chip.dram", chip.dram)] if chip.dram is not None else several
         return {
             "accelerators": times(chips, chip, "$.chip", of_chip),
-            "memory": _known(
-                [times(chips * one.bandwidth / _GB_S, one, at, f"{unit}_per_gb_s") for at, one in memories]
+            "memory": _complete(
+                [times(chips * memory.bandwidth / _GB_S, memory, at, f"{unit}_per_gb_s") for at, memory in memories]
             ),
             "links": over_dims([count.links for count in counted], f"link_{unit}_per_gb_s"),
             "switches": over_dims([count.switch_ports for count in counted], f"switch_{unit}_per_gb_s"),
@@ -194,10 +194,10 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
     return SystemCost(components("price_usd", "usd"), components("power_w", "w"), tuple(missing))
 
 
-def _known(parts: Collection[float | None]) -> float | None:
+def _complete(parts: Collection[float | None]) -> float | None:
     """The sum of the figures that there are; None if some are missing and the others are nothing."""
-    known = [part for part in parts if part is not None]
-    return math.fsum(known) or (0.0 if len(known) == len(parts) else None)
+    figures = [part for part in parts if part is not None]
+    return math.fsum(figures) or (0.0 if len(figures) == len(parts) else None)
 
 
 def _exact(dim: NetworkDim) -> tuple[int, int]:

@@ -42,13 +42,13 @@ def _holding(dtypes: Dtypes, kernel: Kernel) -> tuple[Arithmetic, ...]:
     weighted = kernel.op in ("gemm", "weight_update")
     taken = FORMATS[(dtypes.operands if weighted else None) or dtypes.activations].arithmetic
     taken = _in_products(dtypes, taken) if kernel.op != "elementwise" else taken
-    found = (taken, *WIDER[taken])
+    candidates = (taken, *WIDER[taken])
     if kernel.op == "elementwise":
-        return tuple(one for one in found if one in _WIDE)
+        return tuple(arithmetic for arithmetic in candidates if arithmetic in _WIDE)
     if kernel.op != "gemm":
-        return found
+        return candidates
     held = _in_products(dtypes, FORMATS[dtypes.taken(weights_of(kernel))].arithmetic)
-    return tuple(one for one in found if one in (held, *WIDER[held]))
+    return tuple(arithmetic for arithmetic in candidates if arithmetic in (held, *WIDER[held]))
 
 
 def _in_products(dtypes: Dtypes, held: Arithmetic) -> Arithmetic:
@@ -79,10 +79,10 @@ def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic,
     if graph.dtypes is None or not isinstance(chip.peak, Peaks):
         return None
     could = _holding(graph.dtypes, kernel)
-    for one in could:
-        if chip.peak.of(one) is not None:
-            return could[0], one
-    has = ", ".join(one for one in get_args(Arithmetic) if chip.peak.of(one) is not None)
+    for candidate in could:
+        if chip.peak.of(candidate) is not None:
+            return could[0], candidate
+    has = ", ".join(candidate for candidate in get_args(Arithmetic) if chip.peak.of(candidate) is not None)
     message = f"found {has}, but kernel {kernel.name!r} of {graph.name} computes in {could[0]}"
     remedy = f"give the rate of {' or '.join(could)}, or one rate for all types"
     raise SystemSpecError(chip.name, [Issue("$.chip.peak", message, remedy)])
@@ -90,8 +90,8 @@ def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic,
 
 def rate(graph: Graph, kernel: Kernel, chip: Chip) -> float:
     """Peak rate of a chip in FLOP/s in the type that a kernel computes in."""
-    found = arithmetic_of(graph, kernel, chip)
-    peak = chip.peak.of(found[1]) if found and isinstance(chip.peak, Peaks) else None
+    arithmetic = arithmetic_of(graph, kernel, chip)
+    peak = chip.peak.of(arithmetic[1]) if arithmetic and isinstance(chip.peak, Peaks) else None
     return chip.peak_flops if peak is None else peak
 
 

@@ -76,12 +76,12 @@ def efficiency_share(
 @lru_cache(maxsize=16)
 def _conditions(rows: tuple[EfficiencyRow, ...]) -> tuple[NDArray[Any], ...]:
     """Of rows about kernels: of the vector unit or not, least FLOP, least extent, op or nothing, and the share."""
-    found = [
+    conditions = [
         (row.unit == "vector", (row.flop or 0.0) * (1 - _ROUNDING), row.extent or 1, row.op or "", row.share)
         for row in rows
         if row.unit != "memory"
     ]
-    return tuple(map(np.array, zip(*found, strict=True)))
+    return tuple(map(np.array, zip(*conditions, strict=True)))
 
 
 def row_op(kernel: Kernel, assumptions: Assumptions) -> str:
@@ -120,12 +120,12 @@ def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str
     (array([0.9, 0.9, 0.3]), 1.0)
     """
     moved = np.asarray(moved, dtype=float)
-    mine = [row for row in rows if row.unit == "memory" and row.memory in (None, memory)]
-    applies = [moved >= (row.bytes or 0.0) * (1 - _ROUNDING) for row in mine]
-    if not mine:
+    of_memory = [row for row in rows if row.unit == "memory" and row.memory in (None, memory)]
+    applies = [moved >= (row.bytes or 0.0) * (1 - _ROUNDING) for row in of_memory]
+    if not of_memory:
         return np.ones_like(moved)
-    found: NDArray[np.float64] = np.select(applies, [row.share for row in mine], default=1.0)
-    return found
+    share: NDArray[np.float64] = np.select(applies, [row.share for row in of_memory], default=1.0)
+    return share
 
 
 def vector_share(rows: Sequence[EfficiencyRow], flop: float) -> float:
@@ -153,8 +153,8 @@ def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str
     >>> one_bandwidth_share([EfficiencyRow(unit="memory", bytes=100e6, share=0.9)], 2e8), one_bandwidth_share([], 1.0)
     (0.9, 1.0)
     """
-    mine = (row for row in rows if row.unit == "memory" and row.memory in (None, memory))
-    return next((row.share for row in mine if moved >= (row.bytes or 0.0) * (1 - _ROUNDING)), 1.0)
+    of_memory = (row for row in rows if row.unit == "memory" and row.memory in (None, memory))
+    return next((row.share for row in of_memory if moved >= (row.bytes or 0.0) * (1 - _ROUNDING)), 1.0)
 
 
 def memory_rows(

@@ -79,14 +79,14 @@ def chains(
     """
     count, there = np.asarray(counts, dtype=float), np.asarray(counts) > 0
     each = np.where(there, seconds, 0.0)
-    often, split = (np.asarray(one, dtype=float)[..., None] for one in (rounds, chunks))
+    often, split = (np.asarray(factor, dtype=float)[..., None] for factor in (rounds, chunks))
     work = count * each
     before, after, behind = _before(work), _before(work[..., ::-1])[..., ::-1], _before(count[..., ::-1])[..., ::-1]
     # with those of the same time in front of the last of them; what never ends may be alone
     alike = before + np.multiply(count - 1, each, where=count > 1, out=np.zeros(work.shape))
     if not turns:
-        found: Floats = often * each + (alike + after) / split
-        return found
+        longest: Floats = often * each + (alike + after) / split
+        return longest
     longer = np.where((split == 1) & (behind <= often - 2), (often - behind) * each + alike + 2 * after, 0.0)
     return np.concatenate([often * each + alike / split, longer], axis=-1)
 
@@ -134,8 +134,8 @@ def appended(chain_x: Floats, seconds: Floats, rounds: float, behind: int, *, tu
 
 def _before(values: Floats) -> Floats:
     """Sums of all values in front of each, along the last axis."""
-    sums = np.cumsum(values, axis=-1)
-    return np.concatenate([np.zeros((*sums.shape[:-1], 1)), sums[..., :-1]], axis=-1)
+    totals = np.cumsum(values, axis=-1)
+    return np.concatenate([np.zeros((*totals.shape[:-1], 1)), totals[..., :-1]], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ class Line:
         1.5
         """
         unit = max(*stages, 1e-300)
-        none, one = ([*stages[:position], at, *stages[position + 1 :]] for at in (0.0, unit))
-        fixed = self.chains(none)
-        slope = (self.chains(one) - fixed) / unit
+        without, with_unit = ([*stages[:position], at, *stages[position + 1 :]] for at in (0.0, unit))
+        fixed = self.chains(without)
+        slope = (self.chains(with_unit) - fixed) / unit
         rising = slope > 0.25 / self.chunks  # no coefficient that is not 0 is smaller than 1 / chunks
         if (fixed[~rising] > through_s * (1 + 1e-12)).any():
             return 0.0

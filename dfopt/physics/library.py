@@ -77,6 +77,6 @@ def as_computed(graph: Graph, assumptions: Assumptions) -> Graph:
     if not (alone or kept):
         return graph
     fields = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
-    whole = {"density": None, "masked": None}
-    fields["kernels"] = tuple(k.model_copy(update=whole) if alone or k.layer in kept else k for k in graph.kernels)
+    unmasked = {"density": None, "masked": None}
+    fields["kernels"] = tuple(k.model_copy(update=unmasked) if alone or k.layer in kept else k for k in graph.kernels)
     return Graph(**fields)

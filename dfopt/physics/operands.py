@@ -29,8 +29,8 @@ def adding(graph: Graph) -> frozenset[str]:
     ['Heads_Fork_bwd']
     """
     of = {kernel.name: kernel for kernel in graph.kernels}
-    sums = (tensor.dst for tensor in graph.tensors if of[tensor.src].accumulates_into is not None)
-    return frozenset(name for name in sums if of[name].op == "elementwise")
+    readers = (tensor.dst for tensor in graph.tensors if of[tensor.src].accumulates_into is not None)
+    return frozenset(name for name in readers if of[name].op == "elementwise")
 
 
 def splits_features(scheme: Sharding) -> bool:
@@ -44,13 +44,15 @@ def splits_features(scheme: Sharding) -> bool:
     return ops.split_axis(scheme) == "m"
 
 
-def work_whole(kernel: Kernel, scheme: Sharding, sums: frozenset[str], assumptions: Assumptions) -> bool:
-    """Whether a kernel that is split along the tokens has all of them to do; ``sums``: see :func:`adding`."""
-    return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in sums
+def work_whole(kernel: Kernel, scheme: Sharding, adders: frozenset[str], assumptions: Assumptions) -> bool:
+    """Whether a kernel that is split along the tokens has all of them to do; ``adders``: see :func:`adding`."""
+    return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in adders
 
 
-def shard_flop(kernel: Kernel, scheme: Sharding, degree: int, sums: frozenset[str], assumptions: Assumptions) -> float:
-    """FLOP of the largest shard of a kernel over so many chips; ``sums``: see :func:`adding`.
+def shard_flop(
+    kernel: Kernel, scheme: Sharding, degree: int, adders: frozenset[str], assumptions: Assumptions
+) -> float:
+    """FLOP of the largest shard of a kernel over so many chips; ``adders``: see :func:`adding`.
 
     Examples
     --------
@@ -58,7 +60,7 @@ def shard_flop(kernel: Kernel, scheme: Sharding, degree: int, sums: frozenset[st
     >>> [shard_flop(gemm, scheme, 4, frozenset(), Assumptions()) for scheme in ("none", "m")]
     [1048576.0, 262144.0]
     """
-    if work_whole(kernel, scheme, sums, assumptions):
+    if work_whole(kernel, scheme, adders, assumptions):
         return ops.flop(kernel)
     return ops.flop(kernel) * ops.split_share(kernel, scheme, degree, assumptions.sharding_rules)
 

@@ -65,8 +65,10 @@ def flop(kernel: Kernel) -> float:
     288.0
     """
     if kernel.density is not None:
-        beside = {None: kernel.k, 1: kernel.m, 2: kernel.n}[kernel.masked]  # the axis that the masked matrix lacks
-        each = kernel.flop_per_element if kernel.op == "elementwise" else 2 * beside
+        missing_extent = {None: kernel.k, 1: kernel.m, 2: kernel.n}[
+            kernel.masked
+        ]  # the axis that the masked matrix lacks
+        each = kernel.flop_per_element if kernel.op == "elementwise" else 2 * missing_extent
         return float(kernel.matrices * needed(kernel, kernel.masked or 0) * each)
     elements = float(kernel.matrices) * kernel.m * kernel.n
     if kernel.op == "elementwise":
@@ -201,22 +203,22 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
         return ("even",)
     if kernel.outer > 1:
         return ("outer",)
-    found: list[Sharding] = []
+    schemes: list[Sharding] = []
     if kernel.m > 1 and not (rules == "exact" and kernel.normalizes):
-        found.append("m")
+        schemes.append("m")
     tokens = assumptions.splits_tokens and (assumptions.tile_rows or degree) >= degree
     forced = assumptions.sequence_parallelism == "force"
     if kernel.op != "elementwise" and kernel.k > 1 and kernel.streamed != "k":
         sums_up = kernel.op != "weight_update" and not leaves_partial_sums(kernel, "k", degree, rules)
         scatters = tokens and kernel.n > 1 and sums_up
-        found += (["k>n"] if forced else ["k", "k>n"]) if scatters else ["k"]
+        schemes += (["k>n"] if forced else ["k", "k>n"]) if scatters else ["k"]
     by_tokens = tokens and kernel.n > 1 and kernel.op == "elementwise"
     if by_tokens or (kernel.n > 1 and kernel.streamed != "n"):
-        found.append("n")
-    whole = kernel.op != "gemm" or kernel.role in ("router", "latent") or not found
-    if whole and not (forced and by_tokens):
-        found.append("none")
-    return tuple(found)
+        schemes.append("n")
+    unsplit = kernel.op != "gemm" or kernel.role in ("router", "latent") or not schemes
+    if unsplit and not (forced and by_tokens):
+        schemes.append("none")
+    return tuple(schemes)
 
 
 def split_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
@@ -287,8 +289,10 @@ def required_layout(
     ('RR', 'SR')
     """
     if kernel.op == "elementwise":
-        whole = rules == "exact" and input_elements is not None and not _splits_alike(kernel, scheme, input_elements)
-        return "RR" if whole else PRODUCED[scheme]
+        needs_all = (
+            rules == "exact" and input_elements is not None and not _splits_alike(kernel, scheme, input_elements)
+        )
+        return "RR" if needs_all else PRODUCED[scheme]
     if kernel.op == "weight_update" and rules == "dfmodel":
         return _ALL_SPLIT[scheme]
     if kernel.op != "gemm":
@@ -306,13 +310,15 @@ def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
     larger but no whole number of times, whose features each chip needs all of. A smaller one is taken for a part of
     what lies side by side.
     """
-    own, whole = (float(kernel.matrices * one) for one in (needed(kernel), kernel.m * kernel.n))
+    elements_own, elements_unmasked = (
+        float(kernel.matrices * count) for count in (needed(kernel), kernel.m * kernel.n)
+    )
     axis = {"m": kernel.m, "n": kernel.n, "outer": kernel.outer}.get(scheme, 1)
-    if axis == 1 or elements == own:
+    if axis == 1 or elements == elements_own:
         return True
-    if elements == whole / axis:
+    if elements == elements_unmasked / axis:
         return False
-    return elements % kernel.n == 0 if scheme == "n" else elements < own or elements % own == 0
+    return elements % kernel.n == 0 if scheme == "n" else elements < elements_own or elements % elements_own == 0
 
 
 def streamed_rows(graph: Graph) -> int:

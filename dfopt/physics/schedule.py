@@ -53,8 +53,8 @@ def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int
     back: list[Step] = []
     for first in range(0, microbatches, deep):  # a round: one per stage through the first chunk, then the next one
         group = range(first, min(first + deep, microbatches))
-        ahead += [("forward", chunk, one) for chunk in range(chunks) for one in group]
-        back += [("backward", chunk, one) for chunk in reversed(range(chunks)) for one in group]
+        ahead += [("forward", chunk, microbatch) for chunk in range(chunks) for microbatch in group]
+        back += [("backward", chunk, microbatch) for chunk in reversed(range(chunks)) for microbatch in group]
     if not trains:
         return ahead
     if schedule == "gpipe":
@@ -86,27 +86,27 @@ def blocks(
     """
     todo = [order(plan, schedule, trains, stage, microbatches) for stage in range(plan.stages)]
     ended: dict[tuple[int, Pass, int, int], float] = {}
-    made: list[list[Block]] = [[] for _ in todo]
+    done_by_stage: list[list[Block]] = [[] for _ in todo]
     left = sum(map(len, todo))
     while left:
         before = left
         for stage, steps in enumerate(todo):
-            clock = made[stage][-1].end if made[stage] else 0.0
-            for kind, chunk, one in steps[len(made[stage]) :]:
+            clock = done_by_stage[stage][-1].end if done_by_stage[stage] else 0.0
+            for kind, chunk, microbatch in steps[len(done_by_stage[stage]) :]:
                 needs = _needs(plan, stage, kind, chunk)
-                if needs is not None and (*needs, one) not in ended:
+                if needs is not None and (*needs, microbatch) not in ended:
                     break
-                start = max(clock, ended[(*needs, one)] if needs is not None else 0.0)
+                start = max(clock, ended[(*needs, microbatch)] if needs is not None else 0.0)
                 clock = start + times[stage][chunk][kind == "backward"]
-                ended[stage, kind, chunk, one] = clock
-                made[stage].append(Block(stage, kind, chunk, one, start, clock))
+                ended[stage, kind, chunk, microbatch] = clock
+                done_by_stage[stage].append(Block(stage, kind, chunk, microbatch, start, clock))
                 left -= 1
         if left == before:
             raise PlanError(
                 f"schedule: {microbatches} microbatches do not run through {plan.stages} stages of {plan.interleave}"
                 f" chunks; the interleaved order needs a multiple of {plan.stages} of them"
             )
-    return made
+    return done_by_stage
 
 
 def _needs(plan: Plan, stage: int, kind: Pass, chunk: int) -> tuple[int, Pass, int] | None:
@@ -123,10 +123,10 @@ def _needs(plan: Plan, stage: int, kind: Pass, chunk: int) -> tuple[int, Pass, i
 
 def score_of_stage(result: Result, stage: int) -> StageScore:
     """The score that stands for a stage: its own, or that of the stages in the middle, or of all."""
-    known = {one.stage: one for one in result.score.stages}
-    if stage in known:
-        return known[stage]
-    return known[1] if 1 in known and len(known) > 2 else result.score.stages[0]
+    score_by_stage = {score.stage: score for score in result.score.stages}
+    if stage in score_by_stage:
+        return score_by_stage[stage]
+    return score_by_stage[1] if 1 in score_by_stage and len(score_by_stage) > 2 else result.score.stages[0]
 
 
 def trains(result: Result) -> bool:
@@ -156,15 +156,15 @@ def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float,
     >>> busy_intervals(part, "compute_memory")
     {'compute': (0.0, 2.0), 'memory': (0.0, 1.0), 'network': (2.0, 2.5)}
     """
-    terms, found, done = part.terms, dict[str, tuple[float, float]](), 0.0
+    terms, intervals, done = part.terms, dict[str, tuple[float, float]](), 0.0
     for term, time in terms.items():
         at = done if overlap == "none" else 0.0
         if overlap == "compute_memory" and term == "network":
             at = max(time for other, time in terms.items() if other != term)
         done = at + time
         if time > 0:
-            found[term] = at, done
-    return found
+            intervals[term] = at, done
+    return intervals
 
 
 def forward_shares(result: Result) -> dict[tuple[int, int], float]:
@@ -174,15 +174,17 @@ def forward_shares(result: Result) -> dict[tuple[int, int], float]:
     ``outer x m x n x k`` of each kernel is enough, less what it masks.
     """
     index, kernels = result.graph.index(), result.graph.kernels
-    found = {}
+    share_by_place = {}
     for part in result.score.partitions:
         work = {True: 0.0, False: 0.0}
         for name in part.kernels:
-            one = kernels[index[name]]
-            work[one.pass_ == "forward"] += float(one.matrices) * one.m * one.n * one.k * work_share(one)
-        whole = work[True] + work[False]
-        found[part.stage, part.partition] = work[True] / whole if whole else 1.0
-    return found
+            kernel = kernels[index[name]]
+            work[kernel.pass_ == "forward"] += (
+                float(kernel.matrices) * kernel.m * kernel.n * kernel.k * work_share(kernel)
+            )
+        total = work[True] + work[False]
+        share_by_place[part.stage, part.partition] = work[True] / total if total else 1.0
+    return share_by_place
 
 
 @dataclass(frozen=True)
@@ -232,11 +234,11 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
         )
     pieces: dict[int, tuple[list[tuple[PartitionScore, float]], list[tuple[PartitionScore, float]]]] = {}
     for piece in held:
-        mine = sorted((p for p in result.score.partitions if p.stage == piece), key=lambda part: part.partition)
-        mixed = [(part, shares[part.stage, part.partition]) for part in mine]
+        partitions = sorted((p for p in result.score.partitions if p.stage == piece), key=lambda part: part.partition)
+        mixed = [(part, shares[part.stage, part.partition]) for part in partitions]
         pieces[piece] = [(p, s) for p, s in mixed if s > 0], [(p, 1 - s) for p, s in mixed if s < 1]
     # of the layers a chunk has its part; what runs once is in the first or the last one
-    found = []
+    passes_by_chunk = []
     for chunk in range(chunks):
         both = []
         for back in (0, 1):
@@ -247,14 +249,16 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
                     at_start = front != bool(back)  # an embedding comes first, and last on the way back
                     runs.insert(0 if at_start else len(runs), (held[kind], tuple(pieces[kind][back])))
             both.append([run for run in runs if run[1]])
-        found.append(both)
-    work = [[sum(n * sum(p.time_s * s for p, s in parts) for n, parts in runs) for runs in both] for both in found]
-    whole = sum(map(sum, work))
-    wait, passes = max(score.time_s - whole, 0.0), 2 if trains(result) else 1
+        passes_by_chunk.append(both)
+    work = [
+        [sum(n * sum(p.time_s * s for p, s in parts) for n, parts in runs) for runs in both] for both in passes_by_chunk
+    ]
+    total_s = sum(map(sum, work))
+    wait, passes = max(score.time_s - total_s, 0.0), 2 if trains(result) else 1
 
     def share(chunk: int, back: int) -> float:
-        if whole:
-            return work[chunk][back] / whole
+        if total_s:
+            return work[chunk][back] / total_s
         return 0.0 if back >= passes else 1 / (passes * chunks)
 
     return [
@@ -262,17 +266,17 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
             Content(tuple(ahead), wait * share(chunk, 0), score.point_to_point_s * share(chunk, 0)),
             Content(tuple(behind), wait * share(chunk, 1), score.point_to_point_s * share(chunk, 1)),
         )
-        for chunk, (ahead, behind) in enumerate(found)
+        for chunk, (ahead, behind) in enumerate(passes_by_chunk)
     ]
 
 
 def passes(result: Result) -> list[list[tuple[float, float]]]:
     """Seconds of a microbatch's forward and backward pass through each chunk of each stage, hops included."""
-    known: dict[int, list[tuple[float, float]]] = {}
-    found = []
+    passes_by_score: dict[int, list[tuple[float, float]]] = {}
+    passes_by_stage = []
     for stage in range(result.plan.stages):
         key = score_of_stage(result, stage).stage
-        if key not in known:
-            known[key] = [(ahead.time_s, back.time_s) for ahead, back in contents(result, stage)]
-        found.append(known[key])
-    return found
+        if key not in passes_by_score:
+            passes_by_score[key] = [(ahead.time_s, back.time_s) for ahead, back in contents(result, stage)]
+        passes_by_stage.append(passes_by_score[key])
+    return passes_by_stage

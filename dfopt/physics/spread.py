@@ -63,8 +63,8 @@ def placed(
         raise ValueError(f"found {redundant} redundant experts, {experts * (chips - 1)} fill all {chips} chips")
     copies = [1] * experts
     for _ in range(redundant):
-        copies[max(range(experts), key=lambda one: (copies[one] < chips, shares[one] / copies[one]))] += 1
-    slots = sorted(((share / copies[one], one) for one, share in enumerate(shares)), reverse=True)
+        copies[max(range(experts), key=lambda expert: (copies[expert] < chips, shares[expert] / copies[expert]))] += 1
+    slots = sorted(((share / copies[expert], expert) for expert, share in enumerate(shares)), reverse=True)
     packed = _packed(slots, copies, chips, fewest=False) or _packed(slots, copies, chips, fewest=True)
     assert packed is not None, "dealt out by number, chips differ by one at most, so every copy finds room"
     return packed
@@ -72,26 +72,26 @@ def placed(
 
 def _packed(slots: Sequence[tuple[float, int]], copies: Sequence[int], chips: int, *, fewest: bool) -> Placement | None:
     """Copies of experts, the most loaded first, to the least loaded chips; none if some copy finds no room."""
-    found: list[dict[int, float]] = [{} for _ in range(chips)]
+    placement: list[dict[int, float]] = [{} for _ in range(chips)]
     loads, room = [0.0] * chips, -(-sum(copies) // chips)
 
     def order(chip: int) -> tuple[int, float]:
-        return (len(found[chip]) if fewest else 0, loads[chip])
+        return (len(placement[chip]) if fewest else 0, loads[chip])
 
-    for load, one in slots:
-        for _ in range(copies[one]):
-            free = [chip for chip in range(chips) if len(found[chip]) < room and one not in found[chip]]
+    for load, expert in slots:
+        for _ in range(copies[expert]):
+            free = [chip for chip in range(chips) if len(placement[chip]) < room and expert not in placement[chip]]
             if not free:
                 return None
             chip = min(free, key=order)
-            found[chip][one] = 1.0 / copies[one]
+            placement[chip][expert] = 1.0 / copies[expert]
             loads[chip] += load
-    return tuple(found)
+    return tuple(placement)
 
 
 def most_loaded(shares: Sequence[float], placement: Placement) -> float:
     """Share of all choices that falls on the most loaded chip, as expected."""
-    return max(sum(shares[one] * part for one, part in chip.items()) for chip in placement) / sum(shares)
+    return max(sum(shares[expert] * part for expert, part in chip.items()) for chip in placement) / sum(shares)
 
 
 def chips_of_a_token(shares: Sequence[float], placement: Placement) -> float:
@@ -111,10 +111,10 @@ def chips_of_a_token(shares: Sequence[float], placement: Placement) -> float:
     some, chosen = np.isfinite(odds), round(sum(shares))
     away = np.ones((len(placement), len(shares)))  # by chip: probability that a choice of an expert is none of it
     for number, chip in enumerate(placement):
-        for one, part in chip.items():
-            away[number, one] -= part
+        for expert, part in chip.items():
+            away[number, expert] -= part
     left = chosen - int(np.sum(~some))
-    none = _sums(odds[some] * away[:, some], left)[:, left] / _sums(odds[some], left)[left]
+    none = _symmetric_sums(odds[some] * away[:, some], left)[:, left] / _symmetric_sums(odds[some], left)[left]
     return float(sum((1.0 - none * np.prod(away[:, ~some], axis=1)).tolist()))
 
 
@@ -132,14 +132,14 @@ def odds_of(shares: tuple[float, ...]) -> NDArray[np.float64]:
     odds = np.where(always, np.inf, wanted / np.where(always, 1.0, 1.0 - wanted))
     some = ~always & (wanted > 0)
     chosen, rest = round(sum(shares)) - int(always.sum()), wanted[some]
-    mine = odds[some]
+    estimate = odds[some]
     for _ in range(_ROUNDS):
-        have = _inclusions(mine, chosen) if chosen else rest
+        have = _inclusions(estimate, chosen) if chosen else rest
         if not chosen or np.abs(have - rest).max() <= _CLOSE * chosen:
-            odds[some] = mine
+            odds[some] = estimate
             return odds
-        mine = mine * rest / have
-        mine /= np.exp(np.mean(np.log(mine)))
+        estimate = estimate * rest / have
+        estimate /= np.exp(np.mean(np.log(estimate)))
     raise ArithmeticError(f"no odds found for shares of {min(shares):g} to {max(shares):g}")
 
 
@@ -197,7 +197,7 @@ def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
     count, chosen = experts.count - always, experts.chosen - always
     shares = routing.shares(count, chosen, tokens)
     where, load, *reached = _balanced(tuple(shares), chips, first, routing.redundant or 0)
-    read = max(touched([shares[one] * part for one, part in chip.items()], tokens) for chip in where)
+    read = max(touched([shares[expert] * part for expert, part in chip.items()], tokens) for chip in where)
     if routing.law == "balanced":
         read = min(float(max(map(len, where))), chosen * tokens * load)
     held = max(map(len, where))
@@ -220,36 +220,36 @@ def _balanced(
 
 def _together(chips: Placement) -> dict[int, float]:
     """What a group of chips holds: of an expert with copies on several of them it takes all their parts."""
-    found: dict[int, float] = {}
+    parts: dict[int, float] = {}
     for chip in chips:
-        for one, part in chip.items():
-            found[one] = min(found.get(one, 0.0) + part, 1.0)
-    return found
+        for expert, part in chip.items():
+            parts[expert] = min(parts.get(expert, 0.0) + part, 1.0)
+    return parts
 
 
 def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:
     """Probability that each is among the chosen, where a set is as likely as the product of its odds."""
-    before = [_sums(odds[:0], chosen - 1)]
-    after = [_sums(odds[:0], chosen - 1)]
-    for one in odds[:-1]:
-        before.append(_with(before[-1], one))
-    for one in odds[:0:-1]:
-        after.append(_with(after[-1], one))
+    before = [_symmetric_sums(odds[:0], chosen - 1)]
+    after = [_symmetric_sums(odds[:0], chosen - 1)]
+    for ratio in odds[:-1]:
+        before.append(_with(before[-1], ratio))
+    for ratio in odds[:0:-1]:
+        after.append(_with(after[-1], ratio))
     others = np.einsum("ij,ij->i", np.stack(before), np.stack(after[::-1])[:, ::-1])
     weights: NDArray[np.float64] = odds * others
     return weights * float(chosen / weights.sum())  # every set has as many
 
 
-def _sums(odds: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def _symmetric_sums(odds: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     """Elementary symmetric sums of the odds along the last axis, of none to ``most`` of them."""
-    found = np.zeros((*odds.shape[:-1], most + 1))
-    found[..., 0] = 1.0
+    polynomial = np.zeros((*odds.shape[:-1], most + 1))
+    polynomial[..., 0] = 1.0
     for place in range(odds.shape[-1]):
-        found = _with(found, odds[..., place])
-    return found
+        polynomial = _with(polynomial, odds[..., place])
+    return polynomial
 
 
-def _with(sums: NDArray[np.float64], one: NDArray[np.float64]) -> NDArray[np.float64]:
-    grown = sums.copy()
-    grown[..., 1:] += one[..., None] * sums[..., :-1]
+def _with(polynomial: NDArray[np.float64], ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    grown = polynomial.copy()
+    grown[..., 1:] += ratio[..., None] * polynomial[..., :-1]
     return grown

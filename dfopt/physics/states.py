@@ -113,7 +113,7 @@ def capacities(chip: Chip, reserve: float | None = None) -> dict[str, float]:
     A little more than is stated, so that what fits exactly does in whatever order it is added up.
     """
     share = (1 - (reserve or 0.0)) * (1 + _ROUNDED)
-    return {name: one.capacity * share for name, one in chip.tiers.items() if one.capacity is not None}
+    return {name: memory.capacity * share for name, memory in chip.tiers.items() if memory.capacity is not None}
 
 
 def usable(capacity: float, reserve: float | None) -> str:
@@ -124,8 +124,8 @@ def usable(capacity: float, reserve: float | None) -> str:
     >>> usable(72e9, 0.1), usable(80e9, None)
     ('72 GB (of 80 GB, 10 % is reserved)', '80 GB')
     """
-    whole = f" (of {capacity / (1 - reserve) / 1e9:.4g} GB, {100 * reserve:.3g} % is reserved)" if reserve else ""
-    return f"{capacity / 1e9:.4g} GB{whole}"
+    note = f" (of {capacity / (1 - reserve) / 1e9:.4g} GB, {100 * reserve:.3g} % is reserved)" if reserve else ""
+    return f"{capacity / 1e9:.4g} GB{note}"
 
 
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
@@ -159,13 +159,17 @@ def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
 
 def cached_bytes(kernel: Kernel, scheme: Sharding, degree: int) -> float:
     """Bytes that one of ``degree`` chips holds for the sequences of one evaluation."""
-    return sum(one.held_bytes * head_share(kernel.outer, one.heads, scheme, degree) for one in kernel.states or ())
+    return sum(
+        state.held_bytes * head_share(kernel.outer, state.heads, scheme, degree) for state in kernel.states or ()
+    )
 
 
 def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
     """Bytes of its states that one of ``degree`` chips reads from DRAM in an evaluation, and writes there."""
-    shares = [(one, head_share(kernel.outer, one.heads, scheme, degree)) for one in kernel.states or ()]
-    return sum(one.read_bytes * share for one, share in shares), sum(one.written_bytes * share for one, share in shares)
+    shares = [(state, head_share(kernel.outer, state.heads, scheme, degree)) for state in kernel.states or ()]
+    return sum(state.read_bytes * share for state, share in shares), sum(
+        state.written_bytes * share for state, share in shares
+    )
 
 
 def own_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> float:

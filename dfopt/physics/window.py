@@ -100,8 +100,8 @@ def exposed_in_windows(
     waits = np.where((across > 0) & (parts > 1), often, 0.0)
     others = _shows(chunk, degree * each * compute, degree * free - waits * hop, share)
     last = np.where(each > 1, free - hop - (backward + hop / 2), 0.0)
-    found = exchange + np.where(parts > 1, (parts - 1) * others, 0.0)  # of the last layer, and of chunks but the last
-    return np.asarray(found + _shows((each - 1) * exchange, compute, last, share))
+    exposed = exchange + np.where(parts > 1, (parts - 1) * others, 0.0)  # of the last layer, and of chunks but the last
+    return np.asarray(exposed + _shows((each - 1) * exchange, compute, last, share))
 
 
 def _shows(

@@ -62,10 +62,10 @@ def collective_buffers(
     split = kernel.pass_ in ("forward", "backward") and kernel.accumulates_into is None and degree > 1
     if not split or ops.split_axis(scheme) != "k":
         return 0.0, 0.0
-    whole = float(kernel.matrices * needed(kernel) * graph.words.of_output(kernel))
+    output = float(kernel.matrices * needed(kernel) * graph.words.of_output(kernel))
     if scheme == "k":
-        return (whole, 0.0) if kernel.pass_ == "forward" else (0.0, whole)
-    part = whole * ops.output_share(kernel, scheme, degree, rules)
+        return (output, 0.0) if kernel.pass_ == "forward" else (0.0, output)
+    part = output * ops.output_share(kernel, scheme, degree, rules)
     if tiled:
         return 0.0, part if kernel.pass_ == "forward" else 0.0
-    return part if kernel.pass_ == "forward" else whole, part
+    return part if kernel.pass_ == "forward" else output, part
