@@ -38,7 +38,7 @@ from dfopt.search.verify import judged_again, verify
 __all__ = ["check_exploration", "problems_of"]
 
 
-def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) -> str:
+def check_exploration(exploration: Exploration, path: str, time_limit: float = 60.0) -> str:
     """The verdict on an exploration, in words.
 
     Every box is derived and bounded anew, and the best mapping verified as a result of its own. What time does not
@@ -50,9 +50,9 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
         If anything in it is wrong: which box, and which figure.
     """
     try:
-        if made.energy_range is not None:
-            return _checked_ends(made, made.energy_range, path, time_limit)
-        return _checked(made, path, time_limit)
+        if exploration.energy_range is not None:
+            return _checked_ends(exploration, exploration.energy_range, path, time_limit)
+        return _checked(exploration, path, time_limit)
     except _Wrong as wrong:
         where, why = wrong.args
         raise DocumentError(path, [Issue(where, why, "explore again")]) from None
@@ -62,36 +62,37 @@ class _Wrong(Exception):
     """Where an exploration is wrong, and why, where nothing behind it can be checked."""
 
 
-def _checked(made: Exploration, path: str, time_limit: float) -> str:
+def _checked(exploration: Exploration, path: str, time_limit: float) -> str:
     """The verdict on an exploration without a range."""
     began = time.perf_counter()
-    _refuse(path, problems_of(made))
+    _refuse(path, problems_of(exploration))
     # joules bound no seconds: solves that no cutoff limits have to come as far as those of the search may have
-    joules = "j" in MERITS[made.request.objective].needs
-    request = made.request.model_copy(update={"gap": 0.0}) if joules else made.request
-    batches = batches_of(_drawn(made), made.designs, made.assumptions, request)
-    workload = batches.of[made.graph.batch]
-    _refuse(path, _best(made, batches, workload, time_limit))
+    joules = "j" in MERITS[exploration.request.objective].needs
+    request = exploration.request.model_copy(update={"gap": 0.0}) if joules else exploration.request
+    batches = batches_of(_drawn(exploration), exploration.designs, exploration.assumptions, request)
+    workload = batches.of[exploration.graph.batch]
+    _refuse(path, _best(exploration, batches, workload, time_limit))
     workload.run.deadline = began + time_limit
     issues, unknown, late = list[tuple[str, str]](), list[str](), 0
-    for where, claim in _elsewhere(made):
-        wrong = _as_elsewhere(made, claim, where, workload)
+    for where, claim in _elsewhere(exploration):
+        wrong = _as_elsewhere(exploration, claim, where, workload)
         issues += wrong or []
         unknown += [where] * (wrong is None)
     _refuse(path, issues)
     workload.run.deadline = math.inf
-    for number, box in enumerate(made.boxes):
+    for number, box in enumerate(exploration.boxes):
         if time.perf_counter() - began > time_limit:
             late += 1
         else:
             issues += _bounded(batches, number, box)
     _refuse(path, issues)
-    boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs:,} designs bounded again"
+    count, designs = len(exploration.boxes), f"{exploration.effort.designs:,} designs"
+    boxes = f"{count - late} of {count} boxes of {designs} bounded again"
     if late or unknown:
         what = ", ".join([f"{late} boxes"] * bool(late) + unknown)
         return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"
-    what = "verified optimal" if made.gap <= PROOF else f"verified within {made.gap:.3%}"
-    return "\n  not checked: ".join([f"{what}: {boxes}", *_unchecked(made)])
+    what = "verified optimal" if exploration.gap <= PROOF else f"verified within {exploration.gap:.3%}"
+    return "\n  not checked: ".join([f"{what}: {boxes}", *_unchecked(exploration)])
 
 
 def _refuse(path: str, wrong: Iterable[tuple[str, str]]) -> None:
@@ -112,107 +113,115 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
         yield "$.sensitivity: of some budgets there was no time to say anything, or there are none"
 
 
-def _checked_ends(made: Exploration, ends: EnergyRange, path: str, time_limit: float) -> str:
+def _checked_ends(exploration: Exploration, ends: EnergyRange, path: str, time_limit: float) -> str:
     """The verdict on an exploration and on both ends of its range, each in a third of the time."""
-    wrong, asked = [*problems_of(made)], made.request.model_copy(update={"sensitivity": False, "compare": ()})
+    wrong, asked = (
+        [*problems_of(exploration)],
+        exploration.request.model_copy(update={"sensitivity": False, "compare": ()}),
+    )
     of = {"$.energy_range.low": ends.low, "$.energy_range.high": ends.high}
     try:
-        of_ends = at_both_ends(made.designs)
+        of_ends = at_both_ends(exploration.designs)
     except DfoptError:
         of_ends = (), ()  # equal to no designs
     for (where, end), designs in zip(of.items(), of_ends, strict=True):
-        same = (end.assumptions, end.request, _digests(end)) == (made.assumptions, asked, _digests(made))
+        same = (end.assumptions, end.request, _digests(end)) == (exploration.assumptions, asked, _digests(exploration))
         if end.designs != designs or not same or end.energy_range is not None:
             wrong.append((where, "is not what was asked for, with the energy of DRAM at this end"))
     _refuse(path, wrong)
-    said, issues = [], list[Issue]()
-    for where, end in {"$": made.model_copy(update={"energy_range": None}).sealed(), **of}.items():
+    verdicts, issues = [], list[Issue]()
+    for where, end in {"$": exploration.model_copy(update={"energy_range": None}).sealed(), **of}.items():
         try:
-            said.append(check_exploration(end, path, time_limit / 3))
+            verdicts.append(check_exploration(end, path, time_limit / 3))
         except DocumentError as error:
-            issues += [Issue(one.where.replace("$", where, 1), one.message, one.remedy) for one in error.issues]
+            issues += [Issue(issue.where.replace("$", where, 1), issue.message, issue.remedy) for issue in error.issues]
     if issues:
         raise DocumentError(path, issues)
-    first, *unchecked = said[0].splitlines()
-    low, high = (text.splitlines()[0] for text in said[1:])
+    first, *unchecked = verdicts[0].splitlines()
+    low, high = (text.splitlines()[0] for text in verdicts[1:])
     return "\n".join([f"{first}; with the least energy of DRAM {low}; with the most {high}", *unchecked])
 
 
-def _drawn(made: Exploration) -> tuple[Graph, ...]:
+def _drawn(exploration: Exploration) -> tuple[Graph, ...]:
     """The workload with each batch, in all ways in which it is drawn."""
-    return (made.graph, *made.result.variants, *made.other_batches)
+    return (exploration.graph, *exploration.result.variants, *exploration.other_batches)
 
 
-def _digests(made: Exploration) -> set[str]:
-    return {graph.digest() for graph in _drawn(made)}
+def _digests(exploration: Exploration) -> set[str]:
+    return {graph.digest() for graph in _drawn(exploration)}
 
 
-def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
+def problems_of(exploration: Exploration) -> Iterator[tuple[str, str]]:
     """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
-    objective, turn = made.request.objective, partial(turned, made.request.objective)
-    if made.seal != made.unsealed_digest():
+    objective, turn = exploration.request.objective, partial(turned, exploration.request.objective)
+    if exploration.seal != exploration.unsealed_digest():
         yield "$.seal", "does not fit the contents: the file was edited"
-    if made.asked != made.asked_digest():
+    if exploration.asked != exploration.asked_digest():
         yield "$.asked", "does not fit designs, graph, assumptions and request"
-    if (order := [box.order(objective) for box in made.boxes]) != sorted(order):
+    if (order := [box.order(objective) for box in exploration.boxes]) != sorted(order):
         yield "$.boxes", "found another order than that of their bounds"
-    if made.version != made.result.provenance.dfopt:
-        yield "$.version", f"found {made.version!r}, the result says {made.result.provenance.dfopt!r}"
-    budgets = [each.budget for each in made.sensitivity]
-    every = made.request.budgets_of(made.designs[min(made.best_design, len(made.designs) - 1)])
+    if exploration.version != exploration.result.provenance.dfopt:
+        yield "$.version", f"found {exploration.version!r}, the result says {exploration.result.provenance.dfopt!r}"
+    budgets = [each.budget for each in exploration.sensitivity]
+    every = exploration.request.budgets_of(
+        exploration.designs[min(exploration.best_design, len(exploration.designs) - 1)]
+    )
     if budgets != [name for name in every if name in budgets]:
         yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(every)}, each once"
-    named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
+    named = [(exploration.best_design, exploration.best), *((other.design, other.best) for other in exploration.others)]
     if any(each in named[:at] for at, each in enumerate(named)):
         yield "$.others", "found a design that is named twice, expected others"
-    for name, figure in bounds_of(objective, made.value, named, made.boxes).items():
-        if not _same(getattr(made, name), figure):
-            yield f"$.{name}", f"found {getattr(made, name)!r}, expected {figure!r}"
-    gap = made.widest_gap
-    if made.status == "optimal" and gap > PROOF:
+    for name, figure in bounds_of(objective, exploration.value, named, exploration.boxes).items():
+        if not _same(getattr(exploration, name), figure):
+            yield f"$.{name}", f"found {getattr(exploration, name)!r}, expected {figure!r}"
+    gap = exploration.widest_gap
+    if exploration.status == "optimal" and gap > PROOF:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
-    if made.status != "optimal" and gap == 0.0:
-        yield "$.status", f"found {made.status}, but nothing is left to show"
-    if made.status == "gap_reached" and gap > made.request.gap + PROOF:
-        yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
-    values = [turn(made.value), *(turn(other.value) for other in made.others)]
-    if values != sorted(values) or len(values) > made.request.top:
-        yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, the best first"
-    yield from _judged(made)
-    if made.fixed != (fixed := restrictions(made.result, made.request)):
-        yield "$.fixed", f"found {made.fixed!r}, the request says {fixed!r}"
-    if made.graph != made.result.graph:
+    if exploration.status != "optimal" and gap == 0.0:
+        yield "$.status", f"found {exploration.status}, but nothing is left to show"
+    if exploration.status == "gap_reached" and gap > exploration.request.gap + PROOF:
+        yield (
+            "$.status",
+            f"found gap_reached, but the gap is {gap:.3g}, at most {exploration.request.gap:g} was asked for",
+        )
+    values = [turn(exploration.value), *(turn(other.value) for other in exploration.others)]
+    if values != sorted(values) or len(values) > exploration.request.top:
+        yield "$.others", f"found {len(values)} values, expected at most {exploration.request.top}, the best first"
+    yield from _judged(exploration)
+    if exploration.fixed != (fixed := restrictions(exploration.result, exploration.request)):
+        yield "$.fixed", f"found {exploration.fixed!r}, the request says {fixed!r}"
+    if exploration.graph != exploration.result.graph:
         yield "$.result.graph", "is not that of $.graph"
-    if made.graph.batch in {graph.batch for graph in made.other_batches}:
-        yield "$.other_batches", f"found {made.graph.batch}, which is the batch of $.graph"
-    spaces = [space_of(design) for design in made.designs]
-    designs, batches = sum(one.count for one in spaces), sorted({graph.batch for graph in _drawn(made)})
-    places = [_place_of(spaces, batches, number, box) for number, box in enumerate(made.boxes)]
+    if exploration.graph.batch in {graph.batch for graph in exploration.other_batches}:
+        yield "$.other_batches", f"found {exploration.graph.batch}, which is the batch of $.graph"
+    spaces = [space_of(design) for design in exploration.designs]
+    designs, batches = sum(space.count for space in spaces), sorted({graph.batch for graph in _drawn(exploration)})
+    places = [_place_of(spaces, batches, number, box) for number, box in enumerate(exploration.boxes)]
     held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for box in places)
-    if held != designs * len(batches) or made.effort.designs != designs:
+    if held != designs * len(batches) or exploration.effort.designs != designs:
         yield "$.boxes", f"hold {held} designs, the choices allow {designs} with {len(batches)} batches"
-    for (first, one), (second, other) in combinations(enumerate(places), 2):
-        alike = (one.which, one.batch) == (other.which, other.batch)
+    for (first, left), (second, right) in combinations(enumerate(places), 2):
+        alike = (left.which, left.batch) == (right.which, right.batch)
         if alike and all(
-            a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True)
+            a <= d and c <= b for a, b, c, d in zip(left.low, left.high, right.low, right.high, strict=True)
         ):
             yield f"$.boxes[{second}]", f"holds designs that $.boxes[{first}] holds too"
             return
 
 
-def _judged(made: Exploration) -> Iterator[tuple[str, str]]:
+def _judged(exploration: Exploration) -> Iterator[tuple[str, str]]:
     """What of the value and the temperature of the best design is not what its result says."""
-    of, system = made.request, made.result.system
+    of, system = exploration.request, exploration.result.system
     lumped = None
-    if of.heat == "lumped" and made.best_design < len(made.designs):
-        layers = layers_of(made.designs[made.best_design], made.best, of.stack)
+    if of.heat == "lumped" and exploration.best_design < len(exploration.designs):
+        layers = layers_of(exploration.designs[exploration.best_design], exploration.best, of.stack)
         lumped = lumped_heat(system.chip.power_w or 0.0, layers, of.limits)
-    if made.lumped != lumped:
-        yield "$.lumped", f"found {made.lumped!r}, expected {lumped!r}"
-    value = value_of(MERITS[of.objective].within(of.limits), made.result.score, system, of.heat, lumped)
+    if exploration.lumped != lumped:
+        yield "$.lumped", f"found {exploration.lumped!r}, expected {lumped!r}"
+    value = value_of(MERITS[of.objective].within(of.limits), exploration.result.score, system, of.heat, lumped)
     value = None if value is None else turned(of.objective, value)
-    if made.value != value:
-        yield "$.value", f"found {made.value!r}, the result says {value!r}"
+    if exploration.value != value:
+        yield "$.value", f"found {exploration.value!r}, the result says {value!r}"
 
 
 def _place(spaces: Sequence[Space], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]) -> Box:
@@ -242,94 +251,98 @@ def _place_of(spaces: Sequence[Space], batches: Sequence[int], number: int, box:
     return _place(spaces, batches, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
 
 
-def _best(made: Exploration, batches: Batches, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
+def _best(
+    exploration: Exploration, batches: Batches, workload: Workload, time_limit: float
+) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    best = _place(workload.spaces, [*batches.of], made.best_design, {"$.best": made.best})
-    if best.batch != made.graph.batch:
-        return [("$.best.batch", f"found {best.batch}, the graph has {made.graph.batch}")]
-    for number, other in enumerate(made.others):
+    best = _place(workload.spaces, [*batches.of], exploration.best_design, {"$.best": exploration.best})
+    if best.batch != exploration.graph.batch:
+        return [("$.best.batch", f"found {best.batch}, the graph has {exploration.graph.batch}")]
+    for number, other in enumerate(exploration.others):
         where = f"$.others[{number}]"
         place = _place(workload.spaces, [*batches.of], other.design, {f"{where}.best": other.best})
-        _valued(made, batches.of[place.batch], place, where, other)
+        _valued(exploration, batches.of[place.batch], place, where, other)
     system = workload.system(best)
-    if system is None or system != made.result.system:
+    if system is None or system != exploration.result.system:
         return [("$.result.system", "is not what the best design is derived to be")]
-    if made.result.assumptions != workload.setting(system).assumptions:
+    if exploration.result.assumptions != workload.setting(system).assumptions:
         return [("$.result.assumptions", "are not those of $.assumptions on these chips")]
-    found = verify(made.result, time_limit)
-    return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
+    verification = verify(exploration.result, time_limit)
+    return [("$.result", problem) for problem in verification.problems] or list(_sensitive(exploration, workload))
 
 
 def _valued(
-    made: Exploration, workload: Workload, box: Box, where: str, claim: OtherDesign | BudgetSensitivity
+    exploration: Exploration, workload: Workload, box: Box, where: str, claim: OtherDesign | BudgetSensitivity
 ) -> None:
     """Hold a mapping and its value against what is priced and judged again."""
     if (system := workload.system(box)) is not None:
-        graph = min(workload.graphs, key=lambda one: workload.judged(box, claim.mapping, one))  # what it maps
+        graph = min(workload.graphs, key=lambda graph_: workload.judged(box, claim.mapping, graph_))  # what it maps
         setting = workload.setting(system, graph)
-        _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, made.result.request)
+        _, wrong = judged_again(f"{where}.mapping", claim.mapping, setting, exploration.result.request)
         if wrong:
             raise _Wrong(*wrong[0].split(": ", 1))
     if not math.isclose(claim.value, again := workload.merit.shown(workload.judged(box, claim.mapping)), rel_tol=SAME):
         raise _Wrong(f"{where}.value", f"found {claim.value!r}, the judge says {again!r}")
 
 
-def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
+def _sensitive(exploration: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
     """What is wrong with what more of each budget would buy: derived and judged again."""
-    for number, claim in enumerate(made.sensitivity):
+    for number, claim in enumerate(exploration.sensitivity):
         where = f"$.sensitivity[{number}]"
         try:
-            alone, more = with_more(workload, made.best_design, made.best, claim.budget)
+            alone, more = with_more(workload, exploration.best_design, exploration.best, claim.budget)
         except DfoptError as error:
             yield where, str(error)
             continue
         if not math.isclose(claim.more, more, rel_tol=SAME):
             yield f"{where}.more", f"found {claim.more!r}, expected {more!r}"
             continue
-        place = _place(alone.spaces, [made.graph.batch], 0, {f"{where}.best": claim.best})
-        _valued(made, alone, place, where, claim)
+        place = _place(alone.spaces, [exploration.graph.batch], 0, {f"{where}.best": claim.best})
+        _valued(exploration, alone, place, where, claim)
 
 
-def _elsewhere(made: Exploration) -> Iterator[tuple[str, WithoutHeat]]:
+def _elsewhere(exploration: Exploration) -> Iterator[tuple[str, WithoutHeat]]:
     """What other questions found, with where it stands."""
-    if made.without_heat is not None:
-        yield "$.without_heat", made.without_heat
-    yield from ((f"$.comparisons[{number}]", claim) for number, claim in enumerate(made.comparisons))
+    if exploration.without_heat is not None:
+        yield "$.without_heat", exploration.without_heat
+    yield from ((f"$.comparisons[{number}]", claim) for number, claim in enumerate(exploration.comparisons))
 
 
-def _as_elsewhere(made: Exploration, said: WithoutHeat, where: str, workload: Workload) -> list[tuple[str, str]] | None:
+def _as_elsewhere(
+    exploration: Exploration, claim: WithoutHeat, where: str, workload: Workload
+) -> list[tuple[str, str]] | None:
     """What is wrong with what another question finds: searched, mapped and judged again; none where time is up."""
 
-    question = said.question if isinstance(said, Comparison) else None
+    question = claim.question if isinstance(claim, Comparison) else None
 
     def found_in(*within: Box) -> WithoutHeat | None:
-        found = comparison(workload, made.request, question, within)
-        return None if time.perf_counter() > workload.run.deadline else found
+        answer = comparison(workload, exploration.request, question, within)
+        return None if time.perf_counter() > workload.run.deadline else answer
 
-    box = _place(workload.spaces, [made.graph.batch], said.design, {f"{where}.best": said.best})
-    if (found := found_in()) is None:
+    box = _place(workload.spaces, [exploration.graph.batch], claim.design, {f"{where}.best": claim.best})
+    if (answer := found_in()) is None:
         return None
     turn, unit = workload.merit.shown, workload.merit.unit
-    most = turn(said.predicted) * (1 - made.request.gap) * (1 - SAME)
-    if made.status != "time_limit" and turn(found.predicted) < most:
-        sizes = ", ".join(f"{name} {size:g}" for name, size in found.best.items())
-        had = f"found {said.predicted!r} {unit}, {found.predicted!r} {unit} can be had: {sizes}"
+    most = turn(claim.predicted) * (1 - exploration.request.gap) * (1 - SAME)
+    if exploration.status != "time_limit" and turn(answer.predicted) < most:
+        sizes = ", ".join(f"{name} {size:g}" for name, size in answer.best.items())
+        had = f"found {claim.predicted!r} {unit}, {answer.predicted!r} {unit} can be had: {sizes}"
         return [(f"{where}.best", had)]
-    if (found.design, found.best) != (said.design, said.best):  # where time was up others were looked at
-        found = found_in(box)
-    if found is None:
+    if (answer.design, answer.best) != (claim.design, claim.best):  # where time was up others were looked at
+        answer = found_in(box)
+    if answer is None:
         return None
     # all schedules of a design are searched within the gap: in other time they may come to another mapping
-    within = max(SAME, made.request.gap) if question in ("tp_pp_dp", "expanded") else SAME
+    within = max(SAME, exploration.request.gap) if question in ("tp_pp_dp", "expanded") else SAME
     return [
-        (f"{where}.{name}", f"found {one!r}, expected {other!r}")
+        (f"{where}.{name}", f"found {claimed!r}, expected {expected!r}")
         for name in ("predicted", "judged", "frequency")
-        if not _same(one := getattr(said, name), other := getattr(found, name), within)
+        if not _same(claimed := getattr(claim, name), expected := getattr(answer, name), within)
     ]
 
 
-def _same(one: float | None, other: float | None, within: float = SAME) -> bool:
-    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=within)
+def _same(left: float | None, right: float | None, within: float = SAME) -> bool:
+    return left == right if left is None or right is None else math.isclose(left, right, rel_tol=within)
 
 
 def _bounded(batches: Batches, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:

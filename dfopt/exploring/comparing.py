@@ -22,21 +22,21 @@ from dfopt.judge import evaluate
 __all__ = ["compared", "comparison"]
 
 
-def compared(made: Workload, request: ExplorationRequest) -> Iterator[Comparison]:
+def compared(workload: Workload, request: ExplorationRequest) -> Iterator[Comparison]:
     """What each of the other questions of a request finds, each in an equal part of the time; one part is left."""
-    end = made.run.deadline
+    end = workload.run.deadline
     try:
         for number, name in enumerate(request.compare):
             now = time.perf_counter()
-            made.run.deadline = now + max(end - now, 0.0) / (len(request.compare) - number + 1)
-            if isinstance(found := comparison(made, request, name), Comparison):
-                yield found
+            workload.run.deadline = now + max(end - now, 0.0) / (len(request.compare) - number + 1)
+            if isinstance(answer := comparison(workload, request, name), Comparison):
+                yield answer
     finally:
-        made.run.deadline = end
+        workload.run.deadline = end
 
 
 def comparison(
-    made: Workload, request: ExplorationRequest, name: ComparisonName | None, within: Sequence[Box] = ()
+    workload: Workload, request: ExplorationRequest, name: ComparisonName | None, within: Sequence[Box] = ()
 ) -> WithoutHeat | None:
     """What another question finds, and what comes of it in the one that was asked; none where time is up before it.
 
@@ -52,29 +52,29 @@ def comparison(
     within
         Boxes of designs, in place of all of them.
     """
-    if name is None and (made.heat is None or "j" in made.merit.needs):
+    if name is None and (workload.heat is None or "j" in workload.merit.needs):
         return None
-    designs = [space.design for space in made.spaces]
-    other = workload_of(made.graphs, designs, made.assumptions, asked_instead(request, name), made.run)
-    other.within, other.memory = tuple(within), made.memory
-    found = best_of(other, request.gap)
-    if found.solution is None or (system := made.system(found.solution.box)) is None:
+    designs = [space.design for space in workload.spaces]
+    other = workload_of(workload.graphs, designs, workload.assumptions, asked_instead(request, name), workload.run)
+    other.within, other.memory = tuple(within), workload.memory
+    outcome = best_of(other, request.gap)
+    if outcome.solution is None or (system := workload.system(outcome.solution.box)) is None:
         return None
-    box, result = found.solution.box, found.solution.result
-    score = evaluate(result.mapping, made.solver.drawn_as(result), system, made.setting(system).assumptions)
-    value = made.valued(box, system, score)
+    box, result = outcome.solution.box, outcome.solution.result
+    score = evaluate(result.mapping, workload.solver.drawn_as(result), system, workload.setting(system).assumptions)
+    value = workload.valued(box, system, score)
     if name in ("tp_pp_dp", "expanded"):  # with all schedules the same design may do better
-        mapped = made.mapped(box, system, math.inf)
-        again = None if mapped is None else made.valued(box, system, mapped.score)
+        mapped = workload.mapped(box, system, math.inf)
+        again = None if mapped is None else workload.valued(box, system, mapped.score)
         if mapped is not None and again is not None and (value is None or again < value):
             value, score = again, mapped.score
-    lumped = made.lumped(box, system.chip.power_w or 0.0)
+    lumped = workload.lumped(box, system.chip.power_w or 0.0)
     throttled = lumped or score.physical
     answer = WithoutHeat(
         design=box.which,
-        best=made.spaces[box.which].named(box.low),
-        predicted=other.merit.shown(found.best),
-        judged=None if value is None or math.isinf(value) else made.merit.shown(value),
+        best=workload.spaces[box.which].named(box.low),
+        predicted=other.merit.shown(outcome.best),
+        judged=None if value is None or math.isinf(value) else workload.merit.shown(value),
         frequency=1.0 if throttled is None else throttled.frequency,
     )
     return answer if name is None else Comparison(question=name, **dict(answer))

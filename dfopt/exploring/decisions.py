@@ -96,11 +96,11 @@ class Decisions(Space):
         """Every size of every component that is to be chosen, the smallest first."""
         choices = self.design.choices
         given = {name: choices.of(name) if choices else None for name in self.design.chosen}
-        found = {
+        sizes_by_name = {
             name: steps.values if steps else all_sizes(self.design.technology, self.design.budgets, self._edge, name)
             for name, steps in given.items()
         }
-        return {**found, POWER: choices.power.values} if choices and choices.power else found
+        return {**sizes_by_name, POWER: choices.power.values} if choices and choices.power else sizes_by_name
 
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
@@ -163,7 +163,7 @@ class Decisions(Space):
 
     def _least(self, low: Mapping[str, float], high: Mapping[str, float], corner: Derived) -> Derived:
         fewest = self._cores(high)  # with the least area and power, they draw least
-        stacks = [one for one in self._drams(low.get("dram"), high.get("dram")) if one.rate > 0]
+        stacks = [dram for dram in self._drams(low.get("dram"), high.get("dram")) if dram.rate > 0]
         slow = 0.0 if fewest is None or fewest.units < 2 else self._slowest
         return replace(
             corner,
@@ -172,7 +172,7 @@ class Decisions(Space):
                 level.name: corner.sram[level.name]._replace(power=self._drawn(level, low, high, slow))
                 for level in self.design.technology.sram
             },
-            dram=corner.dram._replace(power=min((one.power for one in stacks), default=0.0)),
+            dram=corner.dram._replace(power=min((dram.power for dram in stacks), default=0.0)),
             links={role: self._links(role, low.get(role)) for role in self.design.technology.links},
         )
 
@@ -210,11 +210,11 @@ class Decisions(Space):
 
     def _core(self, budget: Budget, sizes: Mapping[str, float]) -> float:
         """What the cores have of a budget; below 0 where nothing fits."""
-        whole = self._budget(budget)
-        left = whole - self._others(budget, sizes)
+        budget_total = self._budget(budget)
+        left = budget_total - self._others(budget, sizes)
         share = self._share(budget, "core")
-        own = left if share is None else share * whole
-        return own if own <= left + whole * ROUND else -1.0
+        own = left if share is None else share * budget_total
+        return own if own <= left + budget_total * ROUND else -1.0
 
     def _beside_links(self, area: float, crossed: float) -> float:
         """The area of the cores beside the links to as many clusters as there are then.
@@ -268,14 +268,14 @@ class Decisions(Space):
         """
         least, most = self._given(level.name, low), self._given(level.name, high)
         links = 0.0 if low is None or not level.shared else banks_of(level, low) * core.clusters * level.link_area_mm2
-        made = sram_of(level, least.area + links * (1 + ROUND), least.power, core, DEFAULT)
-        if exact or not made.size:
-            return made
-        banks, leaking = (made.banks, 0.0) if high is None else (banks_of(level, high), made.static_power)
+        sram = sram_of(level, least.area + links * (1 + ROUND), least.power, core, DEFAULT)
+        if exact or not sram.size:
+            return sram
+        banks, leaking = (sram.banks, 0.0) if high is None else (banks_of(level, high), sram.static_power)
         bandwidth = (most.power - float(leaking)) / level.energy
         if level.port is not None:
             bandwidth = min(bandwidth, float(banks) * level.port * float(core.frequency))
-        return made._replace(size=banks * level.bank, bandwidth=bandwidth, rate=bandwidth * level.utilization)
+        return sram._replace(size=banks * level.bank, bandwidth=bandwidth, rate=bandwidth * level.utilization)
 
     def _drawn(self, level: SramLevel, low: Mapping[str, float], high: Mapping[str, float], clock: float) -> float:
         """The least that a level draws, of sizes from low to high with cores of this clock or more."""
@@ -292,8 +292,8 @@ class Decisions(Space):
 
     def _dram(self, low: float | None, high: float | None) -> Dram:
         """Of several numbers of stacks the best bandwidth and the most capacity."""
-        made = self._drams(low, high)
-        return max(made, key=lambda one: float(one.rate))._replace(size=max(one.size for one in made))
+        options = self._drams(low, high)
+        return max(options, key=lambda dram: float(dram.rate))._replace(size=max(dram.size for dram in options))
 
     def _drams(self, low: float | None, high: float | None) -> list[Dram]:
         """The DRAM with each number of stacks, or with its shares."""

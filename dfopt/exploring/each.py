@@ -69,18 +69,18 @@ def explore_each(
     asking = ExplorationRequest(
         options=fixed if fixed.asked() else None, gap=gap, time_limit=time_limit, sensitivity=False
     )
-    (whole,) = batches_of(graphs, (of,), assumptions, asking).workloads
-    values = whole.spaces[0].sizes[size]
+    (workload,) = batches_of(graphs, (of,), assumptions, asking).workloads
+    values = workload.spaces[0].sizes[size]
     for value, written in zip(values, given[size], strict=True):
         alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)
         try:
-            narrowed = Batches((whole.narrowed((space_of(alone),)),))
-            made = explored(narrowed, asking, progress, whole=False)
+            narrowed = Batches((workload.narrowed((space_of(alone),)),))
+            exploration = explored(narrowed, asking, progress, whole=False)
         except Infeasible:
             yield value, None
             continue
         except NoSolution as error:  # the other values have their own time
             yield value, error
             continue
-        whole.solver.latest = made.result
-        yield value, made
+        workload.solver.latest = exploration.result
+        yield value, exploration

@@ -182,7 +182,7 @@ def best_of(workload: Workload, gap: float) -> Outcome[Box, Choice]:
     KeyboardInterrupt
         On Ctrl-C.
     """
-    found = explore_boxes(Batches((workload,)), gap, workload.run.left)
-    if found.ending == "interrupted":
+    outcome = explore_boxes(Batches((workload,)), gap, workload.run.left)
+    if outcome.ending == "interrupted":
         raise KeyboardInterrupt
-    return found
+    return outcome

@@ -167,22 +167,24 @@ def explore(
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
         run.store, run.processes = opened, processes if processes.jobs > 1 else None
         part = asking.model_copy(update={"time_limit": time_limit / len(problems)})
-        made = explored(problems[0], part, progress)
+        exploration = explored(problems[0], part, progress)
         part = part.model_copy(update={"sensitivity": False, "compare": ()})
-        found: list[Exploration] = []
+        ends_explored: list[Exploration] = []
         for name, problem in zip(("least", "most"), problems[1:], strict=False):
-            if "interrupted" in (one.status for one in (made, *found)):
-                return made
+            if "interrupted" in (each.status for each in (exploration, *ends_explored)):
+                return exploration
             try:
-                found.append(explored(problem, part, progress))
+                ends_explored.append(explored(problem, part, progress))
             except Infeasible as error:
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:
-                known = f"{error.known}, with the {name} energy of DRAM"
-                raise NoSolution(error.bound, error.seconds, known, error.unit) from None
-        if not found:
-            return made
-        return made.model_copy(update={"energy_range": EnergyRange(low=found[0], high=found[1])}).sealed()
+                best_known = f"{error.known}, with the {name} energy of DRAM"
+                raise NoSolution(error.bound, error.seconds, best_known, error.unit) from None
+        if not ends_explored:
+            return exploration
+        return exploration.model_copy(
+            update={"energy_range": EnergyRange(low=ends_explored[0], high=ends_explored[1])}
+        ).sealed()
 
 
 def asked_workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
@@ -191,7 +193,7 @@ def asked_workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any])
         return (graph,), Request()
     question, resolver = question_of(graph, None, None, asked), Resolver()
     batches = [question.changed(parameters={"batch": batch}) for batch in listed_batches(question)]
-    drawn = [resolver.workload(one) for one in batches or [question]]
+    drawn = [resolver.workload(asked_once) for asked_once in batches or [question]]
     if any(largest is not None for _, largest in drawn):
         differs = "the largest batch differs from design to design"
         raise PlanError(f"batch: found max, expected numbers such as 64 or 16,64,256: {differs}")
@@ -214,12 +216,12 @@ def explored(
     run = problem.workloads[0].run
     run.deadline = began + part_s
     tell = None if progress is None else _telling(problem, progress)
-    found = _searched(problem, request, part_s * _SEARCH, tell)
-    if found.solution is None or found.ending == "empty":  # which comes of no choice only
-        raise _nothing(problem, found.ending, max(found.bound, 0.0), found.seconds)
-    box, result = found.solution.box, found.solution.result
+    outcome = _searched(problem, request, part_s * _SEARCH, tell)
+    if outcome.solution is None or outcome.ending == "empty":  # which comes of no choice only
+        raise _nothing(problem, outcome.ending, max(outcome.bound, 0.0), outcome.seconds)
+    box, result = outcome.solution.box, outcome.solution.result
     workload = problem.of[box.batch]
-    going = found.ending != "interrupted"
+    going = outcome.ending != "interrupted"
     if going and (system := workload.system(box)) is not None and request.heat != "aware":
         try:
             with interruptible():
@@ -228,24 +230,24 @@ def explored(
         except KeyboardInterrupt:  # the answer goes out without it
             going = cause() == LIMIT
     run.deadline = began + request.time_limit
-    value = workload.valued(box, result.system, result.score) or found.best
+    value = workload.valued(box, result.system, result.score) or outcome.best
     shown, best = workload.merit.shown, problem.named(box, box.low)
-    comparisons, plain, more = _beside(workload, request, box) if going else ((), None, ())
+    comparisons, plain, more = _further(workload, request, box) if going else ((), None, ())
     others = tuple(
         OtherDesign(
-            design=one.box.which,
-            best=problem.named(one.box, one.box.low),
+            design=choice.box.which,
+            best=problem.named(choice.box, choice.box.low),
             value=shown(value),
-            mapping=one.result.mapping,
+            mapping=choice.result.mapping,
         )
-        for value, one in found.kept[1:]
+        for value, choice in outcome.kept[1:]
     )
     boxes = tuple(
-        sorted((_box(problem, leaf) for leaf in found.leaves), key=lambda box: box.order(workload.merit.name))
+        sorted((_box(problem, leaf) for leaf in outcome.leaves), key=lambda box: box.order(workload.merit.name))
     )
-    made = Exploration(
+    exploration = Exploration(
         **bounds_of(request.objective, shown(value), [(box.which, best), *((o.design, o.best) for o in others)], boxes),
-        status=found.ending,
+        status=outcome.ending,
         value=shown(value),
         best_design=box.which,
         best=best,
@@ -257,16 +259,16 @@ def explored(
             designs=workload.designs,
             sizes=({BATCH: len(problem.of)} if len(problem.of) > 1 else {})
             | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
-            plans=sum(one.listed for one in problem.workloads),
-            boxes=found.regions,
-            bounds=found.bounded,
-            solves=sum(one.solver.count for one in problem.workloads),
-            seconds=found.seconds,
+            plans=sum(other.listed for other in problem.workloads),
+            boxes=outcome.regions,
+            bounds=outcome.bounded,
+            solves=sum(other.solver.count for other in problem.workloads),
+            seconds=outcome.seconds,
         ),
         fixed=restrictions(result, request),
-        designs=tuple(one.design for one in workload.spaces),
+        designs=tuple(other.design for other in workload.spaces),
         graph=workload.solver.drawn_as(result),
-        other_batches=tuple(graph for one in problem.workloads if one is not workload for graph in one.graphs),
+        other_batches=tuple(graph for other in problem.workloads if other is not workload for graph in other.graphs),
         assumptions=workload.assumptions,
         comparisons=comparisons,
         without_heat=plain,
@@ -275,8 +277,8 @@ def explored(
         version=dfopt.__version__,
     )
     # whatever ended it, nothing may be left to show
-    status = made.status if made.widest_gap else "optimal"
-    return made.model_copy(update={"status": status, "asked": made.asked_digest()}).sealed()
+    status = exploration.status if exploration.widest_gap else "optimal"
+    return exploration.model_copy(update={"status": status, "asked": exploration.asked_digest()}).sealed()
 
 
 def _searched(
@@ -290,12 +292,16 @@ def _searched(
     kept: Sequence[Candidate] = ()
     while True:
         left = time_limit - (time.perf_counter() - began)
-        found = explore_boxes(problem, request.gap, left, top=request.top, kept=kept, progress=tell)
+        outcome = explore_boxes(problem, request.gap, left, top=request.top, kept=kept, progress=tell)
         late = time.perf_counter() - began > time_limit * (1 - _LEFT)
         # a list: the solves of every batch go on
-        if found.ending != "exhausted" or late or not any([one.solver.reopen() for one in problem.workloads]):
-            return replace(found, seconds=time.perf_counter() - began)
-        kept = found.kept
+        if (
+            outcome.ending != "exhausted"
+            or late
+            or not any([workload.solver.reopen() for workload in problem.workloads])
+        ):
+            return replace(outcome, seconds=time.perf_counter() - began)
+        kept = outcome.kept
 
 
 def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]:
@@ -308,7 +314,7 @@ def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]
     return fixed_of(graphs, result.system, result.assumptions, asked)
 
 
-def _beside(
+def _further(
     workload: Workload, request: ExplorationRequest, box: Box
 ) -> tuple[tuple[Comparison, ...], WithoutHeat | None, tuple[BudgetSensitivity, ...]]:
     """What other questions find, and what more of budgets would bring, as far as it comes.
@@ -328,7 +334,7 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
     """Why an exploration has no answer: what the smallest batch lacks that has a plan."""
     if len(problem.refused) == len(problem.of):
         return problem.refused[min(problem.of)]
-    workload = next(one for batch, one in problem.of.items() if batch not in problem.refused)
+    workload = next(candidate for batch, candidate in problem.of.items() if batch not in problem.refused)
     if ending == "interrupted":
         return KeyboardInterrupt()
     if ending != "empty":
@@ -351,7 +357,7 @@ def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> 
     def tell(now: Progress[Choice]) -> None:
         design = None if now.solution is None else workload.spaces[now.solution.box.which].design
         front = "no design yet" if design is None else design.technology.name
-        words = f"{now.regions} boxes, {sum(one.solver.count for one in problem.workloads)} solves"
+        words = f"{now.regions} boxes, {sum(each.solver.count for each in problem.workloads)} solves"
         shown, unit = workload.merit.shown, workload.merit.unit
         best = now.best if design is None else shown(now.best)
         progress(options.Progress(front, words, now.seconds, best, shown(now.bound), unit))
@@ -363,11 +369,17 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
     """A design in each of several technologies, or in its own."""
     if not technologies:
         return (design,)
-    given = [one if isinstance(one, Technology) else technology_in(design.technology, one) for one in technologies]
-    for name, count in Counter(one.name for one in given).items():
+    given = [
+        technology if isinstance(technology, Technology) else technology_in(design.technology, technology)
+        for technology in technologies
+    ]
+    for name, count in Counter(technology.name for technology in given).items():
         if count > 1:
             raise SystemSpecError(name, [Issue("$.name", f"found {count} technologies of this name", "rename one")])
-    return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
+    return tuple(
+        Design.from_data({**design.to_data(), "technology": technology.to_data()}, technology.name)
+        for technology in given
+    )
 
 
 def _box(problem: Batches, leaf: Leaf[Box]) -> DesignBox:

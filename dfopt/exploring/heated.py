@@ -67,11 +67,11 @@ class Heated(Workload):
 
     def _derived(self, box: Box) -> System | None:
         """The machine of one design with its stack, or of the best corner of several without one."""
-        made = super()._derived(box)
-        if made is None or not box.single:
-            return made if made is None else self._delivering(made, box)
+        system = super()._derived(box)
+        if system is None or not box.single:
+            return system if system is None else self._delivering(system, box)
         try:
-            return made.model_copy(update={"stack": self.stack(box)})
+            return system.model_copy(update={"stack": self.stack(box)})
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
@@ -113,14 +113,14 @@ class Heated(Workload):
             return None
         if self.heat == "throttle":
             return self.solver.fixed(system, result)
-        made = self.solver.answer(system, self.graphs, self.request.model_copy(update={"heat": "aware"}))
-        self.refused = self.refused or made.refused
-        return made.result
+        answer = self.solver.answer(system, self.graphs, self.request.model_copy(update={"heat": "aware"}))
+        self.refused = self.refused or answer.refused
+        return answer.result
 
-    def adapted(self, tried: Box, system: System, known: Result) -> Result | None:
+    def adapted(self, tried: Box, system: System, nearby: Result) -> Result | None:
         """A mapping on a design: under the plan of the corner, or around the heat under any."""
         if self.heat == "throttle":
-            return super().adapted(tried, system, known)
+            return super().adapted(tried, system, nearby)
         return self.mapped(tried, system, math.inf)
 
     # bounds
@@ -232,7 +232,7 @@ class Heated(Workload):
     def _mixed_of(self, box: Box, number: int, step_s: float) -> float:
         """The objective of a graph on a design where every partition has a level of its own."""
         system, rungs, graph = self._slower(box, 1.0), self._rungs(box), self.graphs[number]
-        whole = PlanBounds(self.setting(system, graph))
+        bounds = PlanBounds(self.setting(system, graph))
         chip = system.chip.model_copy(
             update={
                 "sram": system.chip.sram.model_copy(update={"bandwidth": None}),
@@ -243,12 +243,12 @@ class Heated(Workload):
         compute = [PlanBounds(self.setting(slower(alone, rung.share), graph)) for rung in rungs]
 
         def mixed(plan: Plan) -> float:
-            times = [one.seconds(one.setting.under(plan)) for one in compute]
-            spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
+            times = [each.seconds(each.setting.under(plan)) for each in compute]
+            spent = [self._by_energy(box, plan, rung, bounds, self._waiting(box)) for rung in rungs]
             by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
             return max(map(mixture, by_price), default=0.0)
 
-        return self._over_plans(box, number, step_s, rungs[-1], whole, mixed)
+        return self._over_plans(box, number, step_s, rungs[-1], bounds, mixed)
 
     def _by_energy(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, leaks: float) -> list[float]:
         """Seconds of a step under a plan in which a chip gets rid of its heat, by the prices that show it.
@@ -262,7 +262,9 @@ class Heated(Workload):
         even = 0.0 if self.heat == "aware" else part_of(instance.setting.model, where.alone)
         spent = replace(spent, compute=spent.compute * (1 - even), even=spent.compute * even, crowding=where.crowding)
         assumptions = bounds.setting.assumptions
-        return [least_step_s(plan, assumptions, one) for one in least_interval_of(stack).by_price(spent, leaks)]
+        return [
+            least_step_s(plan, assumptions, interval) for interval in least_interval_of(stack).by_price(spent, leaks)
+        ]
 
     def _spent(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, mean: bool = False) -> Joules:
         """What each chip spends on its stack for a microbatch at least under a plan.
@@ -326,8 +328,8 @@ class Heated(Workload):
             return self.stack(box.at(box.low))
         [layers] = decisions.layers(box)
         if (key := (box.which, layers)) not in self._tiled:
-            one = next(at for at in (box.low, box.high) if decisions.chip(box.at(at)) is not None)
-            stack = self.stack(box.at(one))
+            corner = next(at for at in (box.low, box.high) if decisions.chip(box.at(at)) is not None)
+            stack = self.stack(box.at(corner))
             grid = TileGrid(columns=stack.cells, rows=stack.cells)
             dies = tuple(
                 die.model_copy(update={"floorplan": grid, "leakage": None}) if die.kind == "logic" else die

@@ -34,16 +34,16 @@ def value_of(
     """What a search makes least, of a judged mapping; none where it is too hot, or its system does not say enough."""
     on_stack = score.physical if heat in ("throttle", "aware") else None
     seconds = score.step_time_s if on_stack is None else seconds_on_stack(score)
-    known = {
+    figures = {
         "w": score.power_w,
         "usd": score.price_usd,
         "device_w": system.chip.power_w,
         "once_j": None if on_stack is None else on_stack.energy_per_step_j,
     }
-    if seconds is None or any(known["once_j" if need == "j" else need] is None for need in merit.needs):
+    if seconds is None or any(figures["once_j" if need == "j" else need] is None for need in merit.needs):
         return None
     of = Figures(tokens=score.tokens_per_s * score.step_time_s, clock=1.0 if lumped is None else lumped.frequency)
-    return merit.value(seconds, of._replace(**{name: figure or 0.0 for name, figure in known.items()}))
+    return merit.value(seconds, of._replace(**{name: figure or 0.0 for name, figure in figures.items()}))
 
 
 def layers_of(design: Design, sizes: Mapping[str, float], on: Stack | None) -> int:

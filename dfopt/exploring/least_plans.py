@@ -45,7 +45,7 @@ def least_lows(
     here: list[Bools] = [np.zeros(np.shape(low), dtype=bool) for low in lows]  # what was bounded on this machine
     size = [_FIRST] * len(settings)
     while True:
-        number = min(range(len(lows)), key=lambda one: float(np.min(lows[one], initial=math.inf)))
+        number = min(range(len(lows)), key=lambda graph: float(np.min(lows[graph], initial=math.inf)))
         low, least = lows[number], float(np.min(lows[number], initial=math.inf))
         if math.isinf(least):
             return least, lows

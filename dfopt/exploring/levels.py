@@ -48,15 +48,15 @@ def intervals_of_voltage(unit: CoreUnit, corner: Core) -> list[Rung]:
     supply, nominal = unit.supply, unit.power / (unit.frequency * unit.flop_per_cycle)
     top = max(supply.max_v or float(corner.voltage), supply.floor)
     ends = [supply.floor + (top - supply.floor) * at / _RUNGS for at in range(_RUNGS + 1)]
-    found = []
+    rungs = []
     for low, high in zip(ends, (*ends[1:], math.inf), strict=True):
         share = 1.0
         if high <= top:
             share = min(float(clock_at(unit, high) / corner.frequency), 1.0)
-        found.append(Rung(share, nominal * (low / supply.nominal_v) ** 2, 0.0))
+        rungs.append(Rung(share, nominal * (low / supply.nominal_v) ** 2, 0.0))
         if share == 1.0:  # what has a higher voltage yet is no faster than the corner
             break
-    return found[::-1]
+    return rungs[::-1]
 
 
 def slower(system: System, share: float, sram: bool = True) -> System:
@@ -88,8 +88,8 @@ def mixture(points: Sequence[tuple[float, float]]) -> float:
     """
     least = min(max(point) for point in points)
     for (a, b), (c, d) in combinations(points, 2):
-        one, other = a - b, c - d
-        if one * other < 0:  # on the line between them both are equal somewhere
-            part = one / (one - other)
+        left, right = a - b, c - d
+        if left * right < 0:  # on the line between them both are equal somewhere
+            part = left / (left - right)
             least = min(least, a + part * (c - a))
     return least

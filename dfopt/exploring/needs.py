@@ -56,7 +56,7 @@ def banks_of(level: SramLevel, size: float) -> int:
 def crossed_mm2(technology: Technology, sizes: Mapping[str, float]) -> float:
     """Area that each cluster takes for its links to all banks of SRAM of these sizes."""
     levels = [level for level in technology.sram if level.name in sizes and level.shared]
-    return sum(banks_of(one, sizes[one.name]) * one.link_area_mm2 for one in levels)
+    return sum(banks_of(level, sizes[level.name]) * level.link_area_mm2 for level in levels)
 
 
 def all_sizes(technology: Technology, budgets: DesignBudgets, edge_mm: float, name: str) -> tuple[float, ...]:
@@ -65,8 +65,8 @@ def all_sizes(technology: Technology, budgets: DesignBudgets, edge_mm: float, na
     if name == "dram":
         part = technology.stacks
         by_edge = edge_mm * part.links_per_mm / part.links_per_stack
-        beside = (budgets.package_area_mm2 - area) / part.stack_area_mm2
-        most = math.floor(min(beside, area / part.controller_area_mm2, by_edge) * (1 + ROUND))
+        by_package = (budgets.package_area_mm2 - area) / part.stack_area_mm2
+        most = math.floor(min(by_package, area / part.controller_area_mm2, by_edge) * (1 + ROUND))
         return tuple(float(count) for count in range(1, most + 1))
     if name in technology.links:
         wire = technology.links[name]

@@ -54,11 +54,11 @@ def workload_of(
     if on is not None and most is not None:
         on = on.model_copy(update={"limits": on.limits.model_copy(update={"logic": most, "dram": most})})
     kind: type[Workload] = Heated if on is not None and of.heat in ("throttle", "aware") else Workload
-    made = kind(
+    workload = kind(
         spaces, tuple(graphs), chosen, solves, run or Run(), of.objective, limits=of.limits, heat=of.heat, on=on
     )
-    _check_costs(made)
-    return made
+    _check_costs(workload)
+    return workload
 
 
 def _within(design: Design, limits: DesignLimits | None) -> Design:
@@ -114,12 +114,12 @@ def _check_asked(of: ExplorationRequest, designs: Sequence[Design]) -> None:
         raise PlanError(f"objective: {of.objective} has joules of stacks, expected heat: throttle or aware")
 
 
-def _check_costs(made: Workload) -> None:
+def _check_costs(workload: Workload) -> None:
     """Raise `SystemSpecError` where a design does not say what the objective or a limit needs."""
-    for root in made.roots if {"w", "usd"} & set(made.merit.needs) else ():
-        space = made.spaces[root.which]
-        design, cost = space.design, cost_of(space, root, made.system(root))
-        if missing := [issue for need in made.merit.needs for issue in _missing(design, cost, f"_{need}")]:
+    for root in workload.roots if {"w", "usd"} & set(workload.merit.needs) else ():
+        space = workload.spaces[root.which]
+        design, cost = space.design, cost_of(space, root, workload.system(root))
+        if missing := [issue for need in workload.merit.needs for issue in _missing(design, cost, f"_{need}")]:
             raise SystemSpecError(design.name, missing)
 
 

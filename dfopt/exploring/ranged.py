@@ -40,7 +40,7 @@ def at_both_ends(designs: Sequence[Design]) -> tuple[tuple[Design, ...], tuple[D
             found = f"found none in {design.technology.name}, expected the least and the most that sources give"
             remedy = "add it, such as [3.5 pJ/bit, 7 pJ/bit], or leave range out"
             raise SystemSpecError(design.name, [Issue("$.technology.dram.energy_range", found, remedy)])
-        for made, energy in zip(ends, data["technology"]["dram"]["energy_range"], strict=True):
+        for designs_at_end, energy in zip(ends, data["technology"]["dram"]["energy_range"], strict=True):
             changed = replaced(data, {"technology.dram.energy": energy}, design.name)
-            made.append(Design.from_data(changed, design.name))
+            designs_at_end.append(Design.from_data(changed, design.name))
     return tuple(ends[0]), tuple(ends[1])

@@ -48,14 +48,14 @@ def _smallest(workload: Workload, root: Box) -> tuple[float, str]:
     for stacks in range(least, min(least + _TRIED, MOST_STACKS)):
         design = _with_stacks(space.design, stacks)
         alone = Workload((space_of(design),), workload.graphs, workload.assumptions, workload.request, workload.run)
-        found = explore_boxes(Batches((alone,)), 1.0, workload.run.left)  # the first that there is
-        if found.solution is not None:
-            mm2, sizes = design.budgets.package_area_mm2, alone.spaces[0].named(found.solution.box.low)
+        outcome = explore_boxes(Batches((alone,)), 1.0, workload.run.left)  # the first that there is
+        if outcome.solution is not None:
+            mm2, sizes = design.budgets.package_area_mm2, alone.spaces[0].named(outcome.solution.box.low)
             others = ", ".join(f"{name} {size:g}" for name, size in sizes.items() if name != "dram")
             words = f"{stacks} stack{'' if stacks == 1 else 's'} of {design.technology.name} ($.choices.stacks)"
             words += f", with {others}" if others else ""
             return mm2, f"smallest budget that would: $.budgets.package_area_mm2 of {mm2:.6g} for {words}"
-        if found.ending != "empty":  # of so many stacks nothing is known
+        if outcome.ending != "empty":  # of so many stacks nothing is known
             break
     return none
 

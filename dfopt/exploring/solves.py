@@ -122,7 +122,7 @@ class Solves:
     count: int = 0
     refused: str = ""
     latest: Result | None = None
-    known: dict[str, Solved] = field(default_factory=dict)
+    solved: dict[str, Solved] = field(default_factory=dict)
 
     def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
         """Solve some machines, each below a cutoff: as many at once as there are processes.
@@ -133,9 +133,13 @@ class Solves:
         todo = {system.digest(): (system, cutoff) for system, cutoff in wanted if self._is_open(system, cutoff)}
         answers, left, ended, processes = dict[str, dict[str, Any]](), dict[str, _Left](), "", self.run.processes
         if processes is not None:
-            apart = {key: one for key, one in todo.items() if self._recorded(one[0], self._asked(one[1])) is None}
-            if len(apart) > 1:
-                left = {key: self._open_plans(system, cutoff) for key, (system, cutoff) in apart.items()}
+            unrecorded = {
+                key: (system, cutoff)
+                for key, (system, cutoff) in todo.items()
+                if self._recorded(system, self._asked(cutoff)) is None
+            }
+            if len(unrecorded) > 1:
+                left = {key: self._open_plans(system, cutoff) for key, (system, cutoff) in unrecorded.items()}
                 tasks = [self._task(key, *todo[key], of) for key, of in left.items() if of.graphs]
                 ended = processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
         if ended and ended != INTERRUPTED:  # a cluster is lost: the rest is solved here
@@ -145,7 +149,7 @@ class Solves:
             before = self.latest
             if key in answers:
                 self.count += 1
-                self.known[key] = self._keep(system, cutoff, _read(answers[key], left[key].only), left[key])
+                self.solved[key] = self._keep(system, cutoff, _read(answers[key], left[key].only), left[key])
             if not ended:
                 self.solve(system, cutoff)
             if self.latest is not before:
@@ -155,52 +159,52 @@ class Solves:
 
     def mapping(self, system: System | None) -> Result | None:
         """The mapping that is known of a machine."""
-        known = None if system is None else self.known.get(system.digest())
-        return None if known is None else known.result
+        solved = None if system is None else self.solved.get(system.digest())
+        return None if solved is None else solved.result
 
     def _is_open(self, system: System, cutoff: float) -> bool:
-        known = self.known.get(system.digest())
-        if known is None:
+        solved = self.solved.get(system.digest())
+        if solved is None:
             return True
-        if known.result is None:
-            return known.bound < cutoff
-        return not known.whole and known.bound < self._near(system, cutoff)
+        if solved.result is None:
+            return solved.bound < cutoff
+        return not solved.whole and solved.bound < self._near(system, cutoff)
 
     def solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
         key = system.digest()
         while self._is_open(system, cutoff):
-            known, near = self.known.get(key), self._near(system, cutoff)
-            made = self._solve_anew(system, near)
-            if known is not None and known.result is not None and made.result is None:
-                made = made._replace(result=known.result)
-            self.known[key] = made
-            if made.whole or not self.run.left:
+            solved, near = self.solved.get(key), self._near(system, cutoff)
+            anew = self._solve_anew(system, near)
+            if solved is not None and solved.result is not None and anew.result is None:
+                anew = anew._replace(result=solved.result)
+            self.solved[key] = anew
+            if anew.whole or not self.run.left:
                 break
-        return self.known[key][:2]
+        return self.solved[key][:2]
 
     def _near(self, system: System, cutoff: float) -> float:
         """A cutoff, or what a mapping must be below to be better by more than the gap than one that is known."""
-        known = self.known.get(system.digest())
-        if known is None or known.result is None:
+        solved = self.solved.get(system.digest())
+        if solved is None or solved.result is None:
             return cutoff
-        return min(cutoff, known.result.score.step_time_s * (1 - self.request.gap))
+        return min(cutoff, solved.result.score.step_time_s * (1 - self.request.gap))
 
     def _solve_anew(self, system: System, cutoff: float) -> Solved:
         request = self._asked(cutoff)
         if (record := self._recorded(system, request)) is not None:
             self.count += 1
-            made = Bounded.of_data(record)
-            self.refused = self.refused or made.refused
+            answer = Bounded.of_data(record)
+            self.refused = self.refused or answer.refused
             self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in record["lows"]])
-            self.latest = made.result or self.latest
-            return Solved(made.bound, made.result)
+            self.latest = answer.result or self.latest
+            return Solved(answer.bound, answer.result)
         left = self._open_plans(system, cutoff)
         if not left.graphs:
             return Solved(left.others, None)  # no plan is below the cutoff
         self.count += 1
-        made = self._bounded(system, left.graphs, request, left.only)
-        return self._keep(system, cutoff, made, left)
+        answer = self._bounded(system, left.graphs, request, left.only)
+        return self._keep(system, cutoff, answer, left)
 
     def _open_plans(self, system: System, cutoff: float) -> _Left:
         """What may have a mapping below a cutoff.
@@ -212,7 +216,7 @@ class Solves:
         least, lows = self.lows.get(key, (math.inf, []))
         if math.isinf(least):
             return _Left(self.graphs, None, math.inf, [])
-        below = _NEAR * least if math.isinf(cutoff) and key not in self.known else cutoff
+        below = _NEAR * least if math.isinf(cutoff) and key not in self.solved else cutoff
         open_, only, others, places = list[Graph](), Only(), math.inf, list[tuple[int, list[int]]]()
         for number, (graph, low) in enumerate(zip(self.graphs, lows, strict=True)):
             low_i = (
@@ -233,39 +237,39 @@ class Solves:
             return
         least, lows = self.lows[key]
         for number, at, low in shown:
-            known = lows[number]
-            low_i = np.full(len(self.plans(number)), known) if isinstance(known, float) else known.copy()
+            low_before = lows[number]
+            low_i = np.full(len(self.plans(number)), low_before) if isinstance(low_before, float) else low_before.copy()
             low_i[at] = np.maximum(low_i[at], low)
             lows[number] = low_i
         self.lows[key] = max(least, min(float(np.min(low, initial=math.inf)) for low in lows)), lows
 
     def complete(self, system: System, result: Result) -> Result:
         """The answer to the whole question about one machine; where time is up before it, that about its plan."""
-        made = self.answer(system, self.graphs, self.request).result
-        if made is not None and made.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
-            return made
+        complete = self.answer(system, self.graphs, self.request).result
+        if complete is not None and complete.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
+            return complete
         return self.fixed(system, result)
 
     def fixed(self, system: System, result: Result) -> Result:
         """The answer to the question about the plan of a result on another machine; the result where it is as fast."""
-        made = self.answer(system, (self.drawn_as(result),), _fixing(self.request, result.plan)).result
+        answered = self.answer(system, (self.drawn_as(result),), _fixing(self.request, result.plan)).result
         most = math.inf if result.system != system else result.score.step_time_s * (1 + _ROUND)
-        return result if made is None or made.score.step_time_s > most else made
+        return result if answered is None or answered.score.step_time_s > most else answered
 
     def drawn_as(self, result: Result) -> Graph:
         """The graph that a result maps, as it was drawn."""
         of = result.graph
-        return next(one for one in self.graphs if (one.microbatch, one.variant) == (of.microbatch, of.variant))
+        return next(graph for graph in self.graphs if (graph.microbatch, graph.variant) == (of.microbatch, of.variant))
 
     def answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Bounded:
         """The answer to a question about some graphs, with all plans that the request leaves free."""
         self.count += 1
         if (record := self._recorded(system, request, graphs)) is not None:
             return Bounded.of_data(record)
-        made = self._bounded(system, graphs, request)
-        if made.status in _WHOLE:
-            self._record(system, request, made, whole=graphs)
-        return made
+        answer = self._bounded(system, graphs, request)
+        if answer.status in _WHOLE:
+            self._record(system, request, answer, whole=graphs)
+        return answer
 
     def _bounded(self, system: System, graphs: Sequence[Graph], request: Request, only: Only | None = None) -> Bounded:
         options = self.timed(request)
@@ -292,38 +296,40 @@ class Solves:
         """What the store has of a solve."""
         return None if self.run.store is None else self.run.store.records.get(self._key(system, request, whole))
 
-    def _keep(self, system: System, cutoff: float, made: Bounded, left: _Left) -> Solved:
+    def _keep(self, system: System, cutoff: float, answer: Bounded, left: _Left) -> Solved:
         """What a solve of what was left shows; it goes into the store, unless time was up."""
         shown, others = left.shown, left.others
         self._raise(system.digest(), shown)
-        bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
-        self.refused = self.refused or made.refused
-        value = math.inf if made.result is None else made.result.score.step_time_s * (1 - self.request.gap)
-        whole = others >= min(bound, value, cutoff)
+        bound = cutoff if answer.status == "infeasible" and self._is_limited(cutoff) else answer.bound
+        self.refused = self.refused or answer.refused
+        value = math.inf if answer.result is None else answer.result.score.step_time_s * (1 - self.request.gap)
+        decided = others >= min(bound, value, cutoff)
         bound = min(bound, others)
-        self.latest = made.result or self.latest
-        if whole and made.status in ("infeasible", *_WHOLE):
-            self._record(system, self._asked(cutoff), made._replace(bound=bound), shown)
-        late = made.result is not None and made.result.seconds >= _SPENT * made.result.request.time_limit
-        return Solved(bound, made.result, whole, cut=late and made.status not in _WHOLE)
+        self.latest = answer.result or self.latest
+        if decided and answer.status in ("infeasible", *_WHOLE):
+            self._record(system, self._asked(cutoff), answer._replace(bound=bound), shown)
+        late = answer.result is not None and answer.result.seconds >= _SPENT * answer.result.request.time_limit
+        return Solved(bound, answer.result, decided, cut=late and answer.status not in _WHOLE)
 
     def reopen(self) -> bool:
         """Take what a time limit cut short for solved in part, so that it goes on; whether there is any."""
-        cut = {key: solved for key, solved in self.known.items() if solved.cut}
-        self.known |= {key: solved._replace(whole=False) for key, solved in cut.items()}
+        cut = {key: solved for key, solved in self.solved.items() if solved.cut}
+        self.solved |= {key: solved._replace(whole=False) for key, solved in cut.items()}
         return bool(cut)
 
     def _record(
         self,
         system: System,
         request: Request,
-        made: Bounded,
+        answer: Bounded,
         shown: Sequence[tuple[int, list[int], list[float]]] = (),
         whole: tuple[Graph, ...] = (),
     ) -> None:
         if self.run.store is not None:
-            lows = [(number, at, [one if math.isfinite(one) else None for one in low]) for number, at, low in shown]
-            self.run.store.append({"cell": self._key(system, request, whole), **made.to_data(), "lows": lows})
+            lows = [
+                (number, at, [value if math.isfinite(value) else None for value in low]) for number, at, low in shown
+            ]
+            self.run.store.append({"cell": self._key(system, request, whole), **answer.to_data(), "lows": lows})
 
     def _task(self, key: str, system: System, cutoff: float, left: _Left) -> dict[str, Any]:
         """A solve for a process."""

@@ -64,6 +64,6 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
 
 def part_of(graph: Graph, names: frozenset[str]) -> float:
     """The part of all FLOP that some kernels have."""
-    parts = [graph.times_of(one) * flop(one) for one in graph.kernels if one.name in names]
-    whole = math.fsum(graph.times_of(one) * flop(one) for one in graph.kernels)
-    return math.fsum(parts) / whole if whole > 0 else 0.0
+    parts = [graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels if kernel.name in names]
+    total = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
+    return math.fsum(parts) / total if total > 0 else 0.0

@@ -83,12 +83,12 @@ class Workload:
     def roots(self) -> Sequence[Box]:
         """All designs, technology by technology; or those that are asked for."""
         batch = self.graph.batch
-        return self.within or [one.whole._replace(which=at, batch=batch) for at, one in enumerate(self.spaces)]
+        return self.within or [space.whole._replace(which=at, batch=batch) for at, space in enumerate(self.spaces)]
 
     @property
     def designs(self) -> int:
         """How many there are, those that do not fit the budgets among them."""
-        return sum(one.count for one in self.spaces)
+        return sum(space.count for space in self.spaces)
 
     @cached_property
     def merit(self) -> Merit:
@@ -129,12 +129,12 @@ class Workload:
 
     def candidates(self, box: Box, best: float) -> Iterator[Candidate]:
         """One design, if that is all; else one on which a mapping that is known is better than the best."""
-        known = None if box.single else self.solver.mapping(self.bounding(box)) or self.solver.latest
-        tried = box if box.single else None if known is None else self.promising(box, known, best)
+        nearby = None if box.single else self.solver.mapping(self.bounding(box)) or self.solver.latest
+        tried = box if box.single else None if nearby is None else self.promising(box, nearby, best)
         if tried is None or (system := self.system(tried)) is None:
             return
         most = self._most(tried, best)
-        result = self.mapped(tried, system, most) if known is None else self.adapted(tried, system, known)
+        result = self.mapped(tried, system, most) if nearby is None else self.adapted(tried, system, nearby)
         value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
             yield Candidate(value, Choice(tried, result))
@@ -147,12 +147,12 @@ class Workload:
         self._descended.add(mapping)
         within = next(root for root in self.roots if root.holds(box))
         design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping, graph)))
-        value, design = downhill(design, within, lambda one: self.judged(one, mapping, graph))
+        value, design = downhill(design, within, lambda part: self.judged(part, mapping, graph))
         return design if value < best else None
 
-    def adapted(self, tried: Box, system: System, known: Result) -> Result | None:
+    def adapted(self, tried: Box, system: System, nearby: Result) -> Result | None:
         """A mapping on a design that was tried of a box, under the plan that is known of its corner."""
-        return self.solver.fixed(system, known)
+        return self.solver.fixed(system, nearby)
 
     def why_none(self) -> str:
         """Why a design could not be had; empty where none fits the budgets."""
@@ -182,9 +182,9 @@ class Workload:
         self._by_plans(root)
         system = self.bounding(root)
         above = None if system is None else self._planned[system.digest()][1]
-        made = replace(self, spaces=spaces, above=above, run=Run())
-        made._listed, made.solver.latest = self._listed, self.solver.latest
-        return made
+        workload = replace(self, spaces=spaces, above=above, run=Run())
+        workload._listed, workload.solver.latest = self._listed, self.solver.latest
+        return workload
 
     def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
         """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had.
@@ -194,9 +194,9 @@ class Workload:
         system, least = self.system(box), math.inf
         if system is None:
             return least
-        for one in self.graphs if graph is None else (graph,):
+        for drawn in self.graphs if graph is None else (graph,):
             try:
-                score = evaluate(mapping, one, system, self._assumed)
+                score = evaluate(mapping, drawn, system, self._assumed)
             except DfoptError:
                 continue
             value = self.valued(box, system, score)
@@ -225,9 +225,9 @@ class Workload:
             # the corner of several has no price: it is no chip that can be bought
             price = price_of(space.design, chip) if box.single else None
             usd, utilization = None if price is None else price.usd, space.design.technology.core.utilization
-            made = system_of(space.design.name, chip, template, utilization, usd, self.memory)
+            system = system_of(space.design.name, chip, template, utilization, usd, self.memory)
             bounds = not box.single and hides_less(self._assumed, self.request.tensor_overlap)
-            return with_slowest_hiding(made, chip, box, space) if bounds else made
+            return with_slowest_hiding(system, chip, box, space) if bounds else system
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
@@ -253,7 +253,7 @@ class Workload:
     @cached_property
     def _tokens(self) -> float:
         """Tokens of a step."""
-        return max(one.batch * (one.evaluation_tokens.processed / one.microbatch) for one in self.graphs)
+        return max(graph.batch * (graph.evaluation_tokens.processed / graph.microbatch) for graph in self.graphs)
 
     def _valued(self, box: Box, seconds: float) -> float:
         """A bound on the objective from one on the time of a step."""
@@ -269,12 +269,12 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            above, known = self._above.get(box), self.above
+            above, lows = self._above.get(box), self.above
             if above is not None and (better := self.bounding(above)) is not None:
                 self._by_plans(above)
-                known = self._planned[better.digest()][1]
+                lows = self._planned[better.digest()][1]
             settings = [self.setting(system, graph) for graph in self.graphs]
-            self._planned[key] = least_lows(self.plans, settings, known)
+            self._planned[key] = least_lows(self.plans, settings, lows)
             self._unfit = self._unfit if self._planned[key][0] < math.inf else system
         return self._planned[key][0]
 
@@ -313,7 +313,7 @@ class Workload:
     def plans(self, number: int) -> list[Plan]:
         """Those of a graph on any of the systems: all have the same network but for its rates."""
         if number not in self._listed:
-            system = next((made for root in self.roots if (made := self.system(root)) is not None), None)
+            system = next((machine for root in self.roots if (machine := self.system(root)) is not None), None)
             self._listed[number] = [] if system is None else self._asked_plans(self.graphs[number], system)
         return self._listed[number]
 
