@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.errors import DocumentError
-from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
-from dfopt.frontends.hf.encoders import ENCODER_FAMILIES
+from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe
+from dfopt.frontends.hf.families import SORTS
 from dfopt.frontends.hf.rows import EVERYWHERE
 from dfopt.workloads import expand
 from dfopt.workloads.stack import StackParameters, counts
@@ -99,7 +99,7 @@ def test_counts_are_those_that_were_published(name: str) -> None:
 
 def test_every_type_is_tried() -> None:
     tried = {inside(config)["model_type"] for config in CONFIGS.values()}
-    assert set(ENCODER_FAMILIES) - tried == {"roberta", "camembert", "deit"}  # as XLM-R, and as ViT
+    assert set(SORTS["encoders"]) - tried == {"roberta", "camembert", "deit"}  # as XLM-R, and as ViT
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     known = family.names.get(field, field)
     assert known not in COSMETIC | family.words and known not in family.unused
     said = found["description"].partition("the config leaves out ")[2]
-    row = rows_of(family).get(known, EVERYWHERE.get(known))
+    row = family.fields.get(known, EVERYWHERE.get(known))
     changed = what == "changed" and row is not None and row.gives(part[field]) is not None
     assert changed or f"{known} " in said
 

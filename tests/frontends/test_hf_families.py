@@ -21,12 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
-from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
-from dfopt.frontends.hf.compressed import COMPRESSED_FAMILIES
-from dfopt.frontends.hf.delta import DELTA_FAMILIES
-from dfopt.frontends.hf.encoders import ENCODER_FAMILIES
+from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe
+from dfopt.frontends.hf.families import SORTS
 from dfopt.frontends.hf.layers import in_sections
-from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf.rows import EVERYWHERE
 from dfopt.frontends.hf.wrapped import WRAPPERS
 from dfopt.workloads import expand
@@ -96,7 +93,9 @@ def test_every_type_is_tried() -> None:
     tried = {text_of(config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen2", "mistral", "gemma", "qwen2_5_vl_text", "qwen3_vl_moe_text", "deepseek_v32", "kimi_k2", "glm"}
     alike |= {"qwen2_vl_text", "glm4v_text", "glm4v_moe_text", "minimax_m3_vl_text"}
-    mixed = {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES, *ENCODER_FAMILIES}  # in files of their own
+    mixed = {
+        name for sort in ("delta", "mamba", "compressed", "encoders") for name in SORTS[sort]
+    }  # in files of their own
     assert set(FAMILIES) - tried - mixed <= alike  # as another one is, or tried in another file
     assert {kind for wrapper in WRAPPERS.values() for kind in wrapper.texts} <= set(FAMILIES)
 
@@ -223,7 +222,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     if what == "removed":
         assert f"{known} " in said
     else:
-        row = rows_of(family).get(known, EVERYWHERE.get(known))
+        row = family.fields.get(known, EVERYWHERE.get(known))
         assert row is not None and (row.gives(part[field]) is not None or f"{known} " in said)
 
 

@@ -21,10 +21,8 @@ import dfopt as df
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError
-from dfopt.frontends.hf import COSMETIC, FAMILIES, read, recipe, rows_of
-from dfopt.frontends.hf.compressed import COMPRESSED_FAMILIES
-from dfopt.frontends.hf.delta import DELTA_FAMILIES
-from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
+from dfopt.frontends.hf import COSMETIC, FAMILIES, read, recipe
+from dfopt.frontends.hf.families import SORTS
 from dfopt.frontends.hf.mixed import put_together
 from dfopt.workloads.stack import StackParameters, counts
 
@@ -121,7 +119,7 @@ def test_counts_are_those_that_were_published(name: str) -> None:
 def test_every_type_is_tried() -> None:
     tried = {config.get("text_config", config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen3_5_text", "falcon_mamba", "deepseek_ref"}  # as with experts, as Mamba, and as DeepSeek-V4
-    assert {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES} == tried | alike
+    assert {*SORTS["delta"], *SORTS["mamba"], *SORTS["compressed"]} == tried | alike
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-35b-a3b", "nemotron-h-56b", "nemotron-3-super", "deepseek-v4-flash"])
@@ -225,7 +223,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     spelled = family.names.get(field, {"dtype": "torch_dtype"}.get(field, field))
     other = not inside and "text_config" in whole  # tokens of images and the like, beside the text model
     same = field in TWICE and found["parameters"] == known["parameters"]
-    harmless = other or (not free and rows_of(family)[spelled].gives(value) == {})
+    harmless = other or (not free and family.fields[spelled].gives(value) == {})
     assert free or same or harmless or f"{spelled} " in found["description"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import dfopt as df
 from dfopt.errors import DocumentError
-from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
+from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe
 from dfopt.search.verify import verify
 from dfopt.workloads import expand
 from dfopt.workloads.stack import StackParameters, counts
@@ -77,7 +77,7 @@ def test_no_field_is_taken_for_granted(field: str, what: str) -> None:
         assert field in refused
         return
     assert what == "removed"
-    harmless = not free and not rows_of(FAMILY)[field].needed and rows_of(FAMILY)[field].gives(CONFIG[field]) == {}
+    harmless = not free and not FAMILY.fields[field].needed and FAMILY.fields[field].gives(CONFIG[field]) == {}
     said = f"{field} {str(FAMILY.left_out.get(field)).lower()}" in found["description"]
     assert free or said or harmless or field == "quantization_config"
 

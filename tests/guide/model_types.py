@@ -9,7 +9,7 @@ PAGE = Path(__file__).resolve().parents[2] / "dfopt" / "guide" / "models.md"
 GROUPS = {
     "all layers alike": ("alike", "beside", "decoders"),
     "experts": ("experts",),
-    "latent attention, or sinks and experts": ("stacks",),
+    "latent attention, or sinks and experts": ("latent",),
     "compressed attention": ("compressed",),
     "local and global layers, block-sparse attention": ("gemma", "windows", "heads"),
     "attention and MLP in parallel, learned positions": ("gpt",),
@@ -52,22 +52,15 @@ of the activations. Scales of rows, tokens and whole tensors are not counted.
 
 def page() -> str:
     """The page of model types."""
-    import importlib
-
-    from dfopt.frontends.hf.config import FAMILIES
-    from dfopt.frontends.hf.not_drawn import NOT_DRAWN
-    from dfopt.frontends.hf.wrapped import WRAPPERS
+    from dfopt.frontends.hf.families import FAMILIES, SORTS
+    from dfopt.frontends.hf.wrapped import NOT_DRAWN, WRAPPERS
 
     def listed(names: list[str]) -> str:
         return ", ".join(f"`{name}`" for name in sorted(names))
 
-    rows, placed = [], set()
-    for words, modules in GROUPS.items():
-        names: list[str] = []
-        for module in modules:
-            tables = vars(importlib.import_module(f"dfopt.frontends.hf.{module}"))
-            names += [name for key, table in tables.items() if key.endswith("_FAMILIES") for name in table]
-        names = [name for name in dict.fromkeys(names) if name in FAMILIES and name not in placed]
+    rows, placed = [], set[str]()
+    for words, sorts in GROUPS.items():
+        names = [name for sort in sorts for name in SORTS[sort]]
         placed.update(names)
         rows.append(f"| {words} | {listed([name for name in names if not name.endswith('_text')])} |")
     rest = [name for name in FAMILIES if name not in placed and not name.endswith("_text")]

@@ -1,12 +1,10 @@
 """The ``config.json`` of a Hugging Face model as a graph file: decoders, dense or of experts, and stacks of layers.
 
-Tables say everything. `FIELDS` has a row for each field that is understood: what it gives the decoder, or the
-values under which it changes nothing. `FAMILIES` has an entry for each ``model_type``: what its architecture always
-has, and what its config class takes for a field that a file leaves out. Whatever is in neither is refused by its name:
-a field that is not understood could change a shape, a cost or a size. `COSMETIC` lists those that change none of them.
-`WRAPPERS` are types that hold the config of a text model, which alone is read.
-
-Sources of the tables: the config classes of transformers 4.46.3 (Qwen3: 4.51), and the files of the models.
+Data files say everything (``model_types/``): the fields that are understood, what each gives the decoder, or the values
+under which it changes nothing; of each ``model_type`` what its architecture always has, and what its config class takes
+for a field that a file leaves out; fields that change no shape, cost or size. Whatever is in none of them is refused by
+its name: a field that is not understood could change a shape, a cost or a size. Types that hold the config of a text
+model are wrappers, of which the text model alone is read.
 """
 
 from __future__ import annotations
@@ -23,64 +21,22 @@ from dfopt.documents.base import issues_of
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
-from dfopt.frontends.hf.alike import ALIKE_FAMILIES
-from dfopt.frontends.hf.beside import BESIDE_FAMILIES
-from dfopt.frontends.hf.compressed import COMPRESSED_FAMILIES
-from dfopt.frontends.hf.decoders import DECODER_FAMILIES
-from dfopt.frontends.hf.delta import DELTA_FAMILIES
-from dfopt.frontends.hf.encoders import ENCODER_FAMILIES
-from dfopt.frontends.hf.experts import EXPERT_FAMILIES
-from dfopt.frontends.hf.fields import Family, Field, head_dim_of
-from dfopt.frontends.hf.gemma import GEMMA_FAMILIES
-from dfopt.frontends.hf.gpt import GPT_FAMILIES
-from dfopt.frontends.hf.heads import HEADS_FAMILIES
-from dfopt.frontends.hf.hybrids import HYBRID_FAMILIES
-from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
-from dfopt.frontends.hf.not_drawn import NOT_DRAWN
+from dfopt.frontends.hf.families import FAMILIES
+from dfopt.frontends.hf.fields import Family, divide
+from dfopt.frontends.hf.layers import layers_of
 from dfopt.frontends.hf.quantization import quantization_of
-from dfopt.frontends.hf.rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
+from dfopt.frontends.hf.rows import COSMETIC, EVERYWHERE
 from dfopt.frontends.hf.saved import as_published
-from dfopt.frontends.hf.stacks import LATENT_FAMILIES
 from dfopt.frontends.hf.types import typed, words
-from dfopt.frontends.hf.windows import WINDOW_FAMILIES
-from dfopt.frontends.hf.wrapped import FRONTS, WRAPPERS, Text, Wrapper, text_of
+from dfopt.frontends.hf.wrapped import FRONTS, NOT_DRAWN, WRAPPERS, Text, Wrapper, text_of
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 from dfopt.workloads.stack import Counts, StackParameters, counts
 
-__all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe", "rows_of"]
+__all__ = ["read", "recipe"]
 
 _SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the positions of the model
 _USUAL_BASE: Final = 10000
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
-FAMILIES: Final[Mapping[str, Family]] = {
-    **ALIKE_FAMILIES,
-    "qwen2_vl_text": ALIKE_FAMILIES["qwen2"],
-    "qwen2_5_vl_text": ALIKE_FAMILIES["qwen2"],
-    "qwen2_5_omni_text": ALIKE_FAMILIES["qwen2"],
-    "qwen3_omni_moe_text": ALIKE_FAMILIES["qwen3_moe"],
-    "qwen3_vl_text": ALIKE_FAMILIES["qwen3"],
-    "qwen3_vl_moe_text": ALIKE_FAMILIES["qwen3_moe"],
-    **LATENT_FAMILIES,
-    **GEMMA_FAMILIES,
-    **WINDOW_FAMILIES,
-    **DECODER_FAMILIES,
-    **GPT_FAMILIES,
-    **DELTA_FAMILIES,
-    **MAMBA_FAMILIES,
-    **COMPRESSED_FAMILIES,
-    **HYBRID_FAMILIES,
-    **EXPERT_FAMILIES,
-    **BESIDE_FAMILIES,
-    **ENCODER_FAMILIES,
-    **HEADS_FAMILIES,
-}
-
-
-def rows_of(family: Family) -> dict[str, Field]:
-    """The fields that configs of a type may have, in the order of the tables."""
-    if family.fields is not None:
-        return {**family.fields}
-    return {name: row for name, row in FIELDS.items() if name not in BY_FAMILY or name in family.also}
 
 
 def recipe(
@@ -152,12 +108,12 @@ class _Found:
 
     def __init__(self, text: Text, family: Family) -> None:
         self.text, self.family, self.issues = text, family, list[Issue]()
-        self.rows = rows_of(family)
+        self.rows = family.fields
         self.given: dict[str, Any] = {**family.always}
         self.told: dict[str, Any] = {}
         self.origin: dict[str, str] = {}  # which field a parameter comes from
         self.data: dict[str, Any] = {}  # by the names that the tables have
-        share = {"head_dim": head_dim_of} if family.heads_share_hidden else {}
+        share = {"head_dim": divide(("hidden_size", "num_attention_heads"))} if family.heads_share_hidden else {}
         self.left_out: dict[str, Any] = {**text.left_out, **family.left_out, **share}
         self.empty = set[str]()  # fields of which a file says null, where a class has a default
         self.predicted = 0  # modules that predict further tokens, as far as types leave them as they are
@@ -227,11 +183,13 @@ class _Found:
 def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
     """The workload of a config, and its parameters."""
     given, family = found.given, found.family
-    if family.stack is None:
+    if family.alike:
         seq = min(_SEQ, given["positions"], given.get("window") or _SEQ)  # layers of a decoder are alike
         return "decoder", {**given, "gated_mlp": True, "norm": "rmsnorm", "seq": seq, "microbatch": 1, "batch": _BATCH}
     try:
-        built = family.stack(given)
+        for step in family.steps:
+            given = {**given, **step(given)}
+        built = (family.stack or layers_of)(given)
     except ValueError as error:  # sizes that do not fit together
         name, _, what = str(error).partition(": ")
         raise DocumentError(file, [Issue(found.where(name), what)]) from None
@@ -255,7 +213,7 @@ def _with_types(
         said.append((where, "$.quantization", {"quant_method": "modelopt", **described}))
     results, modules = list[tuple[str, dict[str, Any]]](), found.family.modules
     if found.text.wrapped:
-        modules = replace(modules, fronts=(*FRONTS, *modules.fronts))
+        modules = modules.model_copy(update={"fronts": (*FRONTS, *modules.fronts)})
     for name, path, config in said:
         quantized, issues = quantization_of(config, path)
         # a type of experts beside that of all weights, unless layers have their own

@@ -1,75 +1,46 @@
-"""What a table of Hugging Face configs is made of: a row for each field, an entry for each type of model."""
+"""What a table of Hugging Face configs is made of: a row for each field, an entry for each type of model.
+
+Tables are data files (:mod:`dfopt.frontends.hf.families`). A row is a mapping whose first key is its kind, an entry of
+:data:`_KINDS`. What a class takes for a field left out is a value, or a mapping whose first key is one of
+:data:`_DEFAULTS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeGuard
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+from typing import Annotated, Any, Final, TypeGuard
 
-__all__ = [
-    "BLOCKS", "HEADS", "SIZES", "Family", "Field", "Gives", "Modules", "count", "few", "flag", "head_dim_of",
-    "heads_of", "is_whole", "listed", "natural", "one_of", "optional", "unless",
-]  # fmt: skip
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationInfo
 
-SIZES: Final[Mapping[str, str]] = {
-    "hidden_size": "hidden",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "intermediate_size": "ffn",
-    "vocab_size": "vocab",
-    "max_position_embeddings": "positions",
-}
-"""Sizes that configs of every type have, and what they are called here."""
-HEADS: Final[Mapping[str, str]] = {"num_key_value_heads": "kv_heads", "head_dim": "head_dim"}
-"""Those of attention with keys and values of its own."""
+from dfopt.documents.scalars import resolve
+from dfopt.errors import did_you_mean
+
+__all__ = ["Default", "Entry", "Family", "Field", "Gives", "Modules", "Row", "divide", "is_whole", "most_layers"]
 
 Gives = Callable[[Any], dict[str, Any] | None]
 """Parameters of the decoder that a value gives; none if the value is not understood."""
+Takes = Callable[[Mapping[str, Any]], Any]
+"""What a class takes for a field that a config leaves out; none where other fields are missing."""
+
+_MOST_LAYERS: Final = 1000
 
 
-@dataclass(frozen=True)
-class Modules:
-    """What the weights of a type of model are called, by the part that they belong to.
-
-    ``few`` are weights that count with those of attention, whatever is done with them: routers, and gates of experts.
-    ``*`` stands for the layer's number. Names begin behind one of ``fronts``.
-    """
-
-    fronts: tuple[str, ...] = ("model.",)
-    layer: str = "layers.*."
-    mixer: tuple[str, ...] = tuple(f"self_attn.{name}_proj" for name in "qkvo")
-    mixers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of kinds of mixers whose names are others
-    dense: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-    experts: tuple[str, ...] = tuple(f"mlp.experts.0.{name}_proj" for name in ("gate", "up", "down"))
-    shared: tuple[str, ...] = tuple(f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down"))
-    few: tuple[str, ...] = ("mlp.gate",)
+def is_whole(value: Any, least: int = 1) -> TypeGuard[int]:
+    """Whether a value is a whole number of at least so much; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-BLOCKS: Final = Modules(
-    experts=tuple(f"block_sparse_moe.experts.0.{name}" for name in ("w1", "w2", "w3")), few=("block_sparse_moe.gate",)
-)
-"""What the weights of experts are called in Mixtral, and in types made after it."""
+def most_layers(data: Mapping[str, Any]) -> int | None:
+    """The number of layers of a config, if it has one that is read."""
+    number = data.get("num_hidden_layers")
+    return number if is_whole(number) and number <= _MOST_LAYERS else None
 
 
-@dataclass(frozen=True)
-class Family:
-    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out.
-
-    A value of ``left_out`` may be a function of the config, which gives none where others are missing.
-    """
-
-    always: Mapping[str, Any] = field(default_factory=dict)
-    left_out: Mapping[str, Any] = field(default_factory=dict)
-    also: tuple[str, ...] = ()  # fields that only some families have
-    unused: tuple[str, ...] = ()  # fields that say something of layers which a model of this type does not have
-    heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
-    fields: Mapping[str, Field] | None = None  # instead of the rows of `FIELDS` that decoders have
-    words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
-    stack: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # what its layers are, where they differ
-    names: Mapping[str, str] = field(default_factory=dict)  # other names that its fields have
-    modules: Modules = Modules()
-    classes: tuple[str, ...] = ()  # what language models of this type are called that have another name than others
-    left: Mapping[str, str] = field(default_factory=dict)  # fields of parts that are left out, and what those are
+# --- rows ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -81,80 +52,281 @@ class Field:
     needed: bool = False
 
 
-def is_whole(value: Any, least: int = 1) -> TypeGuard[int]:
-    """Whether a value is a whole number of at least so much; True is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def few(parameter: str) -> Field:
-    """Numbers of layers, which are written out one by one: a thousand at most."""
+def _count(
+    parameter: str,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    also: Sequence[str] = (),
+    alike: bool = False,
+    expected: str = "",
+    needed: bool = True,
+) -> Field:
+    """A whole number, or some words; or, of layers that are alike, a list of the same one for each."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        return {parameter: value} if is_whole(value) and value <= 1000 else None
+        if alike and isinstance(value, list) and value and all(each == value[0] for each in value):
+            value = value[0]
+        known = value in also if isinstance(value, str) else is_whole(value, least) and (most is None or value <= most)
+        return {parameter: value} if known else None
 
-    return Field(gives, "a whole number from 1 on, 1000 at most", needed=True)
-
-
-def heads_of(data: Mapping[str, Any]) -> int | None:
-    """What a class takes for heads of keys and values: as many as of queries."""
-    heads = data.get("num_attention_heads")
-    return heads if is_whole(heads) else None
-
-
-def head_dim_of(data: Mapping[str, Any]) -> int | None:
-    """What a class takes for the features of a head: those of the residual, divided among the heads."""
-    hidden, heads = data.get("hidden_size"), data.get("num_attention_heads")
-    return hidden // heads if is_whole(hidden) and is_whole(heads) and hidden % heads == 0 else None
+    number = f"a whole number from {least} on{'' if most is None else f', {most} at most'}"
+    words = ", or ".join([*also, number, *(["a list of the same one for every layer"] if alike else [])])
+    return Field(gives, expected or words, needed)
 
 
-def unless(name: str, value: Any) -> Callable[[Mapping[str, Any]], Any]:
-    """What a class takes for a field unless another one stands for it."""
-    return lambda data: value if data.get(name) in (None, []) else None
+def _number(parameter: str, *, most: float, needed: bool = False) -> Field:
+    """A number above 0."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
+        return {parameter: value} if known else None
+
+    return Field(gives, f"a number above 0, {most} at most", needed)
 
 
-def count(parameter: str, needed: bool = True) -> Field:
-    """A whole number of at least one, which every file must have."""
-    return Field(lambda value: {parameter: value} if is_whole(value) else None, "a whole number from 1 on", needed)
-
-
-def optional(parameter: str, needed: bool = False) -> Field:
+def _optional(parameter: str, *, needed: bool = False) -> Field:
     """A whole number of at least one, or null, which is said too."""
     expected = "null, or a whole number from 1 on"
     return Field(lambda value: {parameter: value} if value is None or is_whole(value) else None, expected, needed)
 
 
-def natural(parameter: str, needed: bool = True) -> Field:
+def _natural(parameter: str, *, expected: str = "a whole number from 0 on", needed: bool = True) -> Field:
     """A whole number, which may be 0; the same for none."""
 
     def gives(value: Any) -> dict[str, Any] | None:
         return {parameter: value or 0} if value is None or is_whole(value, 0) else None
 
-    return Field(gives, "a whole number from 0 on", needed)
-
-
-def one_of(expected: str, values: Mapping[Any, dict[str, Any]], needed: bool = False) -> Field:
-    """A field with a few values; True is not 1."""
-
-    def gives(value: Any) -> dict[str, Any] | None:
-        known = [given for key, given in values.items() if type(key) is type(value) and key == value]
-        return known[0] if known else None
-
     return Field(gives, expected, needed)
 
 
-def flag(true: dict[str, Any] | None = None, false: dict[str, Any] | None = None, needed: bool = False) -> Field:
-    """True or false; with one of them left out it must be the other."""
-    known = {one: given for one, given in ((True, true), (False, false)) if given is not None}
-    return one_of(" or ".join(str(one).lower() for one in known), known, needed)
+def _whole(least: int, *, expected: str = "a whole number from 1 on", needed: bool = False) -> Field:
+    """A whole number of at least so much, which gives nothing."""
+    return Field(lambda value: {} if is_whole(value, least) else None, expected, needed)
 
 
-def listed(parameter: str, known: Mapping[Any, Any], needed: bool = False) -> Field:
-    """A list of words or numbers, one for every layer, each of which is known."""
+def _values(
+    values: Mapping[str, Mapping[str, Any]], *, why: str = "", expected: str = "", needed: bool = False
+) -> Field:
+    """A field with a few values, and what each gives."""
+    return _one_of([(resolve(word), {**given}) for word, given in values.items()], why, expected, needed)
+
+
+def _when(given: Mapping[str, Any], *, needed: bool = False) -> Field:
+    """True or false, of which true gives something."""
+    return _one_of([(True, {**given}), (False, {})], "", "", needed)
+
+
+def _only(values: Any, *, why: str = "", expected: str = "", needed: bool = False) -> Field:
+    """A field with a value, or one of a list of them, under which it changes nothing."""
+    return _one_of([(value, {}) for value in (values if isinstance(values, list) else [values])], why, expected, needed)
+
+
+def _flag(parameter: str, *, needed: bool = False) -> Field:
+    """True or false, which is said."""
+    return _one_of([(value, {parameter: value}) for value in (True, False)], "", "", needed)
+
+
+def _one_of(values: Sequence[tuple[Any, dict[str, Any]]], why: str, expected: str, needed: bool) -> Field:
+    """A field with a few values; True is not 1."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        if not isinstance(value, list) or not value or any(isinstance(one, (list, dict)) for one in value):
+        return next((given for known, given in values if type(known) is type(value) and known == value), None)
+
+    words = " or ".join("null" if known is None else str(known) for known, _ in values)
+    words = re.sub(r"\b(True|False)\b", lambda word: word[0].lower(), words)
+    return Field(gives, expected or (f"{words}: {why}" if why else words), needed)
+
+
+def _each(
+    parameter: str, *, of: Mapping[str, Any], null: bool = False, expected: str = "", needed: bool = False
+) -> Field:
+    """A list of words or numbers, one for every layer, each of which is known; or null, if that says nothing."""
+    known = [(resolve(word), given) for word, given in of.items()]
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        if value is None and null:
+            return {}
+        if not isinstance(value, list) or not value:
             return None
-        found = [[given for key, given in known.items() if type(key) is type(one) and key == one] for one in value]
+        found = [[given for word, given in known if type(word) is type(one) and word == one] for one in value]
         return {parameter: [one[0] for one in found]} if all(found) else None
 
-    return Field(gives, f"a list of {' and '.join(str(one) for one in known)}", needed)
+    return Field(gives, expected or f"a list of {' and '.join(str(word) for word, _ in known)}", needed)
+
+
+def _places(parameter: str, *, null: bool = True) -> Field:
+    """Numbers of layers, or null."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        places = isinstance(value, list) and all(is_whole(place, 0) for place in value)
+        return {parameter: value} if places or (value is None and null) else None
+
+    return Field(gives, f"{'null, or ' if null else ''}numbers of layers")
+
+
+def _mapping(sizes: Mapping[str, str], *, words: Sequence[str] = ()) -> Field:
+    """A mapping of sizes, and of fields that change nothing."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        if not isinstance(value, Mapping) or set(value) - {*words, *sizes}:
+            return None
+        found = {parameter: value.get(name) for name, parameter in sizes.items()}
+        return found if all(map(is_whole, found.values())) else None
+
+    return Field(gives, f"a mapping with {' and '.join(sizes)}, and no fields that are not known", needed=True)
+
+
+def _anything(_: bool) -> Field:
+    """Of layers that the type does not have."""
+    return Field(lambda value: {}, "anything")
+
+
+def _coded(gives: Callable[..., dict[str, Any] | None], *, expected: str, to: str = "", needed: bool = False) -> Field:
+    """What a function understands, which gives a parameter of this name or several."""
+    return Field(partial(gives, to=to) if to else gives, expected, needed)
+
+
+_KINDS: Final[Mapping[str, Callable[..., Field]]] = {
+    "count": _count, "optional": _optional, "natural": _natural, "number": _number, "whole": _whole,
+    "values": _values, "when": _when, "flag": _flag, "only": _only, "each": _each, "places": _places,
+    "mapping": _mapping, "anything": _anything, "code": _coded,
+}  # fmt: skip
+
+# --- what a class takes for fields left out -----------------------------------------------------------------
+
+
+def _same_as(name: str) -> Takes:
+    return lambda data: data.get(name) if is_whole(data.get(name)) else None
+
+
+def divide(names: Sequence[str]) -> Takes:
+    def takes(data: Mapping[str, Any]) -> int | None:
+        size, by = (data.get(name) for name in names)
+        return size // by if is_whole(size) and is_whole(by) and size % by == 0 else None
+
+    return takes
+
+
+def _times(times: int, *, of: str) -> Takes:
+    return lambda data: times * data[of] if is_whole(data.get(of)) else None
+
+
+def _unless(name: str, *, value: Any) -> Takes:
+    """A value, unless another field stands for it."""
+    takes = _made(value, _DEFAULTS, {}) if isinstance(value, Mapping) else lambda data: value
+    return lambda data: takes(data) if data.get(name) in (None, []) else None
+
+
+def _layers(turns: Sequence[str], *, first: Sequence[str] = ()) -> Takes:
+    """Kinds of layers, in turn behind the first ones."""
+
+    def takes(data: Mapping[str, Any]) -> list[str] | None:
+        number = most_layers(data)
+        return None if number is None else [*first, *islice(cycle(turns), number)][:number]
+
+    return takes
+
+
+def _computed(takes: Takes) -> Takes:
+    return takes
+
+
+_DEFAULTS: Final[Mapping[str, Callable[..., Takes]]] = {
+    "same_as": _same_as, "divide": divide, "times": _times, "unless": _unless, "layers": _layers, "code": _computed,
+}  # fmt: skip
+
+# --- from data ----------------------------------------------------------------------------------------------
+
+
+def _function(name: Any, code: Mapping[str, Any]) -> Any:
+    """The function that a table names, of those that its reader knows."""
+    if not isinstance(name, str) or name not in code:
+        raise ValueError(f"no function {name} {did_you_mean(str(name), code)}".strip())
+    return code[name]
+
+
+def _made(entry: Mapping[str, Any], kinds: Mapping[str, Callable[..., Any]], code: Mapping[str, Any]) -> Any:
+    """What a mapping describes, whose first key is a kind and whose others are its options."""
+    kind, argument = next(iter(entry.items()))
+    if kind not in kinds:
+        raise ValueError(f"no kind {kind}, expected {' or '.join(kinds)}")
+    options = {name: value for name, value in entry.items() if name != kind}
+    try:
+        return kinds[kind](_function(argument, code) if kind == "code" else argument, **options)
+    except TypeError as error:  # an option that the kind does not have
+        raise ValueError(f"{kind}: {error}") from None
+
+
+def _row(entry: Any, info: ValidationInfo) -> Field:
+    """The row of an entry; of a plain value the one that has it, and no other."""
+    if isinstance(entry, Field):
+        return entry
+    return _made(entry, _KINDS, info.context or {}) if isinstance(entry, Mapping) else _only(entry)
+
+
+def _default(value: Any, info: ValidationInfo) -> Any:
+    return _made(value, _DEFAULTS, info.context or {}) if isinstance(value, Mapping) else value
+
+
+def _code(name: Any, info: ValidationInfo) -> Any:
+    return _function(name, info.context or {})
+
+
+def _spelled_out(names: Any) -> Any:
+    """Names with each of the words in braces: ``attn.{q,k}_proj``."""
+    found = []
+    for name in names:
+        front, brace, rest = name.partition("{")
+        words, _, end = rest.partition("}")
+        found += [f"{front}{word}{end}" for word in words.split(",")] if brace else [name]
+    return tuple(found)
+
+
+Row = Annotated[Field, PlainValidator(_row)]
+Default = Annotated[Any, PlainValidator(_default)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_spelled_out)]
+
+
+class Entry(BaseModel):
+    """A part of a data file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Modules(Entry):
+    """What the weights of a type of model are called, by the part that they belong to.
+
+    ``few`` are weights that count with those of attention, whatever is done with them: routers, and gates of experts.
+    ``*`` stands for the layer's number. Names begin behind one of ``fronts``.
+    """
+
+    fronts: Names = ("model.",)
+    layer: str = "layers.*."
+    mixer: Names = tuple(f"self_attn.{name}_proj" for name in "qkvo")
+    mixers: dict[str, Names] = {}  # of kinds of mixers whose names are others
+    dense: Names = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    experts: Names = tuple(f"mlp.experts.0.{name}_proj" for name in ("gate", "up", "down"))
+    shared: Names = tuple(f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down"))
+    few: Names = ("mlp.gate",)
+
+
+class Family(Entry):
+    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out.
+
+    A value of ``left_out`` may be a function of the config, which gives none where others are missing.
+    """
+
+    always: dict[str, Any] = {}
+    left_out: dict[str, Default] = {}
+    fields: dict[str, Row]  # that its configs may have, in the order of the tables
+    unused: tuple[str, ...] = ()  # fields that say something of layers which a model of this type does not have
+    heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
+    words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
+    stack: Annotated[Callable[..., dict[str, Any]] | None, BeforeValidator(_code)] = None  # its layers in full
+    steps: tuple[Annotated[Callable[..., dict[str, Any]], BeforeValidator(_code)], ...] = ()  # to work out layers
+    alike: bool = False  # a decoder, whose layers are all alike
+    names: dict[str, str] = {}  # other names that its fields have
+    modules: Modules = Modules()
+    classes: tuple[str, ...] = ()  # what language models of this type are called that have another name than others
+    left: dict[str, str] = {}  # fields of parts that are left out, and what those are

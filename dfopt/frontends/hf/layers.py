@@ -1,8 +1,8 @@
 """The layers of a Hugging Face config, each with its kind of attention and its feed-forward, as a stack.
 
-What all families of decoders share is drawn here; what makes one of them different are entries of a table
-(:mod:`dfopt.frontends.hf.windows`, :mod:`dfopt.frontends.hf.decoders`): parameters that its type always has, and steps
-that work out which layers attend to a window, carry no position, or have experts.
+What all families of decoders share is drawn here; what makes one of them different is its entry in ``model_types/``:
+parameters that its type always has, and steps that work out which layers attend to a window, carry no position, or have
+experts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 __all__ = [
     "Given", "Step", "dense_first", "every_so_many", "experts_behind", "experts_in_turn", "in_sections", "layers_of",
-    "local_everywhere", "local_in_turn", "made_by",
+    "local_everywhere", "local_in_turn",
 ]  # fmt: skip
 
 Given = Mapping[str, Any]
@@ -113,17 +113,6 @@ def _forward(given: Given, *, routed: bool) -> dict[str, Any]:
     return {"kind": "moe", "ffn": given.get("expert_ffn", given["ffn"]), **inside, **shape}
 
 
-def made_by(*steps: Step) -> Callable[[Given], dict[str, Any]]:
-    """The stack of a family: what its steps work out one after the other, and its layers."""
-
-    def stack(given: Given) -> dict[str, Any]:
-        for step in steps:
-            given = {**given, **step(given)}
-        return layers_of(given)
-
-    return stack
-
-
 def every_so_many(layers: int, period: int, usual: str, other: str) -> list[str]:
     """The kinds of layers of which the last in every period is another.
 
@@ -169,7 +158,7 @@ def dense_first(given: Given) -> dict[str, Any]:
 def experts_in_turn(given: Given) -> dict[str, Any]:
     """Layers of experts, the last in every so many, but for some that a list names."""
     turns = every_so_many(given["layers"], given["sparse_step"], "dense", "experts")
-    dense = given.get("only_dense", ())
+    dense = given.get("only_dense") or ()
     return {"sparse": [kind == "experts" and place not in dense for place, kind in enumerate(turns)]}
 
 

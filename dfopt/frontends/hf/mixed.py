@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dfopt.frontends.hf.fields import flag, one_of
 from dfopt.frontends.hf.layers import Given, in_sections
-from dfopt.frontends.hf.rows import NOTHING
 
-__all__ = ["CONV_BIAS", "HEADED", "NO_BIAS", "SILU", "STATE_TYPES", "mixer_of", "put_together"]
+__all__ = ["HEADED", "mixer_of", "put_together"]
 
 HEADED: Final = ("heads", "kv_heads", "head_dim")
 """Sizes of attention."""
-STATE_TYPES: Final = one_of(
-    "float32, bfloat16 or float16",
-    {"float32": {"state_bytes": 4}, "bfloat16": {"state_bytes": 2}, "float16": {"state_bytes": 2}},
-)
-NO_BIAS: Final = one_of("false: biases of the type are not counted", {False: NOTHING})
-CONV_BIAS: Final = flag({"conv_bias": True}, {"conv_bias": False}, needed=True)
-SILU: Final = one_of("silu", {"silu": NOTHING})
 _KEPT: Final = ("hidden", "vocab", "tie_embeddings", "word_bytes", "streams")
 
 

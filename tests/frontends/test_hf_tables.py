@@ -1,0 +1,49 @@
+"""Data files of model types: what an entry may say, and what is wrong with one is said with its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dfopt.frontends.hf.fields import Family
+
+
+def row(entry: Any) -> Any:
+    return Family.model_validate({"fields": {"a": entry}}, context={"known": lambda value: {}}).fields["a"]
+
+
+def test_a_plain_value_is_the_only_one_that_is_read() -> None:
+    assert row(True).gives(True) == {}
+    assert row(True).gives(1) is None  # true is not 1
+    assert row(None).expected == "null"
+
+
+def test_words_of_values_are_read_as_values() -> None:
+    found = row({"values": {"true": {"x": 1}, "1": {"x": 2}, "null": {}}})
+    assert [found.gives(value) for value in (True, 1, None, False)] == [{"x": 1}, {"x": 2}, {}, None]
+    assert found.expected == "true or 1 or null"
+
+
+def test_a_whole_number_may_be_a_word_or_the_same_in_every_layer() -> None:
+    found = row({"count": "x", "also": ["auto"], "alike": True, "most": 9})
+    assert [found.gives(value) for value in (3, "auto", [4, 4])] == [{"x": 3}, {"x": "auto"}, {"x": 4}]
+    assert [found.gives(value) for value in (0, 10, "other", [4, 5], [], True)] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"fields": {"a": {"counts": "x"}}}, "fields.a\n  Value error, no kind counts, expected count or"),
+        ({"fields": {"a": {"count": "x", "from": 1}}}, "unexpected keyword argument 'from'"),
+        ({"fields": {"a": {"code": "knwn", "expected": ""}}}, "no function knwn"),
+        ({"fields": {}, "steps": ["knwn"]}, "steps.0\n  Value error, no function knwn"),
+        ({"fields": {}, "left_out": {"b": {"times_": 2}}}, "left_out.b\n  Value error, no kind times_"),
+        ({"fields": {}, "word": ["a"]}, "word\n  Extra inputs are not permitted"),
+    ],
+)
+def test_what_is_wrong_with_an_entry_is_said_with_its_place(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Family.model_validate(entry, context={"known": lambda value: {}})
+    assert message in str(caught.value)
