@@ -98,7 +98,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     if what == "removed" and field not in COSMETIC and same:
         spelled = f"{field} {str(CONFIGS[name][field]).lower()}"
         nothing = not FIELDS[field].needed and FIELDS[field].gives(CONFIGS[name][field]) == {}
-        assert spelled in said or nothing or field in FAMILIES[CONFIGS[name]["model_type"]].unused
+        assert spelled in said or nothing or field in FAMILIES[CONFIGS[name]["model_type"]].words
     if what == "changed" and found["parameters"] != whole["parameters"]:
         assert field in FIELDS
 

@@ -207,7 +207,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     family = FAMILIES[text_of(config)["model_type"]]
     what, field, _ = altered(part, data)
     known = family.names.get(field, "torch_dtype" if field == "dtype" else field)
-    harmless = known in COSMETIC or known in family.words or known in family.unused
+    harmless = known in COSMETIC or known in family.words
     if config == CONFIGS[name]:
         return
     try:

@@ -23,7 +23,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FAMILIES, read, recipe
 from dfopt.frontends.hf.families import SORTS
-from dfopt.frontends.hf.mixed import put_together
+from dfopt.frontends.hf.layers import put_together
 from dfopt.workloads.stack import StackParameters, counts
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
@@ -216,7 +216,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
         return
     assert what != "added"
     family = FAMILIES[(whole.get("text_config") or whole)["model_type"]]
-    free = field in COSMETIC or field in family.words or field in family.unused or field in ("vision_config",)
+    free = field in COSMETIC or field in family.words or field in ("vision_config",)
     assert what != "renamed"  # which is an unknown field, whatever it says
     if what == "changed":
         return  # what is understood may be anything

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given
-from dfopt.frontends.hf.mixed import mixer_of, put_together
+from dfopt.frontends.hf.layers import Given, mixer_of, put_together, routed
 
 __all__ = ["compressed_layers", "ratios"]
 
@@ -18,10 +17,8 @@ __all__ = ["compressed_layers", "ratios"]
 _CHOSEN: Final = 4  # tokens of the groups that overlap, and that an indexer chooses from
 
 
-_AS_ALL: Final = "that of all other weights"
-
-
 def ratios(value: Any) -> dict[str, Any] | None:
+    """Tokens of a group in every layer, 0 where there are none."""
     known = isinstance(value, list) and value and all(is_whole(one, 0) for one in value)
     return {"ratios": value} if known else None
 
@@ -35,13 +32,11 @@ def compressed_layers(given: Given) -> dict[str, Any]:
     sizes = ("heads", "head_dim", "query_rank", "window", "output_groups", "output_rank")
     local = mixer_of("compressed_attention", given, *sizes)
     choice = {"heads": given["index_heads"], "head_dim": given["index_dim"], "top_k": given["top_k"]}
-    experts = mixer_of("moe", given, "experts", "chosen", ffn=given["expert_ffn"], router_bias=True)
-    experts |= {"shared": given["shared"] * given["expert_ffn"]} if given["shared"] else {}
     layers = {}
     for ratio in dict.fromkeys(ratios[:number]):
         groups = {"group": ratio} if ratio else {}
         chosen = {"overlaps": True, "sparse": choice} if ratio == _CHOSEN else {}
-        layers[_called(ratio)] = {"mixer": {**local, **groups, **chosen}, "feed_forward": experts}
+        layers[_called(ratio)] = {"mixer": {**local, **groups, **chosen}, "feed_forward": routed(given)}
     streams = {"count": given["stream_count"], "iterations": given["iterations"]}
     # modules that predict further tokens are not drawn with several streams
     return put_together({**given, "streams": streams, "predicts": 0}, layers, [_called(one) for one in ratios[:number]])

@@ -22,7 +22,7 @@ from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.hf.families import FAMILIES
-from dfopt.frontends.hf.fields import Family, divide
+from dfopt.frontends.hf.fields import Family
 from dfopt.frontends.hf.layers import layers_of
 from dfopt.frontends.hf.quantization import quantization_of
 from dfopt.frontends.hf.rows import COSMETIC, EVERYWHERE
@@ -113,8 +113,7 @@ class _Found:
         self.told: dict[str, Any] = {}
         self.origin: dict[str, str] = {}  # which field a parameter comes from
         self.data: dict[str, Any] = {}  # by the names that the tables have
-        share = {"head_dim": divide(("hidden_size", "num_attention_heads"))} if family.heads_share_hidden else {}
-        self.left_out: dict[str, Any] = {**text.left_out, **family.left_out, **share}
+        self.left_out: dict[str, Any] = {**text.left_out, **family.left_out}
         self.empty = set[str]()  # fields of which a file says null, where a class has a default
         self.predicted = 0  # modules that predict further tokens, as far as types leave them as they are
 
@@ -141,7 +140,7 @@ class _Found:
                 self.told[name] = known
                 self.given |= self.rows[name].gives(known) or {}
         for name, row in self.rows.items():
-            known = name in self.told or name in self.family.unused or name in self.family.words
+            known = name in self.told or name in self.family.words
             if row.needed and not known and (name not in self.data or name in self.empty):
                 self.issues.append(
                     Issue(self.text.path(name), f"missing, expected {row.expected}", "it has no default")
@@ -150,7 +149,7 @@ class _Found:
     def read_field(self, name: str, written: str, value: Any) -> None:
         """Read a field, which is known, or refuse it by its name."""
         family, row = self.family, self.rows.get(name, EVERYWHERE.get(name))
-        if (name in COSMETIC and name not in self.rows) or name in family.unused or name in family.words:
+        if (name in COSMETIC and name not in self.rows) or name in family.words:
             return
         if row is None:
             message = "not understood, and could change a shape, a cost or a size"

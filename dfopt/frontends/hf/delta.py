@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, every_so_many
-from dfopt.frontends.hf.mixed import HEADED, mixer_of, put_together
+from dfopt.frontends.hf.layers import HEADED, Given, every_so_many, mixer_of, put_together, routed
 
 __all__ = ["delta_layers", "kda_layers", "linear_attention"]
 
@@ -45,9 +44,7 @@ def kda_layers(given: Given) -> dict[str, Any]:
         "kda": {"kind": "kda", "heads": own["num_heads"], "convolution": own["short_conv_kernel_size"], **sizes},
         "latent": mixer_of("mla", given, "heads", "rank", "query_rank", "nope_dim", "rotary_dim", "value_dim"),
     }
-    experts = mixer_of("moe", given, "experts", "chosen", ffn=given["expert_ffn"], router_bias=True)
-    experts |= {"shared": given["shared"] * given["expert_ffn"]} if given["shared"] else {}
-    inside = {"dense": {"kind": "mlp", "ffn": given["ffn"]}, "experts": experts}
+    inside = {"dense": {"kind": "mlp", "ffn": given["ffn"]}, "experts": routed(given)}
     forwards = ["dense" if place < given["dense"] else "experts" for place in range(number)]
     order = [f"{kinds[place + 1]}_{forward}" for place, forward in enumerate(forwards)]
     layers = {f"{a}_{b}": {"mixer": mixers[a], "feed_forward": inside[b]} for a in mixers for b in inside}
@@ -58,6 +55,7 @@ _OF_KDA: Final = ("head_dim", "num_heads", "short_conv_kernel_size")
 
 
 def linear_attention(value: Any) -> dict[str, Any] | None:
+    """Sizes of Kimi delta attention, and the places of layers with it and of the others, from 1 on."""
     if not isinstance(value, Mapping) or set(value) != {*_OF_KDA, "kda_layers", "full_attn_layers"}:
         return None
     places = [value[name] for name in ("kda_layers", "full_attn_layers")]

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, in_sections
+from dfopt.frontends.hf.fields import is_whole, number_of_layers
+from dfopt.frontends.hf.layers import Given, head_dim_of, in_sections
 
 __all__ = ["bert", "every_so_many_global", "image", "modern", "whisper"]
 
 
 def _layer(given: Given, **more: Any) -> dict[str, Any]:
     """A layer in which all tokens see each other."""
-    if given["hidden"] % given["heads"]:
-        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
     mixer = {
-        "kind": "attention", "heads": given["heads"], "head_dim": given["hidden"] // given["heads"], "rotary_dim": 0,
+        "kind": "attention", "heads": given["heads"], "head_dim": head_dim_of(given), "rotary_dim": 0,
         "sees": "full", **({"bias": "all"} if given.get("biased", True) else {}),
     }  # fmt: skip
     return {"mixer": mixer, "feed_forward": {"kind": "mlp", "ffn": given["ffn"], "gated": False, "bias": True}, **more}
@@ -60,9 +58,7 @@ def image(given: Given) -> dict[str, Any]:
 
 def whisper(given: Given) -> dict[str, Any]:
     """Pairs of attention to the decoder's own tokens and to those of the encoder."""
-    if given["hidden"] % given["heads"]:
-        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
-    sizes = {"heads": given["heads"], "head_dim": given["hidden"] // given["heads"], "bias": "no_key"}
+    sizes = {"heads": given["heads"], "head_dim": head_dim_of(given), "bias": "no_key"}
     inside = {"kind": "mlp", "ffn": given["ffn"], "gated": False, "bias": True}
     cross = {"kind": "cross_attention", **sizes, "tokens": given["encoded"]}
     layers = {
@@ -77,8 +73,8 @@ def whisper(given: Given) -> dict[str, Any]:
 
 def every_so_many_global(data: Mapping[str, Any]) -> list[str] | None:
     """What the class of ModernBERT takes: all tokens for the first in every so many layers."""
-    number, turn = data.get("num_hidden_layers"), data.get("global_attn_every_n_layers", 3)
-    if not is_whole(number) or number > 10**3 or not is_whole(turn):
+    number, turn = number_of_layers(data), data.get("global_attn_every_n_layers", 3)
+    if number is None or not is_whole(turn):
         return None
     return ["sliding_attention" if place % turn else "full_attention" for place in range(number)]
 
@@ -88,16 +84,9 @@ def modern(given: Given) -> dict[str, Any]:
 
     Norms have no biases, and the first one is the embedding's; both are counted, a ten-thousandth of all.
     """
-    if given["hidden"] % given["heads"]:
-        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
+    sizes = {"kind": "attention", "heads": given["heads"], "head_dim": head_dim_of(given), "sees": "full"}
     if len(given["types"]) != given["layers"]:
         raise ValueError(f"types: found {len(given['types'])} of {given['layers']} layers")
-    sizes = {
-        "kind": "attention",
-        "heads": given["heads"],
-        "head_dim": given["hidden"] // given["heads"],
-        "sees": "full",
-    }
     inside = {"kind": "mlp", "ffn": given["ffn"]}
     # half of it on either side, and the token's own
     mixers = {"global": sizes, "local": sizes | {"window": given["window"] // 2 * 2 + 1}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, local_in_turn
+from dfopt.frontends.hf.layers import Given, head_dim_of, local_in_turn
 
 __all__ = ["ffn_of_experts", "letters", "ling", "to_the_last", "unplaced"]
 
@@ -26,11 +26,10 @@ def unplaced(given: Given) -> dict[str, Any]:
 
 def ling(given: Given) -> dict[str, Any]:
     """Shared experts are as large as the others; heads of no size are those that the residual is divided among."""
-    if given["head_dim"] == 0 and given["hidden"] % given["heads"]:
-        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
+    head_dim = given["head_dim"] or head_dim_of(given)
     if given.get("shared_ffn", given["expert_ffn"]) != given["expert_ffn"]:
         raise ValueError(f"shared_ffn: found {given['shared_ffn']}, expected {given['expert_ffn']}, as all experts")
-    return {"head_dim": given["head_dim"] or given["hidden"] // given["heads"]}
+    return {"head_dim": head_dim}
 
 
 def letters(value: Any) -> dict[str, Any] | None:

@@ -4,7 +4,8 @@ A file has the types of a sort. An entry says what a type has, in the words of
 :class:`dfopt.frontends.hf.fields.Family`, and may be ``like`` others or ``like`` templates, one after the other: of
 mappings it has theirs and its own, of words all, of anything else its own. ``drop`` leaves out what those say of some
 fields. ``rows`` are the fields that mean the same in all types (``fields.yaml``), behind the ``base`` that most have.
-Whatever truly is code is a function of the module that has the file's name, or of those that all share.
+``unused`` are fields of layers that a type does not have, which
+change nothing. Whatever truly is code is a function of the module that has the file's name, or of those that all share.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def _family(entries: Entries, name: str) -> Family:
     """A type of models."""
     entry = whole(entries, name)
     fields, dropped = entry["fields"], entry.pop("drop", ())
+    entry["words"] = [*entry.get("words", ()), *entry.pop("unused", ())]
     if entry.get("alike"):
         entry["fields"] = {field: row for field, row in FIELDS.items() if field not in BY_FAMILY or field in fields}
     elif entry.pop("base", True):

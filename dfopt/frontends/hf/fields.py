@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Val
 from dfopt.documents.scalars import resolve
 from dfopt.errors import did_you_mean
 
-__all__ = ["Default", "Entry", "Family", "Field", "Gives", "Modules", "Row", "divide", "is_whole", "most_layers"]
+__all__ = ["Default", "Entry", "Family", "Field", "Gives", "Modules", "Row", "divide", "is_whole", "number_of_layers"]
 
 Gives = Callable[[Any], dict[str, Any] | None]
 """Parameters of the decoder that a value gives; none if the value is not understood."""
@@ -34,7 +34,7 @@ def is_whole(value: Any, least: int = 1) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def most_layers(data: Mapping[str, Any]) -> int | None:
+def number_of_layers(data: Mapping[str, Any]) -> int | None:
     """The number of layers of a config, if it has one that is read."""
     number = data.get("num_hidden_layers")
     return number if is_whole(number) and number <= _MOST_LAYERS else None
@@ -57,21 +57,23 @@ def _count(
     *,
     least: int = 1,
     most: int | None = None,
-    also: Sequence[str] = (),
+    also: Sequence[str | None] = (),
     alike: bool = False,
     expected: str = "",
     needed: bool = True,
 ) -> Field:
-    """A whole number, or some words; or, of layers that are alike, a list of the same one for each."""
+    """A whole number, some words or null; if ``alike``, a list of the same one for every layer stands for it, too."""
 
     def gives(value: Any) -> dict[str, Any] | None:
         if alike and isinstance(value, list) and value and all(each == value[0] for each in value):
             value = value[0]
-        known = value in also if isinstance(value, str) else is_whole(value, least) and (most is None or value <= most)
-        return {parameter: value} if known else None
+        known = is_whole(value, least) and (most is None or value <= most)
+        return {parameter: value} if known or ((value is None or isinstance(value, str)) and value in also) else None
 
     number = f"a whole number from {least} on{'' if most is None else f', {most} at most'}"
-    words = ", or ".join([*also, number, *(["a list of the same one for every layer"] if alike else [])])
+    words = ", or ".join(
+        [*(word or "null" for word in also), number, *(["a list of the same one for every layer"] if alike else [])]
+    )
     return Field(gives, expected or words, needed)
 
 
@@ -87,8 +89,7 @@ def _number(parameter: str, *, most: float, needed: bool = False) -> Field:
 
 def _optional(parameter: str, *, needed: bool = False) -> Field:
     """A whole number of at least one, or null, which is said too."""
-    expected = "null, or a whole number from 1 on"
-    return Field(lambda value: {parameter: value} if value is None or is_whole(value) else None, expected, needed)
+    return _count(parameter, also=(None,), needed=needed)
 
 
 def _natural(parameter: str, *, expected: str = "a whole number from 0 on", needed: bool = True) -> Field:
@@ -177,11 +178,6 @@ def _mapping(sizes: Mapping[str, str], *, words: Sequence[str] = ()) -> Field:
     return Field(gives, f"a mapping with {' and '.join(sizes)}, and no fields that are not known", needed=True)
 
 
-def _anything(_: bool) -> Field:
-    """Of layers that the type does not have."""
-    return Field(lambda value: {}, "anything")
-
-
 def _coded(gives: Callable[..., dict[str, Any] | None], *, expected: str, to: str = "", needed: bool = False) -> Field:
     """What a function understands, which gives a parameter of this name or several."""
     return Field(partial(gives, to=to) if to else gives, expected, needed)
@@ -190,7 +186,7 @@ def _coded(gives: Callable[..., dict[str, Any] | None], *, expected: str, to: st
 _KINDS: Final[Mapping[str, Callable[..., Field]]] = {
     "count": _count, "optional": _optional, "natural": _natural, "number": _number, "whole": _whole,
     "values": _values, "when": _when, "flag": _flag, "only": _only, "each": _each, "places": _places,
-    "mapping": _mapping, "anything": _anything, "code": _coded,
+    "mapping": _mapping, "code": _coded,
 }  # fmt: skip
 
 # --- what a class takes for fields left out -----------------------------------------------------------------
@@ -208,8 +204,14 @@ def divide(names: Sequence[str]) -> Takes:
     return takes
 
 
-def _times(times: int, *, of: str) -> Takes:
-    return lambda data: times * data[of] if is_whole(data.get(of)) else None
+def _times(times: int | str, *, of: str) -> Takes:
+    """So many times another field, or as often as a third one says."""
+
+    def takes(data: Mapping[str, Any]) -> int | None:
+        size, often = data.get(of), data.get(times) if isinstance(times, str) else times
+        return often * size if is_whole(size) and is_whole(often) else None
+
+    return takes
 
 
 def _unless(name: str, *, value: Any) -> Takes:
@@ -222,7 +224,7 @@ def _layers(turns: Sequence[str], *, first: Sequence[str] = ()) -> Takes:
     """Kinds of layers, in turn behind the first ones."""
 
     def takes(data: Mapping[str, Any]) -> list[str] | None:
-        number = most_layers(data)
+        number = number_of_layers(data)
         return None if number is None else [*first, *islice(cycle(turns), number)][:number]
 
     return takes
@@ -320,8 +322,6 @@ class Family(Entry):
     always: dict[str, Any] = {}
     left_out: dict[str, Default] = {}
     fields: dict[str, Row]  # that its configs may have, in the order of the tables
-    unused: tuple[str, ...] = ()  # fields that say something of layers which a model of this type does not have
-    heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
     words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
     stack: Annotated[Callable[..., dict[str, Any]] | None, BeforeValidator(_code)] = None  # its layers in full
     steps: tuple[Annotated[Callable[..., dict[str, Any]], BeforeValidator(_code)], ...] = ()  # to work out layers

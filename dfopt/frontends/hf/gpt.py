@@ -10,7 +10,6 @@ from dfopt.frontends.hf.layers import Given
 
 __all__ = [
     "as_wide",
-    "expanded",
     "falcon",
     "learned_positions",
     "mpt_attention",
@@ -86,13 +85,8 @@ def mpt_attention(value: Any) -> dict[str, Any] | None:
 
 
 def mpt_layers(given: Given) -> dict[str, Any]:
+    """Heads of keys and values as the mapping of attention says, and nothing that turns queries and keys."""
     return {"rotary_dim": 0, **given["of_attention"]}
-
-
-def expanded(data: Mapping[str, Any]) -> int | None:
-    """What the class of MPT takes for an MLP: four times the residual, or as often as it is told."""
-    hidden, times = data.get("hidden_size"), data.get("expansion_ratio", 4)
-    return times * hidden if is_whole(hidden) and is_whole(times) else None
 
 
 def one_head_or_all(data: Mapping[str, Any]) -> int | None:

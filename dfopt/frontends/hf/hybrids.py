@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dfopt.frontends.hf.fields import divide, is_whole
-from dfopt.frontends.hf.layers import Given
+from dfopt.frontends.hf.layers import HEADED, Given, mixer_of, put_together
 from dfopt.frontends.hf.mamba import mamba2_of
-from dfopt.frontends.hf.mixed import HEADED, mixer_of, put_together
 
 __all__ = ["bamba", "falcon_h1", "granite", "half_of_a_head", "lfm2"]
 
@@ -49,6 +48,7 @@ def bamba(given: Given) -> dict[str, Any]:
 
 
 def half_of_a_head(data: Mapping[str, Any]) -> int | None:
+    """Features that carry a position: half of those of a head."""
     dim = data.get("head_dim") or divide(("hidden_size", "num_attention_heads"))(data)
     return dim // 2 if is_whole(dim, 2) else None
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "Given", "Step", "dense_first", "every_so_many", "experts_behind", "experts_in_turn", "in_sections", "layers_of",
-    "local_everywhere", "local_in_turn",
+    "HEADED", "Given", "Step", "dense_first", "every_so_many", "experts_behind", "experts_in_turn", "head_dim_of",
+    "in_sections", "layers_of", "local_everywhere", "local_in_turn", "mixer_of", "put_together", "routed",
 ]  # fmt: skip
 
 Given = Mapping[str, Any]
@@ -20,10 +20,12 @@ Step = Callable[[Given], dict[str, Any]]
 """What a family works out of the parameters that its fields give."""
 
 _KEPT: Final = (
-    "hidden", "vocab", "tie_embeddings", "word_bytes", "norm", "embedding_norm", "learned_positions", "head",
+    "hidden", "vocab", "tie_embeddings", "word_bytes", "streams", "norm", "embedding_norm", "learned_positions", "head",
 )  # fmt: skip
+HEADED: Final = ("heads", "kv_heads", "head_dim")
+"""Sizes of attention."""
 _MIXERS: Final = {
-    "attention": ("heads", "kv_heads", "head_dim", "bias", "qk_norm", "rotary_dim", "gate", "sinks", "value_dim"),
+    "attention": (*HEADED, "bias", "qk_norm", "rotary_dim", "gate", "sinks", "value_dim"),
     "mla": ("heads", "rank", "query_rank", "nope_dim", "rotary_dim", "value_dim"),
 }
 _INDEXER: Final = {"index_heads": "heads", "index_dim": "head_dim", "top_k": "top_k"}
@@ -60,16 +62,61 @@ def layers_of(given: Given) -> dict[str, Any]:
     sparse = _one_each("sparse", given.get("sparse") or ["experts" in given] * number, number)
     names = ["_".join(parts) for parts in _told_apart(types, ["experts" if one else "dense" for one in sparse])]
     layers = dict[str, Any]()
-    for name, kind, routed in zip(names, types, sparse, strict=True):
+    for name, kind, has_experts in zip(names, types, sparse, strict=True):
         if name not in layers:
             parts = {name: given[name] for name in ("norms", "parallel") if name in given}
-            layers[name] = {"mixer": _attention(given, kind), "feed_forward": _forward(given, routed=routed), **parts}
-    sections = in_sections(names)
+            layers[name] = {
+                "mixer": _attention(given, kind),
+                "feed_forward": _forward(given, sparse=has_experts),
+                **parts,
+            }
+    return put_together(given, layers, names, names[-1:] * given.get("predicting", 1))
+
+
+def mixer_of(kind: str, given: Given, *names: str, **more: Any) -> dict[str, Any]:
+    """A mixer of a kind, with the sizes of these names that are given."""
+    return {"kind": kind, **{name: given[name] for name in names if given.get(name) is not None}, **more}
+
+
+def head_dim_of(given: Given) -> int:
+    """Features of a head: those of the residual, divided among the heads."""
+    if given["hidden"] % given["heads"]:
+        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
+    return int(given["hidden"] // given["heads"])
+
+
+def routed(given: Given) -> dict[str, Any]:
+    """Experts beside some that every token uses, all as large as each other, whose router has a bias."""
+    shared = {"shared": given["shared"] * given["expert_ffn"]} if given["shared"] else {}
+    return mixer_of("moe", given, "experts", "chosen", ffn=given["expert_ffn"], router_bias=True) | shared
+
+
+def put_together(
+    given: Given, layers: Mapping[str, Any], order: Sequence[str], predicting: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The stack of layers in this order, and of modules of ``predicting`` layers that predict further tokens.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many as the config says.
+
+    Examples
+    --------
+    >>> layers = {"a": {"mixer": {}}, "b": {"feed_forward": {}}}
+    >>> put_together({"hidden": 8, "vocab": 9, "layers": 3, "predicts": 1}, layers, "aab", "b")["sections"]
+    [{'layers': ['a'], 'repeat': 2}, {'layers': ['b']}, {'layers': ['b'], 'predicts': True}]
+    """
+    if len(order) != given.get("layers", len(order)):
+        raise ValueError(f"types: found {len(order)} of {given['layers']} layers")
+    sections = in_sections(order)
     if given.get("predicts"):
-        module = {"layers": names[-1:] * given.get("predicting", 1), "predicts": True}
-        sections.append(module | ({"repeat": given["predicts"]} if given["predicts"] > 1 else {}))
+        sections.append({"layers": [*predicting], "predicts": True})
+        if given["predicts"] > 1:
+            sections[-1]["repeat"] = given["predicts"]
     kept = {name: given[name] for name in _KEPT if name in given}
-    return {**kept, "layers": layers, "sections": sections, "causal": True}
+    used = {name: layers[name] for name in dict.fromkeys([*order, *(predicting if given.get("predicts") else ())])}
+    return {**kept, "layers": used, "sections": sections, "causal": True}
 
 
 def _one_each(name: str, found: Sequence[Any], layers: int) -> Sequence[Any]:
@@ -86,7 +133,7 @@ def _told_apart(*words: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _attention(given: Given, kind: str) -> dict[str, Any]:
     of = "mla" if "rank" in given else "attention"
-    mixer = {"kind": of, **{name: given[name] for name in _MIXERS[of] if given.get(name) is not None}}
+    mixer = mixer_of(of, given, *_MIXERS[of])
     if kind in _LOCAL:
         size = _LOCAL[kind]
         if given.get(size) is None:
@@ -103,11 +150,11 @@ def _attention(given: Given, kind: str) -> dict[str, Any]:
     return mixer
 
 
-def _forward(given: Given, *, routed: bool) -> dict[str, Any]:
+def _forward(given: Given, *, sparse: bool) -> dict[str, Any]:
     shape = ({"gated": False} if given.get("gated") is False else {}) | (
         {"bias": True} if given.get("mlp_bias") else {}
     )
-    if not routed:
+    if not sparse:
         return {"kind": "mlp", "ffn": given.get("dense_ffn", given["ffn"]), **shape}
     inside = {name: given[name] for name in _OF_EXPERTS if given.get(name)}
     return {"kind": "moe", "ffn": given.get("expert_ffn", given["ffn"]), **inside, **shape}

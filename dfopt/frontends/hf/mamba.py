@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dfopt.frontends.hf.layers import Given
-from dfopt.frontends.hf.mixed import HEADED, mixer_of, put_together
+from dfopt.frontends.hf.layers import HEADED, Given, mixer_of, put_together
 
 __all__ = ["jamba_layers", "layers_of_predictors", "one_of_each", "one_scan2_each", "one_scan_each", "signs"]
 

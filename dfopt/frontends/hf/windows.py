@@ -44,6 +44,7 @@ def llama_4(given: Given) -> dict[str, Any]:
 
 
 def all_one(value: Any) -> dict[str, Any] | None:
+    """A 1 for every layer."""
     return {} if isinstance(value, list) and all(type(one) is int and one == 1 for one in value) else None
 
 
@@ -114,6 +115,7 @@ def hybrid(given: Given) -> dict[str, Any]:
 
 
 def turns(value: Any) -> dict[str, Any] | None:
+    """How often a layer attends to all tokens, as a number or in letters that repeat."""
     if value is None or is_whole(value):
         return {"turns": value}
     return {"turns": value} if isinstance(value, str) and value and set(value) <= {"L", "G"} else None
