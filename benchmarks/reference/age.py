@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dfopt.documents.design import Design
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 from dfopt.technology.derive import Budgets, derive, derive_design
 from dfopt.technology.rules import PROFILES
 
@@ -90,7 +90,7 @@ def differences(data: dict[str, Any]) -> Iterator[Difference]:
     A link without power has clock 0; the program's root search leaves 1e-7 Hz there, which is taken for 0.
     """
     for position, case in enumerate(data["cases"]):
-        mine = figures(design_from_deepflow(configuration(data["base_inputs"], case), case["base"]))
+        mine = figures(read_design(configuration(data["base_inputs"], case), case["base"])[0])
         for part, rows in case["derived"].items():
             for name, value in rows.items():
                 off = rows.get("power_budget_W") == 0 and name in ("operating_freq_Hz", "p2p_bandwidth_Bps")
@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> int:
     worst = max((row[3] for row in rows), default=0.0)
     print(f"{len(rows) - len(wrong)} of {len(rows)} figures of {len(data['cases'])} cases are equal; worst {worst:.1e}")
     first = data["cases"][0]
-    design = design_from_deepflow(configuration(data["base_inputs"], first), first["base"])
+    design = read_design(configuration(data["base_inputs"], first), first["base"])[0]
     for profile, together, alone in timings(design):
         print(f"{profile}: {DESIGNS:,} designs in {together:.2f} s of the processor, one in {alone * 1e6:.0f} us")
     return 1 if wrong else 0

@@ -24,7 +24,7 @@ from line import Line
 
 import dfopt as df
 from dfopt.documents.mapping import Sharding
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 from dfopt.technology.derive import Derived, derive_design
 
 Row = dict[str, str]
@@ -72,7 +72,7 @@ def rows(file: Path) -> list[Row]:
 def derived_at(config: dict[str, Any], row: Row) -> Derived:
     """The chip that dfopt derives under the profile ``deepflow`` for the logic node of a row."""
     node = row["point"] if "flop" in row["sweep"] else FIRST
-    design = design_from_deepflow(config, BASE)
+    design = read_design(config, BASE)[0]
     return derive_design(design.model_copy(update={"technology": df.load_technology(f"deepflow-{node}nm")}))
 
 

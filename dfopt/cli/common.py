@@ -149,13 +149,6 @@ def emit(as_json: bool, data: Document | Callable[[], Any], report: Callable[[],
     print_to(sys.stdout, report(), plain_width)
 
 
-def graph_of(name: str, params: list[str] | None, batch: int | None = None, **given: Any) -> Any:
-    """A graph of the zoo or a file, with workload parameters from the command line."""
-    from dfopt.workloads import load_graph
-
-    return load_graph(name, **arguments.values(params, "--param"), **arguments.given({"batch": batch, **given}))
-
-
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:
     """A profile or a file, or else the ``own`` assumptions of a result; with some fields changed."""
     from dfopt.documents.assumptions import PROFILES, Assumptions, profile

@@ -21,17 +21,21 @@ _LINKS: Final = (("in_package", "intra_node"), ("between_packages", "inter_node"
 _AREAS: Final = "area_breakdown"
 
 
-def design_from_deepflow(config: Mapping[str, Any], name: str, path: str = "<data>") -> Design:
-    """A design with its technology, in the profile ``deepflow``, from a parsed configuration of DeepFlow.
+def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> tuple[Design, list[str]]:
+    """A design with its technology, in the profile ``deepflow``, and the keys that say nothing about it.
 
     Its levels of SRAM are ``registers``, ``L1`` and ``L2``; the first two belong to a cluster. Raises `DocumentError`
     for what is missing or no number.
+
+    Parameters
+    ----------
+    config : mapping
+        A parsed configuration of DeepFlow.
+    name : str
+        Of the design and its technology.
+    path : str
+        The file, for errors.
     """
-    return read_design(config, name, path)[0]
-
-
-def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> tuple[Design, list[str]]:
-    """The same, and the keys of the configuration that say nothing about the design."""
     file = _File(config, path)
     core = ("tech_param", "core")
     scale = file.number(*core, "operating_area_per_mcu") / file.number(*core, "nominal_area_per_mcu")

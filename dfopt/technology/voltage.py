@@ -39,17 +39,6 @@ def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
     return do.where((y > _FAR) | ((threshold == 0) & (c > 0)), far, near)
 
 
-def voltage(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """The voltage at which a circuit draws ``share`` of the dynamic power at nominal voltage.
-
-    Examples
-    --------
-    >>> round(voltage(112.35 / (643 * 0.13), 0.8, 0.2), 3)  # a V100 with 112 W for its cores
-    0.868
-    """
-    return threshold + overdrive(share, nominal, threshold)
-
-
 def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
     """Clock at so much above the threshold, as a multiple of the clock at nominal voltage.
 

@@ -4,7 +4,7 @@ Against :mod:`dfopt.workloads.transformer`, which keeps to DFModel's list of ker
 rotary position embedding, RMSNorm or LayerNorm, a gated or a plain MLP or experts, and no dropout but of scores.
 
 A graph that repeats one layer cannot draw what a model has once: embedding, final norm and logits. With all layers
-drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases and norms of Q
+drawn, ``ends`` adds them; `counts` always counts them. Neither drawn nor priced are biases and norms of Q
 and K. Scores are counted in full unless ``causal`` is set, as in ``transformer``.
 """
 
@@ -23,7 +23,7 @@ from dfopt.workloads.layer import LayerParameters
 from dfopt.workloads.recompute import checkpointed, without_full
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["DecoderParameters", "Parameters", "as_stack", "build", "counts", "parameter_count"]
+__all__ = ["DecoderParameters", "Parameters", "as_stack", "build", "counts"]
 
 
 class DecoderParameters(LayerParameters, ServingParameters):
@@ -221,12 +221,8 @@ def as_stack(p: DecoderParameters) -> stack.StackParameters:
     )
 
 
-def parameter_count(parameters: DecoderParameters, *, active: bool = False) -> int:
-    """Parameters of the whole model, with what the graph does not draw; or those that one token is multiplied with.
-
-    Embedding, logits unless tied to it, learned positions if any, the matrices of attention and MLP, their biases
-    where ``bias`` says so, the norms of every layer and the final one. Norms of Q and K are left out: they hold
-    ``2 * head_dim`` elements a layer.
+def counts(p: DecoderParameters) -> Counts:
+    """How large a decoder is, as :func:`dfopt.workloads.stack.counts` says it.
 
     Examples
     --------
@@ -235,13 +231,7 @@ def parameter_count(parameters: DecoderParameters, *, active: bool = False) -> i
     >>> llama = DecoderParameters(
     ...     hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336, layers=32, vocab=128256, seq=8192
     ... )
-    >>> parameter_count(llama)
+    >>> counts(llama).parameters
     8030261248
     """
-    found = counts(parameters)
-    return found.active if active else found.parameters
-
-
-def counts(p: DecoderParameters) -> Counts:
-    """How large a decoder is, as :func:`dfopt.workloads.stack.counts` says it."""
     return stack.counts(as_stack(p))

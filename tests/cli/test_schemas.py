@@ -17,7 +17,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.exploring.explore import explore
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 
 CALIBRATION = Path(__file__).parents[2] / "systems" / "calibrations" / "a100-calibrated.yaml"
 DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
@@ -27,7 +27,7 @@ DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_para
 def documents() -> dict[str, Data]:
     """A dumped document of every kind."""
     result = json.loads(call("solve", "gpt2-small", "sn10-8-ring", "--no-sensitivity", "--tp", 8, "--json", "-q").out)
-    design = design_from_deepflow(json.loads(DEEPFLOW.read_text(encoding="utf-8"))["base_inputs"]["V100"], "v100")
+    design = read_design(json.loads(DEEPFLOW.read_text(encoding="utf-8"))["base_inputs"]["V100"], "v100")[0]
     return {
         "technology": design.technology.to_data(),
         "technology-part": {**design.technology.to_data(), "schema": "dfopt/technology-part/1"},

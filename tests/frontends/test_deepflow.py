@@ -11,7 +11,7 @@ from by_path import module_at
 
 from dfopt.documents.design import Design
 from dfopt.errors import DocumentError
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = json.loads((ROOT / "tests/golden/deepflow/age_derived_parameters.json").read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ def test_every_figure_of_the_program() -> None:
 
 
 def test_a_design_is_saved_and_read_again(tmp_path: Path) -> None:
-    design = design_from_deepflow(configuration(1), "V100")
+    design = read_design(configuration(1), "V100")[0]
     design.dump(tmp_path / "v100.yaml")
     assert Design.load(tmp_path / "v100.yaml") == design
 
@@ -42,7 +42,7 @@ def test_what_is_missing_is_named() -> None:
     config = configuration(0)
     del config["tech_param"]["DRAM"]["stack_capacity"]
     with pytest.raises(DocumentError, match=r"\$\.tech_param\.DRAM\.stack_capacity: the key is missing"):
-        design_from_deepflow(config, "P4")
+        read_design(config, "P4")[0]
     config["tech_param"]["DRAM"]["stack_capacity"] = "1 GiB"
     with pytest.raises(DocumentError, match="expected a size such as '32 KB'"):
-        design_from_deepflow(config, "P4")
+        read_design(config, "P4")[0]

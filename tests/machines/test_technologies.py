@@ -15,7 +15,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.technology import Technology
 from dfopt.errors import DfoptError, DocumentError
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 from dfopt.library import as_design, load_system
 from dfopt.machines.designs import expand_design
 from dfopt.machines.technologies import expand_part, expand_technology, load_technology
@@ -57,7 +57,7 @@ def write(folder: Path, name: str, data: dict[str, Any]) -> str:
 )
 def test_the_bases_are_the_configurations(name: str, base: str) -> None:
     ours = load_technology(name).model_dump(mode="json", exclude={"name", "description", "source"})
-    theirs = design_from_deepflow(BASES[base], base).technology.model_dump(
+    theirs = read_design(BASES[base], base)[0].technology.model_dump(
         mode="json", exclude={"name", "description", "source"}
     )
     assert ours == theirs
@@ -70,7 +70,7 @@ def test_logic_nodes_are_the_scaled_configurations(steps: int, node: int) -> Non
     for part, factors in LOGIC.items():
         for key, factor in factors.items():
             config["tech_param"][part][key] *= factor**steps
-    theirs = design_from_deepflow(config, "V100").technology.model_dump()
+    theirs = read_design(config, "V100")[0].technology.model_dump()
     ours = load_technology(f"deepflow-{node}nm").model_dump()
     for key in ("core", "dram", "links"):
         assert flat(ours[key]) == pytest.approx(flat(theirs[key]), rel=1e-12)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.technology.arithmetic import ARRAYS, SCALARS
-from dfopt.technology.voltage import overdrive, power_share, speed, voltage
+from dfopt.technology.voltage import overdrive, power_share, speed
 
 NOMINAL = st.floats(0.3, 2.0)
 SHARE = st.floats(1e-15, 1e9)
 THRESHOLD = st.one_of(st.just(0.0), st.floats(1e-9, 0.9), st.floats(1e-100, 1e-20))  # as a share of the nominal one
+
+
+def voltage(share: Any, nominal: Any, threshold: Any) -> Any:
+    return threshold + overdrive(share, nominal, threshold)
+
+
+def test_a_v100_with_112_watts_for_its_cores() -> None:
+    assert voltage(112.35 / (643 * 0.13), 0.8, 0.2) == pytest.approx(0.868, abs=5e-4)
 
 
 @given(SHARE, NOMINAL, THRESHOLD)

@@ -20,7 +20,7 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, legal_schemes, shard_extents, split_share, weight_elements, weight_share
 from dfopt.search import solve
 from dfopt.workloads import WORKLOADS, load_graph
-from dfopt.workloads.decoder import DecoderParameters, as_stack, parameter_count
+from dfopt.workloads.decoder import DecoderParameters, as_stack, counts
 
 # the sharding that is best by itself, with whole tokens
 MEGATRON = Assumptions(sharding_objective="seconds", sequence_parallelism="none")
@@ -205,7 +205,7 @@ def test_drawn_weights_are_the_counted_matrices(
     drawn = sum(weight_elements(kernel) for kernel in graph.kernels)
     norms = [k for k in graph.kernels if "Norm" in k.name]
     of_norms = sum(kernel.m * (2 if norm == "layernorm" else 1) for kernel in norms)
-    one, two = (parameter_count(DecoderParameters(**sizes, layers=layers)) for layers in (1, 2))
+    one, two = (counts(DecoderParameters(**sizes, layers=layers)).parameters for layers in (1, 2))
     assert drawn + of_norms == two - one
 
 
@@ -226,8 +226,8 @@ def test_drawn_weights_are_the_counted_matrices(
 def test_what_a_parameter_adds_to_the_count(change: dict[str, Any], more: int) -> None:
     plain, changed = DecoderParameters(**SMALL), DecoderParameters(**SMALL | change)
     # embedding and logits, Q and O, K and V, gate and up and down, three norms
-    assert parameter_count(plain) == 2 * 100 * 24 + 2 * 24 * 30 + 2 * 24 * 10 + 3 * 24 * 50 + 3 * 24
-    assert parameter_count(changed) == parameter_count(plain) + more
+    assert counts(plain).parameters == 2 * 100 * 24 + 2 * 24 * 30 + 2 * 24 * 10 + 3 * 24 * 50 + 3 * 24
+    assert counts(changed).parameters == counts(plain).parameters + more
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_a_parameter_adds_to_the_count(change: dict[str, Any], more: int) -
 def test_counts_of_the_models_that_transformer_draws(graph: str, vocab: int, published: float) -> None:
     theirs = load_strict(find("graphs", graph))["parameters"]
     sizes = {key: theirs[key] for key in ("hidden", "heads", "head_dim", "ffn", "layers", "seq")}
-    counted = parameter_count(DecoderParameters(**sizes, **GPT, vocab=vocab, learned_positions=theirs["seq"]))
+    counted = counts(DecoderParameters(**sizes, **GPT, vocab=vocab, learned_positions=theirs["seq"])).parameters
     assert counted == pytest.approx(published, rel=0.015)
     assert graph != "gpt2-small" or counted == published
 
@@ -346,7 +346,7 @@ def test_list_names_the_models() -> None:
 def test_every_model_counts_what_is_published(name: str) -> None:
     parameters, graph = of_zoo(name), load_graph(name)
     published = load_strict(find("graphs", name))["published"]["parameters"]
-    assert parameter_count(parameters) == pytest.approx(published, rel=0.015)
+    assert counts(parameters).parameters == pytest.approx(published, rel=0.015)
     assert graph.repeat == parameters.layers
     # What is drawn is the model without embeddings, norms and biases: all but those of its parameters.
     drawn = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels)

@@ -19,7 +19,7 @@ from dfopt.search import solve
 from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
 from dfopt.workloads import WORKLOADS, load_graph
-from dfopt.workloads.decoder import DecoderParameters, parameter_count
+from dfopt.workloads.decoder import DecoderParameters, counts
 
 # the sharding that is best by itself, with whole tokens
 MEGATRON = Assumptions(sharding_objective="seconds", sequence_parallelism="none")
@@ -287,7 +287,7 @@ def test_with_ends_every_parameter_but_norms_is_drawn(p: dict[str, Any]) -> None
     weights = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
     tables = sum(k.resident_bytes for k in graph.kernels if k.pass_ == "forward") / p["word_bytes"]
     norms = sum(k.m for k in graph.kernels if k.normalizes and k.pass_ == "forward" and "Norm" in k.name)
-    assert weights + tables + norms * (2 if p["norm"] == "layernorm" else 1) == parameter_count(counted)
+    assert weights + tables + norms * (2 if p["norm"] == "layernorm" else 1) == counts(counted).parameters
     assert graph.repeat == 1
     assert not graph.carried
 

@@ -30,7 +30,7 @@ from dfopt.physics.ops import flop, legal_schemes, weight_elements
 from dfopt.show.describe import report
 from dfopt.show.report import result_report
 from dfopt.workloads import WORKLOADS, load_graph
-from dfopt.workloads.decoder import DecoderParameters, parameter_count
+from dfopt.workloads.decoder import DecoderParameters, counts
 
 build = WORKLOADS["decoder"]
 SMALL: dict[str, Any] = {
@@ -125,9 +125,9 @@ def test_the_count_of_parameters_is_that_of_the_graph() -> None:
     graph = build(**SMALL, experts=8, chosen=2, ends=True)
     weights = sum(weight_elements(k) * graph.times_of(k) for k in graph.kernels)
     norms = 30 * (2 * 3 + 1)
-    assert parameter_count(sizes) == weights + norms + 100 * 30
+    assert counts(sizes).parameters == weights + norms + 100 * 30
     looked_up = 100 * 30  # the table: a token is multiplied with none of it
-    assert parameter_count(sizes) - parameter_count(sizes, active=True) == 3 * 3 * 6 * 40 * 30 + looked_up
+    assert counts(sizes).parameters - counts(sizes).active == 3 * 3 * 6 * 40 * 30 + looked_up
 
 
 @pytest.mark.parametrize(

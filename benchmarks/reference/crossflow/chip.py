@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 from dfopt.technology.derive import Derived, derive_design
 
 LAUNCH = 9e-6
@@ -75,4 +75,4 @@ class Chip:
 
 def chip_of(config: Mapping[str, Any], name: str, precision: int = PRECISION) -> Chip:
     """The chip of a configuration of the program."""
-    return Chip.of(derive_design(design_from_deepflow(config, name)), Kind.of(config), precision)
+    return Chip.of(derive_design(read_design(config, name)[0]), Kind.of(config), precision)

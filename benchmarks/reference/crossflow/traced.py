@@ -14,7 +14,7 @@ from crossflow.chip import Chip, Kind
 from crossflow.language_model import Model, Ring, footprint, step_time
 from crossflow.tilings import NoTiles
 from dfopt.documents.technology import Technology
-from dfopt.frontends.deepflow import design_from_deepflow
+from dfopt.frontends.deepflow import read_design
 from dfopt.technology.derive import Budgets, Derived, derive
 from dfopt.technology.rules import DEEPFLOW
 
@@ -67,7 +67,7 @@ class Traced:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
         """The problem of a configuration of the program, whose own shares and chip area do not matter."""
-        design = design_from_deepflow(config, "traced")
+        design = read_design(config, "traced")[0]
         budgets = design.budgets
         latency = config["tech_param"]["network"]["intra_node"]["latency"]
         return cls(design.technology, Kind.of(config), budgets.package_area_mm2, budgets.power, latency)
