@@ -6,7 +6,7 @@ of the project may import a solver, and importing this package does not import
 one either: HiGHS is loaded by the first solve, PuLP by the first that names it.
 """
 
-from dfopt.milp.doors import check_solver, solve, solver_version
+from dfopt.milp.doors import check_solver, highs_version, solve
 from dfopt.milp.elastic import explain_infeasible
 from dfopt.milp.model import Model, ModelArrays, Terms
 from dfopt.milp.solution import Solution, Termination, TracePoint, closed_form, unanswered
@@ -22,8 +22,8 @@ __all__ = [
     "check_solver",
     "closed_form",
     "explain_infeasible",
+    "highs_version",
     "solve",
-    "solver_version",
     "unanswered",
     "write_model",
 ]

@@ -16,7 +16,7 @@ from dfopt.milp.arrays import FloatArray, ModelArrays
 from dfopt.milp.engine import HighsRun
 from dfopt.milp.model import Model
 from dfopt.milp.outcome import Ending, Outcome, Runner, Settings
-from dfopt.milp.pulp_door import PulpRun, find_solver, pulp_version
+from dfopt.milp.pulp_door import PulpRun, find_solver
 from dfopt.milp.solution import Solution, Termination, TracePoint
 from dfopt.milp.verdict import complete, finish, settled, without_solver
 
@@ -145,20 +145,17 @@ def check_solver(name: str) -> str:
     return f"pulp:{find_solver(name)}"
 
 
-def solver_version(name: str | None = None) -> str:
-    """Return which solver `solve` uses under a name, for provenance; without one HiGHS's bare version number.
+def highs_version() -> str:
+    """The version of HiGHS, for provenance.
 
     Examples
     --------
-    >>> solver_version("highs") == f"HiGHS {solver_version()}"
-    True
+    >>> highs_version().split(".")[0]
+    '1'
     """
-    if name is not None and check_solver(name) != "highs":
-        return pulp_version(find_solver(name))
     import highspy
 
-    version = str(highspy.Highs().version())  # type: ignore[no-untyped-call]
-    return version if name is None else f"HiGHS {version}"
+    return str(highspy.Highs().version())  # type: ignore[no-untyped-call]
 
 
 def _runner(name: str) -> Runner:

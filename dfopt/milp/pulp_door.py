@@ -9,7 +9,6 @@ values of the columns.  What CBC is told and says beyond that is in `cbc`.
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import inspect
 import io
 import json
@@ -107,11 +106,6 @@ def _takes(solver: str) -> frozenset[str]:
         import pulp
 
         return frozenset(inspect.signature(type(pulp.getSolver(solver, msg=False)).__init__).parameters)
-
-
-def pulp_version(solver: str) -> str:
-    """Return PuLP's version and its name of the solver."""
-    return f"pulp {importlib.metadata.version('pulp')} {solver}"
 
 
 def as_data(arrays: ModelArrays) -> dict[str, Any]:

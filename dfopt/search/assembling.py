@@ -20,7 +20,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import LOOSE, TOO_WIDE, Result, Status
 from dfopt.documents.system import System
 from dfopt.interrupts import SIGNALS
-from dfopt.milp import solver_version
+from dfopt.milp import highs_version
 from dfopt.physics.window import by_window
 from dfopt.search.kept import Kept, proven_gap
 from dfopt.search.space import together
@@ -238,7 +238,7 @@ def assemble(
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
         question=question, graph=graph, variants=variants, system=system,
         provenance=Provenance(
-            dfopt=__version__, highs=solver_version(), solver=asked.solver, python=platform.python_version(),
+            dfopt=__version__, highs=highs_version(), solver=asked.solver, python=platform.python_version(),
             **digests_of(*of), seed=asked.seed,
         ),
     ).sealed()  # fmt: skip

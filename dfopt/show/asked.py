@@ -7,11 +7,9 @@ from typing import Final
 from dfopt.documents.assumptions import CHANGED
 from dfopt.documents.evaluation import phase_of, segments_of
 from dfopt.documents.graph import Graph
-from dfopt.documents.score import Score
 from dfopt.show.accuracy import accuracy_words, efficiency_of
 from dfopt.show.omissions import Answer, has_experts
 from dfopt.show.parts import percent
-from dfopt.units import format as show_unit
 
 __all__ = ["PHASES", "asked_facts", "batch_words", "short_types"]
 
@@ -58,20 +56,13 @@ def short_types(graph: Graph) -> str:
     return next(iter(types)) if len(types) == 1 else _types(graph)
 
 
-def asked_facts(answer: Answer, other: Score | None = None) -> list[tuple[str, str]]:
-    """The question of an answer, and how far such answers are from measured runs.
-
-    ``other``: the same mapping under the other efficiency, ideal beside measured or the other way round.
-    """
+def asked_facts(answer: Answer) -> list[tuple[str, str]]:
+    """The question of an answer, and how far such answers are from measured runs."""
     graph, system, assumptions = answer.graph, answer.system, answer.assumptions
     kind, rate = efficiency_of(answer), assumptions.compute_utilization
     efficiency = f"{kind} ({assumptions.profile.replace(CHANGED, ', changed')})"
     if kind == "ideal" and rate is not None:
         efficiency += f": compute at {percent(rate)} of peak, no other losses"
-    if other is not None:
-        share = percent(other.step_time_s / answer.score.step_time_s)
-        of = "without losses" if kind == "measured" else "with measured losses"
-        efficiency += f"; {show_unit(other.step_time_s, 'time')} {of}, {share} of it"
     phase = PHASES.get(phase_of(graph), phase_of(graph))
     return [
         ("question", f"{graph.name}: {phase}, {batch_words(graph)}, {_types(graph)}"),

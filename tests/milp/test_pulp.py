@@ -17,7 +17,7 @@ from test_limits import check_trace, market_split, press_ctrl_c
 from test_solve import cover
 
 from dfopt.errors import PlanError
-from dfopt.milp import Model, Termination, TracePoint, cbc, check_solver, pulp_door, solve, solver_version
+from dfopt.milp import Model, Termination, TracePoint, cbc, check_solver, pulp_door, solve
 from dfopt.milp.outcome import Settings
 
 CBC = "pulp:CBC"
@@ -77,11 +77,6 @@ def test_names(name: str) -> None:
     assert check_solver(name) == "pulp:PULP_CBC_CMD"
 
 
-def test_versions() -> None:
-    assert solver_version("HIGHS") == f"HiGHS {solver_version()}"
-    assert solver_version(CBC).startswith("pulp 3.") and solver_version(CBC).endswith(" PULP_CBC_CMD")
-
-
 def test_short_name_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = pulp_door._known(False)
     for here, name, found in (
@@ -99,7 +94,7 @@ def test_short_name_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", ["", "cplex", "pulp", "pulp:", "pulp:CBX", "pulp:CHOCO"])
 def test_unknown_or_missing_solver(name: str) -> None:
-    for ask in (check_solver, solver_version, lambda n: solve(cover(), solver=n)):
+    for ask in (check_solver, lambda n: solve(cover(), solver=n)):
         with pytest.raises(PlanError, match="available here: highs, pulp:") as caught:
             ask(name)
         assert "pulp:PULP_CBC_CMD" in str(caught.value)
