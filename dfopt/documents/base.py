@@ -61,6 +61,7 @@ class Part(Copied):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
         allow_inf_nan=False, protected_namespaces=(),
+        defer_build=True,  # of all documents most processes use a few
     )  # fmt: skip
 
     @classmethod
