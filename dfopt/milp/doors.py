@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 import time
 from collections.abc import Callable
@@ -153,9 +154,7 @@ def highs_version() -> str:
     >>> highs_version().split(".")[0]
     '1'
     """
-    import highspy
-
-    return str(highspy.Highs().version())  # type: ignore[no-untyped-call]
+    return importlib.metadata.version("highspy")  # the package of each release of HiGHS has its number
 
 
 def _runner(name: str) -> Runner:
