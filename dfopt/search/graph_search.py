@@ -171,7 +171,8 @@ class GraphSearch:
         plans = [plan for plan in plans if plan not in self.bounds]
         for at in range(0, len(plans), _BOUNDED):
             self._bound_together(plans[at : at + _BOUNDED])
-            gc.collect(0)  # a table and what is worked out of it refer to each other, and nothing else does by now
+            if len(plans) > _BOUNDED:
+                gc.collect(0)  # a table and what is worked out of it refer to each other, and nothing else does by now
         self.state.end_earlier(_RECORD_S * len(plans))
 
     def _bound_together(self, plans: Sequence[Plan]) -> None:
