@@ -129,7 +129,7 @@ def down_sets(
         member, wait = member[parent], wait[parent]
         rows = np.arange(len(parent))
         member[rows, last] = True
-        for k in np.unique(last).tolist():
+        for k in np.flatnonzero(np.bincount(last)).tolist():
             mine = rows[last == k]
             for b in followers[k].tolist():
                 wait[mine, b] -= 1

@@ -311,7 +311,7 @@ class Arcs:
                 self._least_counts[each] = least_by_side(each, self.side_k)
                 if not isinstance(each, Has):  # one block has the kernel, whatever the path
                     blocks, _ = self.counting.column(each)
-                    open_is += [(each, side) for side in np.unique(self._side_b[blocks]).tolist()]
+                    open_is += [(each, side) for side in np.flatnonzero(np.bincount(self._side_b[blocks])).tolist()]
         while open_is:
             paid = self._paid_together(open_is)
             left = [pair for pair in open_is if paid[pair] > self._least_counts[pair[0]].get(pair[1], 0.0)]

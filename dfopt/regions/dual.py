@@ -188,7 +188,7 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
     rate = apart_sq[:, left] - apart_sq[:, right]
     with np.errstate(divide="ignore", invalid="ignore"):
         bends = (other_sq[:, right] - other_sq[:, left]) / rate
-    shares = np.unique(np.concatenate([bends[(bends > 0) & (bends < 1)], [0.0, 1.0]]))
+    shares = np.sort(np.concatenate([bends[(bends > 0) & (bends < 1)], [0.0, 1.0]]))
     totals = (other_sq + shares[:, None, None] * apart_sq).max(axis=2).sum(axis=1)
     share = float(shares[totals.argmin()])
     step = 1e-9

@@ -193,7 +193,7 @@ def parts_of_charges(
             yield Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
     for (name, unit, kernels), charges in by_sets.items():
         scope, amount_of = _amounts_of_sets(charges, domain, side_k)
-        for side in np.unique(side_k[list(kernels)]).tolist():
+        for side in sorted(set(side_k[list(kernels)].tolist())):
             least = least_of_sets(amount_of, [k for k in kernels if side_k[k] == side])
             if side >= 0 and least is not None:
                 yield Part(side, chip.resources.index(name), scope, least * unit)

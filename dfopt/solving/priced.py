@@ -65,7 +65,7 @@ def priced_plan(
     if instance.graph.folded:
         stage_k = [instance.graph.kind_of(kernel) for kernel in instance.graph.kernels]
     chip, places = chip_of(instance.system, instance.assumptions), np.array(stage_k, dtype=np.int64)
-    members_of = {number: np.flatnonzero(places == number).astype(np.int64) for number in np.unique(places).tolist()}
+    members_of = {number: np.flatnonzero(places == number).astype(np.int64) for number in sorted(set(places.tolist()))}
     tables_of = {number: stage_tables(restrict(sharded, members), chip) for number, members in members_of.items()}
     left = dram_left(instance, {n: sharded_states(instance.setting, each.sharded) for n, each in tables_of.items()})
     stages = {}
