@@ -240,15 +240,16 @@ class Instance:
 
     @cached_property
     def _sent_s(self) -> NDArray[np.float64]:
-        if self.shared is not self:
-            return self.shared._sent_s
+        found: NDArray[np.float64] = self.setting.reads["sent"].answer(self.plan, self._sent_under)
+        return found
 
+    def _sent_under(self, plan: Plan) -> NDArray[np.float64]:
         def chips(dim: str) -> int:
             return self.system.dim(dim).size
 
         return np.array(
             [
-                kernel_seconds(k, self.plan, self.communication_s, chips) if k.communications else 0.0
+                kernel_seconds(k, plan, self.communication_s, chips) if k.communications else 0.0
                 for k in self.graph.kernels
             ]
         )

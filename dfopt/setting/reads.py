@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import Field, fields, replace
 from functools import cache, cached_property, partial
+from operator import attrgetter, methodcaller
 from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from dfopt.documents.plan import Plan
@@ -60,7 +61,8 @@ class ByReads:
 
     def __init__(self) -> None:
         self.worked_out = 0
-        self._root: list[Any] = [_OPEN]  # [not known], [answer], or [what is read, {value: node}, last value, its node]
+        # [not known], [answer], or [what is read, {value: node}, last value, its node, what reads it]
+        self._root: list[Any] = [_OPEN]
 
     def answer(self, plan: Asked, work: Callable[[Asked], Any]) -> Any:
         """The answer for a plan, worked out once for all plans that look the same to it.
@@ -74,10 +76,9 @@ class ByReads:
         """
         node = self._root
         while len(node) != 1:
-            read = node[0]
-            value = getattr(plan, read) if type(read) is str else _called(plan, *read)
+            value = node[4](plan)
             if value is not node[2]:  # most values are those of the last time: no need to hash them
-                node[2:] = value, node[1].setdefault(value, [_OPEN])
+                node[2], node[3] = value, node[1].setdefault(value, [_OPEN])
             node = node[3]
         if node[0] is _OPEN:
             self.worked_out += 1
@@ -86,15 +87,19 @@ class ByReads:
             node = self._root
             for read, value in recorder.reads.items():
                 if node[0] is _OPEN:
-                    node[:] = [read, {}, _OPEN, None]
+                    node[:] = [read, {}, _OPEN, None, _reader(read)]
                 assert len(node) != 1 and node[0] == read, "what is read depends on more than what was read before"
                 node = node[1].setdefault(value, [_OPEN])
             node[:] = [found]
         return node[0]
 
 
-def _called(plan: Any, name: str, given: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
-    return getattr(plan, name)(*given, **dict(named))
+def _reader(read: _Read) -> Callable[[Any], Any]:
+    """What reads this of a plan."""
+    if isinstance(read, str):
+        return attrgetter(read)
+    name, given, named = read
+    return methodcaller(name, *given, **dict(named))
 
 
 class _OfPlan(Protocol):
