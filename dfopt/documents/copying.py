@@ -32,7 +32,7 @@ class Copied(BaseModel):
                 del made.__dict__[name]
         else:
             values = {**self.__dict__, **given}
-            for name in _of_fields(type(self)):
+            for name in _of(type(self), extra=False):
                 values.pop(name, None)
             made, set_ = self.__new__(type(self)), object.__setattr__
             set_(made, "__dict__", values)
@@ -41,6 +41,12 @@ class Copied(BaseModel):
             set_(made, "__pydantic_private__", None)
         made._intern()
         return made
+
+    def with_extra(self) -> Self:
+        """The same with all that follows from the keys beside fields alone worked out, once for all copies to come."""
+        for name in _of(type(self), extra=True):
+            getattr(self, name)
+        return self
 
     def _intern(self) -> None:
         """Share the names of the fields that are set with all parts that set the same: a set takes 700 bytes."""
@@ -55,8 +61,8 @@ class Copied(BaseModel):
 
 
 @cache
-def _of_fields(of: type[Copied]) -> tuple[str, ...]:
-    """Names of what is worked out of the fields of a model."""
-    every = {name: value for each in reversed(of.__mro__) for name, value in vars(each).items()}
+def _of(model: type[Copied], *, extra: bool) -> tuple[str, ...]:
+    """Names of what is worked out of the fields of a model, or of the keys beside them alone."""
+    every = {name: value for each in reversed(model.__mro__) for name, value in vars(each).items()}
     cached = {name: value for name, value in every.items() if isinstance(value, cached_property)}
-    return tuple(name for name, value in cached.items() if not isinstance(value, of_extra))
+    return tuple(name for name, value in cached.items() if isinstance(value, of_extra) is extra)

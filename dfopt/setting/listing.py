@@ -44,7 +44,8 @@ class Listing:
         """The plan whose axes have these degrees, along these dims in order."""
         axes = *degree.items(), *order.items()
         if axes not in self.known:
-            self.known[axes] = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
+            plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
+            self.known[axes] = plan.with_extra()
         return self.known[axes]
 
     def picked(self, menu: list[Modules | None]) -> list[Modules | None]:
