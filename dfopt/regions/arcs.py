@@ -25,6 +25,8 @@ __all__ = ["Arcs", "chain_of", "lots"]
 
 _LOT = 4_000_000
 """Most numbers in one array of prices by arc and vector, 32 MB: more vectors are taken in several lots."""
+_CACHED = 65_536
+"""The same of arcs into down-sets of one size: half a megabyte, which stays in the processor's cache."""
 _MOSTLY = 0.75
 """Share of incidences, up to which another path for all that are left is worth it: each of them has one otherwise."""
 
@@ -116,14 +118,14 @@ class Arcs:
             In the unit of the prices. Infinite where no path leads.
         """
         vectors, most = len(price_vb), max((s.stop - s.start for s, _, _ in self.levels), default=1)
-        if len(parts := lots(vectors, most)) > 1:
+        if len(parts := lots(vectors, most, _CACHED)) > 1:
             return np.concatenate([self.distances(price_vb[part], first_j) for part in parts])
         price_bv = np.ascontiguousarray(price_vb.T)  # the prices of a block lie together
         distance_jv = np.full((len(self.set_jk), vectors), np.inf)
         distance_jv[np.asarray(first_j)] = 0.0
         for arcs, begins, sets in self.levels:
-            reached_av = distance_jv[self.before_a[arcs]]
-            reached_av += price_bv[self.block_a[arcs]]
+            reached_av = distance_jv.take(self.before_a[arcs], axis=0)
+            reached_av += price_bv.take(self.block_a[arcs], axis=0)
             distance_jv[sets] = np.minimum.reduceat(reached_av, begins, axis=0)
         return np.ascontiguousarray(distance_jv.T)
 
@@ -351,15 +353,15 @@ class Arcs:
                     self._least_counts[incidence][side] = least
 
 
-def lots(vectors: int, size: int) -> list[slice]:
-    """Slices of some vectors, so that an array of so many numbers for each vector is not too large.
+def lots(vectors: int, size: int, most: int = _LOT) -> list[slice]:
+    """Slices of some vectors, so that an array of so many numbers for each vector has no more than some.
 
     Examples
     --------
     >>> lots(3, 2_000_000)
     [slice(0, 2, None), slice(2, 4, None)]
     """
-    lot = max(_LOT // max(size, 1), 1)
+    lot = max(most // max(size, 1), 1)
     return [slice(first, first + lot) for first in range(0, vectors, lot)]
 
 
