@@ -360,11 +360,19 @@ class PlanClass(PlanGroup):
 
         What ran before and has a reader to come, and what the block makes for others: :class:`Open`.
         """
+        before_j, made_b = self._waiting_parts(arcs, amount_c)
+        return np.asarray(before_j.take(arcs.before_a) + made_b.take(arcs.block_a))
+
+    def most_waiting(self, arcs: Arcs, amount_c: Floats) -> float:
+        """What no more bytes wait than, whichever of the arcs: quicker than for each of them."""
+        return float(sum(part.max() for part in self._waiting_parts(arcs, amount_c)))
+
+    def _waiting_parts(self, arcs: Arcs, amount_c: Floats) -> tuple[Floats, Floats]:
+        """Bytes that wait behind each down-set, and those that each block makes for others."""
         columns, tensors = self._waiting
-        size_t = amount_c[columns]
         both = arcs.counting_of_sets, arcs.counting
-        before_j, made_b = (counting.sums(tensors, size_t[None])[0] for counting in both)
-        return np.asarray(before_j[arcs.before_a] + made_b[arcs.block_a])
+        [before_j], [made_b] = (counting.sums(tensors, amount_c[columns][None]) for counting in both)
+        return before_j, made_b
 
     def least_waiting(self, kind: int, least_c: Floats) -> float:
         """Bytes that wait at some time between the partitions of a kind of layer, whatever these are, at least.

@@ -190,7 +190,7 @@ class Facts:
         if not of.holding.counts_waiting or of.cuts is not None:  # what waits in a stage depends on where that begins
             return self.region.arcs_k
         for arcs, room_i in zip(self.region.arcs_k, self.room_ki, strict=True):
-            if not arcs.complete:
+            if not arcs.complete or of.most_waiting(arcs, self.least_c) <= room_i.max():
                 found.append(arcs)
                 continue
             fits_a = of.waiting(arcs, self.least_c) <= room_i.max()
