@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -198,6 +198,11 @@ class Plan(Document, OnAxes):
         extra = self.__pydantic_extra__
         return tuple((key, extra[key]) for key, (axis, _) in keys().items() if key in extra and axis.splits in splits)
 
+    @property
+    def pipeline(self) -> Plan:
+        """A plan that says as much of how stages take layers and microbatches, and nothing else: thousands share it."""
+        return _pipeline(self.stages, *_RUN(self.__dict__))
+
     @cached_property
     def apart_from_stages(self) -> Hashable:
         """All that it says but how its stages hold layers: thousands of plans may differ in that only."""
@@ -355,4 +360,13 @@ NOTATION: Final = {
 }  # fmt: skip
 """How words of a label begin, behind those of the axes, and the field that each shows."""
 _OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave", "recomputed")
+_OF_RUNS = (*_OF_STAGES, "microbatches", "two_batch_overlap")
+_RUN = itemgetter(*_OF_RUNS)
 _BUT_STAGES = itemgetter(*(name for name in Plan.model_fields if name not in _OF_STAGES))
+
+
+@lru_cache(maxsize=1 << 14)
+def _pipeline(stages: int, *run: Any) -> Plan:
+    """One object for all plans with so many stages that say the same of :data:`_OF_RUNS`."""
+    [axis, *_] = (axis for axis in AXES.values() if axis.splits == "layers")
+    return Plan.saying([(axis.name, stages)], **dict(zip(_OF_RUNS, run, strict=True)))

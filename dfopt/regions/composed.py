@@ -180,9 +180,8 @@ class Composed:
     def _of_turns(self, menus: Sequence[Sequence[Ints]]) -> Floats:
         """The same of two microbatches that take turns (:mod:`dfopt.fusion.turns`)."""
         instance, hop_r = self.of.instance(0), self.beside.hop_rv[:, 0]
-        stages = self.of.table_of_plans.stages
         hidden = self.of.table_of_plans.hides_hops_i[0]
-        rows = [in_order(instance.graph, instance.plan, stage.number) for stage in stages]
+        rows = [in_order(instance.graph, instance.plan, stage.number) for stage in instance.pipeline]
         pieces_kn = [[self._pieces(kind, path) for path in menu] for kind, menu in enumerate(menus)]
         found = []
         for chosen in product(*pieces_kn):

@@ -20,8 +20,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.physics.copies import reductions
 from dfopt.physics.tiled import usage_of
 from dfopt.physics.window import by_window, exposed_in_windows
-from dfopt.setting.instance import Instance
-from dfopt.setting.stages import PipelineStage, in_order
+from dfopt.setting.stages import in_order
 from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.step.overlap import in_the_way
 
@@ -214,16 +213,13 @@ class Exposed:
     def _order_rp(self) -> tuple[Ints, Ints]:
         """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
 
-        def order_of(instance: Instance, stage: PipelineStage) -> list[tuple[int, int]]:
-            order = in_order(self.table.setting.model, instance.plan, stage.number)
-            return [(kind, times) for kind, times in order if times]
-
-        orders = self.table.of_stages(order_of)
+        model, ran = self.table.setting.model, self.table.run
+        orders = [[run for run in in_order(model, one.plan, stage.number) if run[1]] for one, stage in ran]
         found = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
-        for r, order in enumerate(orders):
-            for p, one in enumerate(order):
-                found[:, r, p] = one
-        return found[0], found[1]
+        for row, order in enumerate(orders):
+            for p, run in enumerate(order):
+                found[:, row, p] = run
+        return found[0][self.table.row_r], found[1][self.table.row_r]
 
     @cached_property
     def _crosses_g(self) -> Bools:

@@ -189,10 +189,8 @@ class Holding:
 
         The judge and the ledger have room for what waits in these, too.
         """
-        listed_rk = np.zeros(self.table.runs_rk.shape, dtype=bool)
-        for r, stage in enumerate(self.table.stages):
-            listed_rk[r, [kind for kind, _ in stage.runs]] = True
-        return listed_rk
+        kinds = range(self.table.runs_rk.shape[1])
+        return self.table.of_stages(lambda _, stage: [kind in dict(stage.runs) for kind in kinds]) > 0
 
     @cached_property
     def _states(self) -> tuple[list[State], Floats, dict[Setting, Floats]]:
@@ -272,8 +270,7 @@ class Holding:
     def _waiting_rk(self) -> Floats:
         """Microbatches whose saved activations each stage holds, by kind of layer."""
         kinds = range(self.table.runs_rk.shape[1])
-        found = self.table.of_stages(lambda instance, stage: [in_flight(instance, stage, kind) for kind in kinds])
-        return np.array(found, dtype=float).reshape(self.table.runs_rk.shape)
+        return self.table.of_stages(lambda one, stage: [in_flight(one, stage, kind) for kind in kinds])
 
     @cached_property
     def _lying_mrkc(self) -> Floats:

@@ -8,9 +8,8 @@ kernel, v vector of options.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -61,10 +60,10 @@ class PlanArrays:
         One instance for each group g, and the group of each plan. Plans of a group differ in layers of stages only.
     shared_g : int array, shape (groups g,)
         Number s of the :attr:`~dfopt.setting.instance.Instance.shared` of each instance.
-    stages, plan_r, first_i : list of PipelineStage, int array, shape (stages,), int array, shape (plans,)
-        Distinct stages of all plans in a row (axis r), the plan of each, and the place of each plan's first stage.
-    runs_rk : float array, shape (stages, kinds)
-        How many layers of each kind a stage runs for one microbatch.
+    plan_r, first_i : int array, shape (stages,), int array, shape (plans,)
+        Of the distinct stages of all plans in a row (axis r) the plan of each, and the place of each plan's first one.
+    run, row_r : list of (Instance, PipelineStage), int array, shape (stages,)
+        The stages of all ways to take layers and microbatches, each with that way alone, and which of them each one is.
     """
 
     def __init__(self, instances: Iterable[Instance]) -> None:
@@ -82,22 +81,30 @@ class PlanArrays:
         shared = dict[Instance, int]()
         numbers = [shared.setdefault(one.shared, len(shared)) for one in self.instances]
         self.shared_g = np.array(numbers, dtype=np.int64)
-        question = ByReads()  # whatever part of the model chips see
-        held = [question.answer(plan, self._held_by) for plan in self.plans]
-        counts = [len(runs_rk) for _, runs_rk in held]
-        self.stages: list[PipelineStage] = [stage for stages, _ in held for stage in stages]
-        self.runs_rk: Floats = np.concatenate([runs_rk for _, runs_rk in held])
+        numbers_p = dict[Plan, int]()
+        pipeline_i = [numbers_p.setdefault(plan.pipeline, len(numbers_p)) for plan in self.plans]
+        self._pipeline_i: Ints = np.array(pipeline_i, dtype=np.int64)
+        self._pipelines = [Instance(self.setting, plan) for plan in numbers_p]
+        stages_p = [bounded_stages(one) for one in self._pipelines]
+        self.run = [(one, stage) for one, stages in zip(self._pipelines, stages_p, strict=True) for stage in stages]
+        rows_p = np.split(np.arange(len(self.run)), np.cumsum([len(stages) for stages in stages_p])[:-1])
+        rows_i = [rows_p[number] for number in pipeline_i]
+        counts = [len(rows) for rows in rows_i]
+        self.row_r: Ints = np.concatenate(rows_i)
         self.first_i: Ints = np.cumsum([0, *counts])[:-1]
         self.plan_r: Ints = np.repeat(np.arange(len(counts)), counts)
 
-    def _held_by(self, plan: Plan) -> tuple[tuple[PipelineStage, ...], Floats]:
-        """The distinct pipeline stages of a plan, and how often each runs each kind of layer."""
-        stages = bounded_stages(Instance(self.setting, plan))
-        runs_rk = np.zeros((len(stages), len(self.setting.graph.kernels_by_kind)))
-        for row, stage in enumerate(stages):
+    @cached_property
+    def runs_rk(self) -> Floats:
+        """How many layers of each kind a stage runs for one microbatch: float array, shape (stages, kinds)."""
+
+        def runs(_: Instance, stage: PipelineStage) -> Floats:
+            runs_k = np.zeros(len(self.setting.graph.kernels_by_kind))
             for kind, times in stage.runs:
-                runs_rk[row, kind] += times
-        return stages, runs_rk
+                runs_k[kind] += times
+            return runs_k
+
+        return self.of_stages(runs)
 
     @property
     def assumptions(self) -> Assumptions:
@@ -127,19 +134,18 @@ class PlanArrays:
         """The same of every group of plans."""
         return _answers(self.instances, work)
 
-    def of_stages(self, work: Callable[[Instance, PipelineStage], Answer]) -> list[Answer]:
-        """The same of every stage."""
+    def of_pipelines(self, work: Callable[[Instance], float]) -> Floats:
+        """A figure of every plan that only says how stages take layers and microbatches: ``work`` is told no more."""
+        return np.array([work(one) for one in self._pipelines], dtype=float)[self._pipeline_i]
 
-        def of_plan(instance: Instance) -> list[Answer]:
-            return [work(instance, stage) for stage in bounded_stages(instance)]
-
-        return list(chain.from_iterable(self.of_plans(of_plan)))
+    def of_stages(self, work: Callable[[Instance, PipelineStage], float | Sequence[float] | Floats]) -> Floats:
+        """The same of every stage, or several figures: shape (stages, ...)."""
+        return np.array([work(one, stage) for one, stage in self.run], dtype=float)[self.row_r]
 
     @cached_property
     def share_r(self) -> Floats:
         """Share of the kernels of the graph that a stage has on average: 1 but for kernels drawn once, (stages,)."""
-        drawn_i = np.array([drawn_stages(one) for one in self.under_i])
-        return np.asarray(1.0 / drawn_i[self.plan_r])
+        return np.asarray(1.0 / self.of_pipelines(drawn_stages)[self.plan_r])
 
     @cached_property
     def average_rk(self) -> Floats:
@@ -155,49 +161,49 @@ class PlanArrays:
     @cached_property
     def hides_hops_i(self) -> Bools:
         """Whether the stages of each plan work while they send to their neighbours: bool array."""
-        return np.array([self.assumptions.hides_hops_in(one.interleave) for one in self.plans])
+        return self.of_pipelines(lambda one: self.assumptions.hides_hops_in(one.plan.interleave)) > 0
 
     @cached_property
     def rounds_i(self) -> Floats:
         """Rounds of a step: how often each stage takes as many microbatches as it takes at once. Float array."""
-        return np.array([one.rounds for one in self.plans], dtype=float)
+        return self.of_pipelines(lambda one: one.plan.rounds)
 
     @cached_property
     def fill_i(self) -> Floats:
         """Rounds that fill and drain each pipeline, by the closed form of ``bubble``: float array."""
-        return np.array([fill_factor(one, self.assumptions.bubble) for one in self.plans])
+        return self.of_pipelines(lambda one: fill_factor(one.plan, self.assumptions.bubble))
 
     @cached_property
     def interleave_i(self) -> Floats:
         """Chunks of layers in each stage: float array."""
-        return np.array([one.interleave for one in self.plans], dtype=float)
+        return self.of_pipelines(lambda one: one.plan.interleave)
 
     @cached_property
     def stages_i(self) -> Floats:
         """Stages of each pipeline: float array."""
-        return np.array([one.stages for one in self.plans], dtype=float)
+        return self.of_pipelines(lambda one: one.plan.stages)
 
     @cached_property
     def microbatches_i(self) -> Floats:
         """Microbatches of a step of each pipeline: float array."""
-        return np.array([one.microbatches for one in self.plans], dtype=float)
+        return self.of_pipelines(lambda one: one.plan.microbatches)
 
     @cached_property
     def at_once_i(self) -> Floats:
         """Microbatches that a stage takes together: float array."""
-        return np.array([one.at_once for one in self.plans], dtype=float)
+        return self.of_pipelines(lambda one: one.plan.at_once)
 
     @cached_property
     def lines(self) -> tuple[Line, ...] | None:
         """How stages lie in the pipeline of each plan, if each is charged; of graphs not folded the heaviest alone."""
         graph, found = self.setting.graph, list[Line]()
-        for plan in self.plans:
-            places = stage_places(self.setting.model, plan) if graph.folded else (0,)
-            line = line_of(plan, self.assumptions, graph.trains, places)
+        for one in self._pipelines:
+            places = stage_places(self.setting.model, one.plan) if graph.folded else (0,)
+            line = line_of(one.plan, self.assumptions, graph.trains, places)
             if line is None:
                 return None
             found.append(line)
-        return tuple(found)
+        return tuple(found[number] for number in self._pipeline_i.tolist())
 
     @cached_property
     def runs_iq(self) -> tuple[Ints, Ints]:

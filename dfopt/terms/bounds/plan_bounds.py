@@ -107,7 +107,7 @@ class PlanBounds:
             means not known, where the chip gives SRAM no bandwidth.
         """
         table, chip = self._alone(instance), instance.system.chip
-        places: Sequence[int] = range(len(table.stages))
+        places: Sequence[int] = range(len(table.plan_r))
         if mean and instance.graph.folded:
             places = stage_places(instance.setting.model, instance.plan)
         dram = most_sustained(chip, instance.assumptions) * table.stage_seconds("memory")[[*places]]

@@ -88,7 +88,7 @@ class PlanTable(PlanArrays):
         0 for a resource that is none of :attr:`dfopt.terms.chip.Chip.resources`.
         """
         if resource not in self._chip.resources:
-            return np.zeros(len(self.stages))
+            return np.zeros(len(self.plan_r))
         seconds_sk = self._by_kind(np.ones(len(self.kind_k), dtype=bool))[self._chip.resources.index(resource)]
         return np.asarray((self.average_rk * seconds_sk[self._shared_r]).sum(axis=1))
 
@@ -152,7 +152,7 @@ class PlanTable(PlanArrays):
             added_iv = messages.slowest(np.array([LeastWork(one).added for one in self.instances]))[:, None]
         moving = self.moving.seconds(self._held_hkgv) if self.moving.any else None
         passes = self._passes if exchanged is not None or moving is not None else None
-        return Beside(np.zeros((len(self.stages), 1)), added_iv, exchanged, moving, passes)
+        return Beside(np.zeros((len(self.plan_r), 1)), added_iv, exchanged, moving, passes)
 
     @property
     def _passes(self) -> PassSeconds:
