@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -116,8 +116,11 @@ class Space:
     def unclassed(self) -> Unclassed | None:
         """All plans that may fit the memories; none if there are none."""
         of_chip: dict[Instance, dict[Plan, float]] = {}
+        group_of: dict[Hashable, dict[Plan, float]] = {}
         for plan, least in self.least.items():
-            of_chip.setdefault(self.setting.under(plan).on_chip, {})[plan] = least
+            if (key := plan.apart_from_stages) not in group_of:
+                group_of[key] = of_chip.setdefault(self.setting.under(plan).on_chip, {})
+            group_of[key][plan] = least
         groups = sorted(of_chip.values(), key=_simplest)
         return Unclassed(self, tuple(groups)) if groups else None
 
@@ -195,11 +198,14 @@ class Space:
         A sharding that comes first is chosen by other figures than those of the menu's look.
         """
         alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
+        group_of: dict[Hashable, list[Plan]] = {}
         for plan in plans:
-            menu = self.menu(self.setting.under(plan))
-            look = menu.look if self.jointly else (menu.instance,)
-            key = menu.instance.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
-            alike.setdefault(key, (menu, []))[1].append(plan)
+            if (group := plan.apart_from_stages) not in group_of:
+                menu = self.menu(self.setting.under(plan))
+                look = menu.look if self.jointly else (menu.instance,)
+                key = menu.instance.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
+                group_of[group] = alike.setdefault(key, (menu, []))[1]
+            group_of[group].append(plan)
         return list(alike.values())
 
 

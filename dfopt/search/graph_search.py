@@ -146,7 +146,8 @@ class GraphSearch:
             self._bound(self.legal)
             self.state.listed.append(len(self.legal))
             every = list(chain.from_iterable(map(self._choices, self.legal)))
-            self._bound(every)
+            if every != self.legal:
+                self._bound(every)
             found = {plan: self.bounds[plan] for plan in every if self._fits(plan)}
             for plan in [plan for plan, low in known.items() if low >= cutoff and plan in found]:
                 del found[plan]  # the caller knows that it is no better than what is kept
@@ -267,17 +268,16 @@ class GraphSearch:
 
     def _together(self) -> Iterator[tuple[Unit, UnitState]]:
         """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
-        of_plan: dict[Plan, list[Unit]] = {}
-        for unit in self.units:
-            of_plan.setdefault(unit[0], []).append(unit)
+        of_plan: dict[Plan, list[tuple[Unit, UnitState]]] = {}
+        for each in self.units.items():
+            of_plan.setdefault(each[0][0], []).append(each)
         for plan in self.legal:
-            ways = [way for way in self._ways.get(plan, (plan,)) if way in of_plan]
-            units = list(chain.from_iterable(of_plan.pop(way) for way in ways))
-            states = [self.units[unit] for unit in units]
-            if len(ways) > 1 and all(state.says_status for state in states):
-                yield (plan, None), states[0].together(states[1:])
+            ways = [of_plan[way] for way in self._ways.get(plan, (plan,)) if way in of_plan]
+            pairs = [*chain.from_iterable(ways)]
+            if len(ways) > 1 and all(state.says_status for _, state in pairs):
+                yield (plan, None), pairs[0][1].together([state for _, state in pairs[1:]])
             else:
-                yield from zip(units, states, strict=True)
+                yield from pairs
 
     @property
     def reasons(self) -> list[str]:

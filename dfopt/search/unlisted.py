@@ -68,8 +68,7 @@ def _of_graph(search: GraphSearch, stay: set[int], text: Callable[[Plan], str]) 
     groups: list[PlanGroup | None] = [None] * len(places)
     group_of = cache(lambda status, note: PlanGroup(status=status, note=note))  # there are few
     for record in search.records:
-        keys = (record.plan, ""), (record.plan, record.note)
-        place = next((places[key] for key in keys if key in places), None)
+        place = places.get((record.plan, ""), places.get((record.plan, record.note)))
         if place is None or several[record.plan] > 1 or not _says_status(record):
             stay.add(id(record))
         elif id(record) not in stay:
@@ -124,13 +123,15 @@ def _chosen(plan: Plan) -> set[object]:
 
 def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:
     """Records of the plans with the least bounds, and of the first one with every value of what plans choose."""
-    seen, question = set[object](), ByReads()
+    seen, known, question = set[object](), set[int](), ByReads()  # known: numbers of sets whose values are all seen
     least = sorted(records, key=lambda r: np.inf if r.bound is None else r.bound)
     for number, record in enumerate(least):
         values = question.answer(record.plan, _chosen)
-        if number < _NEAREST or not values <= seen:
+        if number < _NEAREST or (id(values) not in known and not values <= seen):
             yield record
-        seen |= values
+        if id(values) not in known:
+            known.add(id(values))
+            seen |= values
 
 
 def _says_status(record: PlanRecord) -> bool:
