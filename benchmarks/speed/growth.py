@@ -1,10 +1,11 @@
 """How CPU seconds grow with a question: over chips, layers, experts, the batch, and kernels of a layer.
 
-    python benchmarks/speed/growth.py [--only chips] [--output FOLDER]
+    python benchmarks/speed/growth.py [--axis chips ...] [--draw]
 
 Every point is a process of its own, and its seconds are those of the processor. What it takes to start dfopt is taken
-off before the exponent is fitted: seconds ~ size ** exponent. Writes ``growth.csv`` and ``growth.svg``. A point that
-ends at the limit is marked: what it would have taken is not known.
+off before the exponent is fitted: seconds ~ size ** exponent. A point that ends at the limit is marked: what it would
+have taken is not known. Writes ``results/growth.csv``, where axes that are not measured keep their rows, and from it
+the page of the guide with its picture; ``--draw`` measures nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +27,35 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from cases import gpt  # noqa: E402
-from versions import Answer, asked  # noqa: E402
+from versions import asked  # noqa: E402
 
 import dfopt as df  # noqa: E402
 from dfopt.show.plots.style import CYCLE, drawn  # noqa: E402
 
 START = "import dfopt.cli.solve_command, dfopt.search.answering"
 """What every solve imports."""
-COMMON = {"assume": "ideal", "time-limit": 600}
+COMMON = {"assume": "ideal", "time-limit": 300}
 TRAINING = {"phase": "training", "gap": "1%"}
+TABLE = HERE.parent / "results" / "growth.csv"
+GUIDE = HERE.parents[1] / "dfopt" / "guide"
+PAGE = """# Larger questions
+
+After this page you know how the time of a solve grows with the size of your question.
+
+`python benchmarks/speed/growth.py` measures five axes. Each axis changes one size, and all else stays. The time is what
+the processor works, without the start of dfopt. A time that grows as size to the power of 0.2 doubles when the size
+grows 32-fold. {when}, on {machine}:
+
+| axis | question | sizes | CPU s | exponent |
+| --- | --- | --- | --- | ---: |
+{rows}
+
+![CPU seconds over size](pictures/growth.svg)
+
+A search works out what a chip does under a plan, and that repeats: more chips add plans, and few of these add work for
+a chip. Layers that repeat cost nothing more. What costs time is a layer with more kernels, as each may be sharded and
+fused in its own way. {late}
+"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,7 @@ class Axis:
 
     name: str
     sizes: tuple[int, ...]
+    says: str
     words: dict[str, Any]
 
     def question(self, size: int, folder: Path) -> dict[str, Any]:
@@ -56,30 +79,40 @@ class Axis:
 KERNELS = 18
 """Kernels of a GPT layer, forward."""
 AXES = (
-    Axis("chips", (64, 512, 4096, 65536), {"graph": "llama-3.1-70b", "system": "h100:{n}", "batch": "{n}", **TRAINING}),
     Axis(
-        "layers",
-        (12, 48, 160, 512),
+        "chips", (64, 512, 4096, 65536), "Llama 3.1 70B, training, batch = H100 chips, gap 1 %",
+        {"graph": "llama-3.1-70b", "system": "h100:{n}", "batch": "{n}", **TRAINING},
+    ),
+    Axis(
+        "layers", (12, 48, 160, 512), "Llama 3.1 70B, training on 64 H100, gap 1 %",
         {"graph": "llama-3.1-70b", "system": "h100:64", "batch": 64, "param": "layers={n}", **TRAINING},
     ),
     Axis(
-        "experts",
-        (8, 32, 128, 512),
-        {"graph": "mixtral-8x7b", "system": "h100-8", "phase": "decode", "batch": 64, "param": "experts={n}"},
+        "experts", (8, 32, 128, 512), "Mixtral 8x7B, decode on 64 H100",
+        {"graph": "mixtral-8x7b", "system": "h100:64", "phase": "decode", "batch": 64, "param": "experts={n}"},
     ),
-    Axis("batch", (8, 64, 1024, 32768), {"graph": "llama-3.1-8b", "system": "h100-8", "batch": "{n}", **TRAINING}),
-    Axis("kernels", (18, 36, 72, 162), {"graph": "", "system": "sn10-8-ring", "phase": "forward", "tp": 8}),
-)
+    Axis(
+        "batch", (8, 64, 1024, 32768), "Llama 3.1 8B, training on 8 H100, gap 1 %",
+        {"graph": "llama-3.1-8b", "system": "h100-8", "batch": "{n}", **TRAINING},
+    ),
+    Axis(
+        "kernels", (18, 36, 72, 162), "GPT layers drawn one after another, forward on 8 SN10, TP 8",
+        {"graph": "", "system": "sn10-8-ring", "phase": "forward", "tp": 8},
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a question of some size took, without the start: CPU seconds."""
+    """What a question of some size took, without the start."""
 
     axis: str
     size: int
-    seconds: float
-    answer: Answer
+    cpu_s: float
+    status: str
+    step_s: float
+    machine: str
+    day: str
 
 
 def start_s() -> float:
@@ -93,20 +126,33 @@ def start_s() -> float:
     return min(seconds)
 
 
-def measured(axis: Axis, start: float) -> list[Point]:
+def measured(axis: Axis, machine: str) -> list[Point]:
     """The points of an axis."""
-    points = []
+    points, start, day = list[Point](), start_s(), date.today().isoformat()
     with tempfile.TemporaryDirectory() as folder:
         for size in axis.sizes:
             answer = asked(HERE.parents[1], axis.question(size, Path(folder)))
-            points.append(Point(axis.name, size, max(answer.seconds - start, 0.01), answer))
-            print(f"{axis.name:8} {size:8,} {points[-1].seconds:8.2f}  {answer.status}", flush=True)
+            seconds = round(max(answer.seconds - start, 0.01), 3)
+            points.append(Point(axis.name, size, seconds, answer.status, answer.value or np.nan, machine, day))
+            print(f"{axis.name:8} {size:8,} {seconds:8.2f}  {answer.status}", flush=True)
     return points
 
 
 def exponent(points: Sequence[Point]) -> float:
     """The slope of a line through the points, both axes logarithmic."""
-    return float(np.polyfit(np.log([each.size for each in points]), np.log([each.seconds for each in points]), 1)[0])
+    return float(np.polyfit(np.log([each.size for each in points]), np.log([each.cpu_s for each in points]), 1)[0])
+
+
+def known() -> dict[str, list[Point]]:
+    """The points of all axes that were measured before."""
+    if not TABLE.exists():
+        return {}
+    with TABLE.open(newline="") as file:
+        rows = [
+            Point(**row | {"size": int(row["size"]), "cpu_s": float(row["cpu_s"]), "step_s": float(row["step_s"])})
+            for row in csv.DictReader(file)
+        ]
+    return {axis.name: found for axis in AXES if (found := [row for row in rows if row.axis == axis.name])}
 
 
 @drawn
@@ -116,33 +162,48 @@ def picture(points_of: dict[str, list[Point]]) -> Any:
 
     figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     for (name, points), colour in zip(points_of.items(), CYCLE, strict=False):
-        sizes, seconds = [each.size for each in points], [each.seconds for each in points]
+        sizes, seconds = [each.size for each in points], [each.cpu_s for each in points]
         ax.loglog(sizes, seconds, "o-", color=colour, label=f"{name}: exponent {exponent(points):.2f}")
-        late = [each for each in points if each.answer.status.startswith("limit")]
-        ax.loglog([each.size for each in late], [each.seconds for each in late], "x", color="black", ms=9)
-    ax.set(xlabel="size", ylabel="CPU s, without the start", title="How a solve grows (x: ended at the limit)")
+        late = [each for each in points if each.status.startswith("limit")]
+        ax.loglog([each.size for each in late], [each.cpu_s for each in late], "x", color="black", ms=9)
+    ax.set(xlabel="size", ylabel="CPU s, without the start")
     ax.legend(frameon=False)
     return figure
+
+
+def page(points_of: dict[str, list[Point]]) -> str:
+    """The page of the guide."""
+    rows, says = [], {axis.name: axis.says for axis in AXES}
+    for name, points in points_of.items():
+        sizes, seconds = (", ".join(f"{value:,.4g}" if value < 10 else f"{value:,.0f}" for value in values)
+                          for values in ([each.size for each in points], [each.cpu_s for each in points]))  # fmt: skip
+        rows.append(f"| {name} | {says[name]} | {sizes} | {seconds} | {exponent(points):.2f} |")
+    every = [each for points in points_of.values() for each in points]
+    late = sum(each.status.startswith("limit") for each in every)
+    said = f"A cross marks {late} searches that ended at the time limit." if late else ""
+    day = date.fromisoformat(max(each.day for each in every))
+    when = f"On {day.day} {day:%B %Y}"
+    return PAGE.format(when=when, machine=every[0].machine, rows="\n".join(rows), late=said).rstrip() + "\n"
 
 
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=[axis.name for axis in AXES], help="one axis; all if left out")
-    parser.add_argument("--output", type=Path, default=HERE.parent / "results", help="folder for what is written")
+    parser.add_argument("--axis", nargs="*", choices=[axis.name for axis in AXES], help="axes; all if left out")
+    parser.add_argument("--machine", default="one core", help="what it runs on, in the words of the page")
+    parser.add_argument("--draw", action="store_true", help="measure nothing")
     given = parser.parse_args()
-    start = start_s()
-    print(f"start: {start:.2f} CPU s")
-    points_of = {axis.name: measured(axis, start) for axis in AXES if given.only in (None, axis.name)}
-    for name, points in points_of.items():
-        print(f"{name}: seconds ~ size ** {exponent(points):.2f}")
-    given.output.mkdir(parents=True, exist_ok=True)
-    with (given.output / "growth.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["axis", "size", "cpu_s", "status", "step_s"])
-        for point in (each for points in points_of.values() for each in points):
-            writer.writerow([point.axis, point.size, f"{point.seconds:.3f}", point.answer.status, point.answer.value])
-    df.plot.save(picture(points_of), given.output / "growth.svg")
+    points_of = known()
+    for axis in AXES:
+        if not given.draw and (given.axis is None or axis.name in given.axis):
+            points_of[axis.name] = measured(axis, given.machine)
+            print(f"{axis.name}: seconds ~ size ** {exponent(points_of[axis.name]):.2f}")
+            with TABLE.open("w", newline="") as file:
+                writer = csv.DictWriter(file, [field.name for field in fields(Point)], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(asdict(each) for one in AXES for each in points_of.get(one.name, ()))
+    (GUIDE / "growth.md").write_text(page(points_of), encoding="utf-8")
+    df.plot.save(picture(points_of), GUIDE / "pictures" / "growth.svg")
 
 
 if __name__ == "__main__":
