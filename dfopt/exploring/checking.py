@@ -87,7 +87,7 @@ def _checked(exploration: Exploration, path: str, time_limit: float) -> str:
             issues += _bounded(batches, number, box)
     _refuse(path, issues)
     count, designs = len(exploration.boxes), f"{exploration.effort.designs:,} designs"
-    boxes = f"{count - late} of {count} boxes of {designs} bounded again"
+    boxes = f"{count - late} of {count} boxes of {designs} bounded again by the search's own code"
     if late or unknown:
         what = ", ".join([f"{late} boxes"] * bool(late) + unknown)
         return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"

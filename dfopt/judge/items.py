@@ -88,8 +88,8 @@ class LayerItems:
         for z in range(max(map(len, legal))):
             schemes = [schemes[min(z, len(schemes) - 1)] for schemes in legal]
             if not z:
-                fit.check(_apart(seen, system, plan, schemes, tile_count), graph, system, chosen)
-            cases.append(build(_apart(seen, system, read, schemes, tile_count), graph, system, chosen))
+                fit.check(_mapped(seen, system, plan, schemes, tile_count), graph, system, chosen)
+            cases.append(build(_mapped(seen, system, read, schemes, tile_count), graph, system, chosen))
         latency_l = np.zeros(0)
         if chosen.compute_model == "cycle":
             latency_l = np.unique(np.concatenate([latencies(case, one)[1] for case in cases for one in case.kernels]))
@@ -172,6 +172,11 @@ class LayerItems:
             sums_br += table[tuple(scheme_k[k] for k in item.scope)][pattern_b]
         return sums_br
 
+    def mapping(self, plan: Plan, scheme_k: Sequence[int], partition_k: Sequence[int]) -> Mapping:
+        """The mapping of one option of every kernel, given by its number, and its partition."""
+        schemes = [schemes[z] for schemes, z in zip(self.schemes_k, scheme_k, strict=True)]
+        return _mapped(self.graph, self._case.system, plan, schemes, self._case.tile_count, partition_k)
+
     def allowed(self, kernels: Sequence[int]) -> bool:
         """Whether some kernels may be a block, whatever it holds in SRAM and wherever it stands among the others.
 
@@ -186,12 +191,20 @@ class LayerItems:
         return not all(ways) or not any(limits.separate(0, *ways))
 
 
-def _apart(graph: Graph, system: System, plan: Plan, schemes: Sequence[Sharding], tile_count: int) -> Mapping:
-    """A mapping of kernels with these schemes, each in a partition of its own."""
+def _mapped(
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    schemes: Sequence[Sharding],
+    tile_count: int,
+    partition_k: Sequence[int] | None = None,
+) -> Mapping:
+    """A mapping of kernels with these schemes, each in a partition of its own unless these are given."""
+    numbers = range(len(schemes)) if partition_k is None else partition_k
     kinds = [graph.kind_of(kernel) if graph.folded else 0 for kernel in graph.kernels]
     kernels = tuple(
-        KernelMapping(name=kernel.name, sharding=scheme, stage=kind, partition=k)
-        for k, (kernel, scheme, kind) in enumerate(zip(graph.kernels, schemes, kinds, strict=True))
+        KernelMapping(name=kernel.name, sharding=scheme, stage=kind, partition=number)
+        for kernel, scheme, kind, number in zip(graph.kernels, schemes, kinds, numbers, strict=True)
     )
     return Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tile_count)
 

@@ -9,14 +9,16 @@ Suffixes: k kernel, b block, r resource, c component, p pattern: which kernels o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping as Dict
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import Sharding
+from dfopt.documents.mapping import Mapping, Sharding
+from dfopt.documents.plan import Plan
 from dfopt.judge.items import LayerItems
 from dfopt.physics.identity import Same
 from dfopt.proof.blocks import Component, components_of
@@ -42,7 +44,7 @@ class LayerBounds:
     def __init__(
         self,
         items: LayerItems,
-        pins: Mapping[str, Sharding] | None = None,
+        pins: Dict[str, Sharding] | None = None,
         known: dict[Same[Graph], list[Component]] | None = None,
     ) -> None:
         self.items, self._pins, self._known = items, pins or {}, {} if known is None else known
@@ -110,14 +112,39 @@ class LayerBounds:
     def _of_component(self, c: int, domain: Domain) -> float:
         key = c, tuple(domain[k] for k in self._deciding[c])
         if key not in self._seconds:
-            of = self.components[c]
-            sums_br = np.zeros((len(of.member_bk), len(self.items.resources)))
-            for i, pattern_b in self._patterns[c]:
-                sums_br += self._least_of(i, domain)[pattern_b]
             decided = all(len(left) == 1 for left in key[1])
-            price_b = self.items.seconds(sums_br, of.member_bk.sum(axis=1), decided=decided)
-            self._seconds[key] = of.least(price_b)
+            self._seconds[key] = self.components[c].least(self._prices(c, domain, decided=decided))
         return self._seconds[key]
+
+    def _prices(self, c: int, domain: Domain, *, decided: bool) -> Floats:
+        """Seconds of every block of a component at least."""
+        of = self.components[c]
+        sums_br = np.zeros((len(of.member_bk), len(self.items.resources)))
+        for i, pattern_b in self._patterns[c]:
+            sums_br += self._least_of(i, domain)[pattern_b]
+        return self.items.seconds(sums_br, of.member_bk.sum(axis=1), decided=decided)
+
+    def mapping(self, plan: Plan, domain: Domain) -> Mapping | None:
+        """The mapping of shortest paths where every kernel has one scheme left; none if their blocks have no order.
+
+        Nothing is known of what waits between its partitions, or of what is asked of their number.
+        """
+        prices = (self._prices(c, domain, decided=True) for c in range(len(self.components)))
+        pairs = zip(self.components, prices, strict=True)
+        blocks = [block for component, price_b in pairs for block in component.shortest(price_b)]
+        block_k = {k: number for number, block in enumerate(blocks) for k in block}
+        index = self.items.graph.index()
+        order = TopologicalSorter[int]({number: () for number in range(len(blocks))})
+        for tensor in self.items.graph.tensors:
+            before, after = block_k[index[tensor.src]], block_k[index[tensor.dst]]
+            if before != after:
+                order.add(after, before)
+        try:
+            place_of = {number: place for place, number in enumerate(order.static_order())}
+        except CycleError:
+            return None
+        partition_k = [place_of[block_k[k]] for k in range(len(block_k))]
+        return self.items.mapping(plan, [left[0] for left in domain], partition_k)
 
     @cached_property
     def _patterns(self) -> list[list[tuple[int, Ints]]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import Sharding
+from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError
@@ -33,11 +34,14 @@ class Proven:
     ----------
     open : dict
         Claims that are not shown, each with the reason.
+    below : dict
+        Mappings of some of these that may be below the claim, for a judge to say.
     regions : int
         Regions of schemes that were looked at.
     """
 
     open: dict[Claim, str] = field(default_factory=dict)
+    below: dict[Claim, Mapping] = field(default_factory=dict)
     regions: int = 0
 
 
@@ -45,8 +49,8 @@ def proven(
     graph: Graph,
     system: System,
     assumptions: Assumptions,
-    claims: Mapping[Claim, float],
-    pins: Mapping[str, Sharding] | None = None,
+    claims: Dict[Claim, float],
+    pins: Dict[str, Sharding] | None = None,
     over: Callable[[], bool] = lambda: False,
 ) -> Proven:
     """Show that no mapping of some plans is below what is claimed.
@@ -92,4 +96,5 @@ def proven(
         else:
             result.regions += outcome.regions
             result.open |= {(plan, tiles): reason for plan, reason in outcome.open.items()}
+            result.below |= {(plan, tiles): mapping for plan, mapping in outcome.below.items()}
     return result

@@ -12,7 +12,8 @@ from __future__ import annotations
 import bisect
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.documents.mapping import Sharding
+from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.judge.steps import PlanSteps
 from dfopt.proof.blocks import TooMany
@@ -51,10 +52,13 @@ class Outcome:
         Regions that were looked at.
     open : dict
         Plans of which not all is shown, each with the reason.
+    below : dict
+        A mapping of some of these that may be below what is claimed: nobody has judged it.
     """
 
     regions: int = 0
     open: dict[Plan, str] = field(default_factory=dict)
+    below: dict[Plan, Mapping] = field(default_factory=dict)
 
 
 class ClassProof:
@@ -70,7 +74,7 @@ class ClassProof:
         By plan the seconds that no mapping is said to be below; infinite where none is said to fit.
     """
 
-    def __init__(self, bounds: LayerBounds, steps: Mapping[Plan, PlanSteps], claims: Mapping[Plan, float]) -> None:
+    def __init__(self, bounds: LayerBounds, steps: Dict[Plan, PlanSteps], claims: Dict[Plan, float]) -> None:
         self._bounds, self._steps, self._claims = bounds, steps, claims
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
@@ -105,6 +109,8 @@ class ClassProof:
         decided = all(len(schemes) == 1 for schemes in domain)
         if not left or (decided and listed):
             outcome.open |= dict.fromkeys(left, "a mapping may be below what is claimed")
+            mappings = ((plan, self._bounds.mapping(plan, domain)) for plan in left)
+            outcome.below |= {plan: mapping for plan, mapping in mappings if mapping is not None}
             return
         try:
             duals = [

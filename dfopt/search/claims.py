@@ -16,9 +16,9 @@ from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
 from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
-from dfopt.proof.plans import proven
 from dfopt.search.kept import PROOF, Kept
-from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof, Rests, Shown
+from dfopt.search.other_code import OtherCode, Rests, tiles_of
+from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof, Shown
 from dfopt.search.space import together
 from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit
@@ -26,7 +26,6 @@ from dfopt.search.unlisted import expanded
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.solving.options import Options
-from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.roofline import least_step
 
 __all__ = ["SAME", "Plans", "differences"]
@@ -62,12 +61,6 @@ class _Listed(NamedTuple):
     setting: Setting
     legal: list[Plan]
     rejected: list[Rejected]
-
-
-def _tiles(setting: Setting, plan: Plan) -> set[int]:
-    """Numbers of tiles that mappings of a plan may have."""
-    drawn = setting.under(plan).graph
-    return {*itertools.chain(*(tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards)))}
 
 
 class Plans:
@@ -108,7 +101,7 @@ class Plans:
         self.problems, self.unchecked = list[str](), list[str]()
         self.undecided, self.short = list[str](), list[str]()
         self.least = dict.fromkeys(("gap", "level_gap"), (value, ""))
-        self.records, self.rests = list[PlanRecord](), Rests()
+        self.records, self.rests, self._other = list[PlanRecord](), Rests(), OtherCode(result, clock)
         self._left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
 
@@ -204,6 +197,7 @@ class Plans:
         if record.note not in (("",) if excluded else (TOO_MANY, NEAR, *ENDED)):
             self.problems.append(f"{where}.note: found {record.note!r}, not why such a graph is given up")
         self._lower(f"microbatches of {record.microbatch}: not all plans are listed", gap=found, level_gap=found)
+        self.rests.graphs += not self._other.excludes(setting, min(found, self.kept.last) * (1 - PROOF))
 
     def _check_rejected(self, listed: Sequence[_Listed]) -> None:
         """Take the records of plans that are none; one of the same look may be a plan for another microbatch."""
@@ -251,10 +245,11 @@ class Plans:
         """Show what is claimed of plans by the judge's figures alone, as far as that is possible."""
         setting, every = plans.setting, [way for ways in plans.ways.values() for way in ways]
         if self.joint:
-            claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in _tiles(setting, way)}
-            of = setting.graph, setting.system, setting.assumptions
-            found = proven(*of, claims, self.result.request.pin_sharding, lambda: self.clock.over)
+            claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in tiles_of(setting, way)}
+            found = self._other.shown(setting, claims)
             plans.proven = frozenset(every) - {plan for plan, _ in found.open}
+            for mapping in found.below.values():
+                plans.refute(mapping)
             self.rests.of_regions += found.regions
         self.rests.plans += len(every) - len(plans.proven)
         self.rests.of_plans += len(every)
@@ -275,7 +270,7 @@ class Plans:
             self._lower(f"{plan.label}: {shown.why or 'another sharding is not excluded'}", gap=shown.every)
         if shown.level is not None:
             self._lower(f"{plan.label}: {shown.why}", level_gap=shown.level)
-        allowed = {None, *_tiles(setting, plan)}
+        allowed = {None, *tiles_of(setting, plan)}
         seen = Counter(record.tile_count for _, record in records)
         if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:
             self.problems.append(f"$.plans: {plan.label} has records of tile counts {sorted(map(str, seen))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +23,11 @@ from dfopt.bnb import (
     Problem,
     View,
 )
+from dfopt.documents import mapping as documents
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import PlanRecord
+from dfopt.errors import Infeasible, PlanError, ScoreMismatch
+from dfopt.fusion.partitioning import legal, numbered
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import ROUNDED, problem_in
 from dfopt.regions.region import Part, Region, Unclassed, Unlisted, Unsharded
@@ -34,9 +38,10 @@ from dfopt.search.state import SearchState
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
-from dfopt.solving.solved import Solved
+from dfopt.solving.priced import priced_mapping
+from dfopt.solving.solved import Solved, scored
 
-__all__ = ["ClaimedPlans", "Claims", "RegionProof", "Rests", "Shown"]
+__all__ = ["ClaimedPlans", "Claims", "RegionProof", "Shown"]
 
 
 @dataclass(frozen=True)
@@ -129,20 +134,6 @@ class Wanted(BranchingRule[Part]):
             return part
         plans = tuple(i for i in part.plans if self._wanted(part.of.plans[i], part.of.tiles))
         return part if plans == part.plans else replace(part, plans=plans) if plans else None
-
-
-@dataclass
-class Rests:
-    """What of a proof rests on the search's own code, and how much there is: plans, and regions of them."""
-
-    plans: int = 0
-    of_plans: int = 0
-    regions: int = 0
-    of_regions: int = 0
-
-    def __str__(self) -> str:
-        regions = f", {self.regions} of {self.regions + self.of_regions} regions" * bool(self.plans)
-        return f"{self.plans} of {self.of_plans} plans{regions} rest on the search's own code"
 
 
 @dataclass(frozen=True)
@@ -240,6 +231,19 @@ class ClaimedPlans(GraphSearch):
         if solved.value < known * (1 - PROOF):
             state = self.units.setdefault(unit, UnitState())
             state.value = min(state.value, solved.value)
+
+    def refute(self, mapping: documents.Mapping) -> None:
+        """Count a mapping that other code came to, if it is in the space and the judge finds that it fits."""
+        with suppress(PlanError, Infeasible, ScoreMismatch):
+            ready = priced_mapping(self.setting, mapping, self.state.options)
+            partition_k = ready.partitions(mapping)
+            for stage in ready.stages.values():
+                mine_k = numbered(stage.tables, stage.limits, partition_k[stage.members])
+                too_few = stage.limits.exactly and mine_k.max() + 1 < stage.limits.p_max
+                if too_few or not legal(stage.tables, stage.limits, mine_k):
+                    return
+                partition_k[stage.members] = mine_k
+            self.keep(scored(ready, partition_k, None, 0.0, (), 1))
 
     def is_open(self, plan: Plan, tiles: int) -> bool:
         """Whether no mapping is known of a plan in a number of tiles."""

@@ -22,7 +22,7 @@ from dfopt.search.assembling import conclusions, digests_of, matrices
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
-from dfopt.search.region_proof import Rests
+from dfopt.search.other_code import Rests
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -87,7 +87,8 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     -------
     Verification
         ``verified optimal``: no mapping in the space is better. ``verified optimal per level``: none with the sharding
-        that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or what is wrong.
+        that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or what is wrong. What
+        only the search's own code could show is a condition of the verdict.
     """
     from dfopt import __version__
 
@@ -131,12 +132,11 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     if problems:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
-    rests = shown.rests if shown.joint else None
-    checked += [str(rests)] if rests is not None else []
+    checked.append(str(shown.rests))
     if result.fixed:
         checked.append(f"all mappings in the space ({result.space}) have {', '.join(result.fixed)}")
-    words = words_of(gap, level_gap, heated)
-    return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes), rests)
+    words = words_of(gap, level_gap, heated) + shown.rests.condition
+    return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes), shown.rests)
 
 
 def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> list[str]:

@@ -45,7 +45,7 @@ def test_the_best_shardings_are_those_of_brute_force(world: World, top: int) -> 
     assert result.status == "optimal"
     shown = verify(result)
     assert shown.ok, shown.problems
-    assert shown.verdict == "verified optimal"
+    assert shown.verdict.startswith("verified optimal")
 
 
 def test_a_better_sharding_that_is_left_out_is_found_by_a_check() -> None:

@@ -63,7 +63,7 @@ def test_several_shardings_with_pins_are_verified(top: int) -> None:
     result = df.optimize("gpt2-small", "sn10-8-ring", sensitivity=False, top=top, pin_sharding=pins, **asked)
     assert 5 <= 1 + len(result.alternatives or ()) < 5000 and result.status == "optimal"
     found = verify(result)
-    assert found.verdict == "verified optimal", found.problems
+    assert found.verdict.startswith("verified optimal"), found.problems
 
 
 @pytest.mark.usefixtures("shown")
@@ -91,7 +91,7 @@ def test_a_graph_that_is_excluded_as_a_whole(monkeypatch: pytest.MonkeyPatch) ->
     result = honest(tp=2, microbatch=4)
     monkeypatch.setattr(relaxations, "least_step", lambda setting: result.value)
     found = verify(result)
-    assert found.verdict == "verified optimal", found.problems
+    assert found.verdict.startswith("verified optimal"), found.problems
 
 
 def test_plans_rest_on_no_code_of_the_search(shown: None, request: pytest.FixtureRequest) -> None:

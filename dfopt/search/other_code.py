@@ -1,0 +1,86 @@
+"""What is shown of the claims of a result by other code than that of the search, and what is not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dfopt.bnb import Clock
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Result
+from dfopt.proof.plans import Claim, Proven, proven
+from dfopt.regions.variants import Variants
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+from dfopt.terms.sharded_graph import tile_counts
+
+__all__ = ["OtherCode", "Rests", "tiles_of"]
+
+_GIVEN_UP: Final = 3000
+"""Plans of graphs that were given up as a whole, about, up to which they are listed: that takes a few seconds."""
+
+
+@dataclass
+class Rests:
+    """What of a proof rests on the search's own code, and how much there is: plans, and regions of them.
+
+    ``graphs``: how many graphs whose plans are not listed were excluded by what all chips have to do.
+    """
+
+    plans: int = 0
+    of_plans: int = 0
+    regions: int = 0
+    of_regions: int = 0
+    graphs: int = 0
+
+    def __str__(self) -> str:
+        regions = f", {self.regions} of {self.regions + self.of_regions} regions" * bool(self.plans)
+        graphs = f", and {self.graphs} graphs as a whole," * bool(self.graphs)
+        return f"{self.plans} of {self.of_plans} plans{regions}{graphs} rest on the search's own code"
+
+    @property
+    def condition(self) -> str:
+        """What a verdict holds under: nothing where other code has shown all."""
+        what = [f"{self.plans} of {self.of_plans} plans"] * bool(self.plans)
+        what += [f"{self.graphs} graphs as a whole"] * bool(self.graphs)
+        return f", if the search's own code is right about {' and '.join(what)}" if what else ""
+
+
+class OtherCode:
+    """Shows claims of a result by the judge's figures (:mod:`dfopt.proof`).
+
+    Parameters
+    ----------
+    result : Result
+        The result.
+    clock : Clock
+        What is not reached when it is over is not shown.
+    """
+
+    def __init__(self, result: Result, clock: Clock) -> None:
+        self._result, self._clock = result, clock
+
+    def shown(self, setting: Setting, claims: Mapping[Claim, float]) -> Proven:
+        """What is shown of some claims about the plans of a graph."""
+        of = setting.graph, setting.system, setting.assumptions
+        return proven(*of, claims, self._result.request.pin_sharding, lambda: self._clock.over)
+
+    def excludes(self, setting: Setting, low: float) -> bool:
+        """Whether no mapping of a graph whose plans are not in the result is below some seconds.
+
+        Not asked, and not shown, where there are very many of these.
+        """
+        if len(self._result.apart or ()) * self._result.plan_counts.total() > _GIVEN_UP:
+            return False
+        legal, _ = asked_plans(setting.graph, setting.system, self._result.request, setting.assumptions)
+        variants = Variants(setting, self._result.request)
+        ways = itertools.chain.from_iterable(map(variants.of, legal))
+        return not self.shown(setting, {(way, tiles): low for way in ways for tiles in tiles_of(setting, way)}).open
+
+
+def tiles_of(setting: Setting, plan: Plan) -> set[int]:
+    """Numbers of tiles that mappings of a plan may have."""
+    drawn = setting.under(plan).graph
+    return {*itertools.chain(*(tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards)))}
