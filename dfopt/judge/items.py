@@ -119,6 +119,12 @@ class LayerItems:
         """What blocks pay, see :mod:`dfopt.judge.block_time`: the axis r."""
         return self.time.resources
 
+    @property
+    def mixes_passes(self) -> bool:
+        """Whether kernels of both passes may share a block."""
+        assume = self._case.assume
+        return assume.forward_backward != "separate" and assume.execution != "kernel_by_kernel"
+
     @cached_property
     def _kernels(self) -> list[tuple[Item, Floats]]:
         return [*self._made.kernels()]

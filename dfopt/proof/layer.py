@@ -71,9 +71,11 @@ class LayerBounds:
 
     @cached_property
     def key_k(self) -> list[tuple[int, bool]]:
-        """By kernel the kind of layer that it belongs to, and whether to the forward pass."""
-        graph = self.items.graph
-        return [(graph.kind_of(kernel) if graph.folded else 0, kernel.pass_ == "forward") for kernel in graph.kernels]
+        """By kernel the kind of layer that it belongs to, and whether to the forward pass: where blocks have kernels of
+        both passes, all count as of that one."""
+        graph, mixed = self.items.graph, self.items.mixes_passes
+        kinds = (graph.kind_of(kernel) if graph.folded else 0 for kernel in graph.kernels)
+        return [(kind, mixed or kernel.pass_ == "forward") for kind, kernel in zip(kinds, graph.kernels, strict=True)]
 
     @cached_property
     def domain(self) -> Domain:
@@ -140,9 +142,10 @@ class LayerBounds:
             if before != after:
                 order.add(after, before)
         try:
-            place_of = {number: place for place, number in enumerate(order.static_order())}
+            numbers = sorted(order.static_order(), key=lambda number: not self.key_k[blocks[number][0]][1])
         except CycleError:
             return None
+        place_of = {number: place for place, number in enumerate(numbers)}  # forward passes first: they need no other
         partition_k = [place_of[block_k[k]] for k in range(len(block_k))]
         return self.items.mapping(plan, [left[0] for left in domain], partition_k)
 

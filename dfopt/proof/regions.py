@@ -82,7 +82,11 @@ class ClassProof:
         outcome, whole = Outcome(), self._bounds.domain
         if not all(whole):  # pins leave a kernel nothing
             return outcome
-        left = self._below([*self._claims], self._bounds.own(), self._schemes(whole))
+        plans = [plan for plan in self._claims if self._steps[plan].by_total or not self._bounds.items.mixes_passes]
+        outcome.open |= dict.fromkeys(
+            self._claims.keys() - {*plans}, "passes share blocks, and a step tells them apart"
+        )
+        left = self._below(plans, self._bounds.own(), self._schemes(whole))
         stack = [_Region(whole, left)] if left else []
         while stack:
             region = stack.pop()
@@ -223,7 +227,7 @@ class ClassProof:
         for component in self._bounds.components:
             keys = {self._bounds.key_k[k] for k in component.kernels}
             if len(keys) > 1:
-                raise TooMany("kernels of several passes or kinds of layers may share blocks")
+                raise TooMany("kernels of several kinds of layers may share blocks")
             key_c += keys
         return key_c
 
