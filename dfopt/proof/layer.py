@@ -135,17 +135,23 @@ class LayerBounds:
         pairs = zip(self.components, prices, strict=True)
         blocks = [block for component, price_b in pairs for block in component.shortest(price_b)]
         block_k = {k: number for number, block in enumerate(blocks) for k in block}
-        index = self.items.graph.index()
+        index, kernels = self.items.graph.index(), self.items.graph.kernels
         order = TopologicalSorter[int]({number: () for number in range(len(blocks))})
         for tensor in self.items.graph.tensors:
             before, after = block_k[index[tensor.src]], block_k[index[tensor.dst]]
             if before != after:
                 order.add(after, before)
         try:
-            numbers = sorted(order.static_order(), key=lambda number: not self.key_k[blocks[number][0]][1])
+            order.prepare()
         except CycleError:
             return None
-        place_of = {number: place for place, number in enumerate(numbers)}  # forward passes first: they need no other
+        ready, place_of = list[int](), dict[int, int]()
+        while order.is_active():  # forward passes come first, as far as they can
+            ready += order.get_ready()
+            first = min(ready, key=lambda number: sum(kernels[k].pass_ != "forward" for k in blocks[number]))
+            ready.remove(first)
+            place_of[first] = len(place_of)
+            order.done(first)
         partition_k = [place_of[block_k[k]] for k in range(len(block_k))]
         return self.items.mapping(plan, [left[0] for left in domain], partition_k)
 

@@ -27,8 +27,9 @@ from dfopt.documents import mapping as documents
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import PlanRecord
 from dfopt.errors import Infeasible, PlanError, ScoreMismatch
-from dfopt.fusion.partitioning import legal, numbered
+from dfopt.fusion.partitioning import blocks_of, legal
 from dfopt.regions.judged import JudgedMapping
+from dfopt.regions.numbering import Numbering
 from dfopt.regions.problem import ROUNDED, problem_in
 from dfopt.regions.region import Part, Region, Unclassed, Unlisted, Unsharded
 from dfopt.regions.space import Space
@@ -238,7 +239,10 @@ class ClaimedPlans(GraphSearch):
             ready = priced_mapping(self.setting, mapping, self.state.options)
             partition_k = ready.partitions(mapping)
             for stage in ready.stages.values():
-                mine_k = numbered(stage.tables, stage.limits, partition_k[stage.members])
+                blocks = blocks_of(partition_k[stage.members])
+                member = np.array([np.isin(np.arange(stage.tables.kernels), block) for block in blocks])
+                numbers = np.array(Numbering(stage.limits, stage.tables.sharded.forward_k).along(member))
+                mine_k = numbers @ member
                 too_few = stage.limits.exactly and mine_k.max() + 1 < stage.limits.p_max
                 if too_few or not legal(stage.tables, stage.limits, mine_k):
                     return

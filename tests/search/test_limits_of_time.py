@@ -25,7 +25,7 @@ from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
 from dfopt.proof.plans import Proven
 from dfopt.regions import branching, composed, heuristics, lattices, leaves, relaxations
-from dfopt.search import claims
+from dfopt.search import other_code
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.space import together
 from dfopt.search.starts import proposing
@@ -136,7 +136,7 @@ def test_ctrl_c_during_a_check_finds_nothing_wrong(during, monkeypatch) -> None:
     def nothing(graph: Graph, system: System, chosen: Assumptions, said: dict, *_: object) -> Proven:
         return Proven(dict.fromkeys(said, "left to the search"))
 
-    monkeypatch.setattr(claims, "proven", pressed if during == "proof" else nothing)
+    monkeypatch.setattr(other_code, "proven", pressed if during == "proof" else nothing)
     with pytest.raises(KeyboardInterrupt):
         verify(result)
 

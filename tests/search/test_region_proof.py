@@ -11,7 +11,7 @@ import dfopt as df
 from dfopt.documents.result import Result
 from dfopt.proof.plans import Proven
 from dfopt.regions import relaxations
-from dfopt.search import claims
+from dfopt.search import other_code
 from dfopt.search.verify import verify
 
 
@@ -30,7 +30,9 @@ def sealed(result: Result, **changes: Any) -> Result:
 def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whom claims are shown: what the judge's figures show the search need not, and it could by itself."""
     if request.param == "by the search alone":
-        monkeypatch.setattr(claims, "proven", lambda graph, system, chosen, said, *_: Proven(dict.fromkeys(said, "")))
+        monkeypatch.setattr(
+            other_code, "proven", lambda graph, system, chosen, said, *_: Proven(dict.fromkeys(said, ""))
+        )
 
 
 SEVERAL: dict[str, Any] = {"distinct": "sharding", "tp": 4, "microbatch": (4,)}
