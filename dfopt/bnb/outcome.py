@@ -95,7 +95,7 @@ class Outcome(Generic[Region, Solution]):
     def leaves(self) -> tuple[Leaf[Region], ...]:
         """Regions that cover everything, with what is shown of each."""
         regions = self.log.regions
-        return tuple(Leaf(regions[one.node], *one[1:]) for one in self.log.leaves)
+        return tuple(Leaf(regions[closed.node], *closed[1:]) for closed in self.log.leaves)
 
     @property
     def regions(self) -> int:

@@ -78,4 +78,4 @@ class ProofLog(Generic[Region]):
     @property
     def leaves(self) -> list[Closed]:
         """Regions that cover everything there is, in the order in which they were closed."""
-        return [one for one in self.events if isinstance(one, Closed)]
+        return [event for event in self.events if isinstance(event, Closed)]

@@ -108,11 +108,10 @@ class _Search(Generic[Region, Solution]):
         self.open = OpenNodes[Region](selection)
         self.prepared = set[tuple[int, str]]()  # nodes that a relaxation was told of ahead
         self.closed = math.inf  # the least bound of all that is closed
-        self.bounded = {one.name: 0 for one in problem.relaxations}
-        if len(self.bounded) < len(problem.relaxations):
-            raise ValueError(
-                f"two relaxations have the same name: {', '.join(one.name for one in problem.relaxations)}"
-            )
+        names = [relaxation.name for relaxation in problem.relaxations]
+        self.bounded = dict.fromkeys(names, 0)
+        if len(self.bounded) < len(names):
+            raise ValueError(f"two relaxations have the same name: {', '.join(names)}")
 
     def run(self) -> Outcome[Region, Solution]:
         stopped: Ending | None = None
@@ -146,9 +145,9 @@ class _Search(Generic[Region, Solution]):
                 self._prepare(relaxation)
                 if self.open.first() is not node:  # of equal bounds another one comes first now
                     return
-            for one in self._together(node, relaxation):
-                self._take_up(one, relaxation)
-                self.open.put(one)
+            for member in self._together(node, relaxation):
+                self._take_up(member, relaxation)
+                self.open.put(member)
             self._propose(node, relaxation.name)
         if self.progress is not None:
             self.progress(self._now())
@@ -167,11 +166,11 @@ class _Search(Generic[Region, Solution]):
         """
         nodes = [node]
         if relaxation.batch > 1 and not node.deferrals:
-            waiting = (one for one in self.open.in_order() if one is not node and not one.deferrals)
-            same = (one for one in waiting if self._next_relaxation(one) is relaxation)
-            below = (one for one in same if one.bound.value < self.incumbents.cutoff)
-            nodes += [one for one, _ in zip(below, range(relaxation.batch - 1), strict=False)]
-        keys = {relaxation.key(one.region): one.region for one in reversed(nodes)}
+            waiting = (other for other in self.open.in_order() if other is not node and not other.deferrals)
+            same = (other for other in waiting if self._next_relaxation(other) is relaxation)
+            below = (other for other in same if other.bound.value < self.incumbents.cutoff)
+            nodes += [other for other, _ in zip(below, range(relaxation.batch - 1), strict=False)]
+        keys = {relaxation.key(member.region): member.region for member in reversed(nodes)}
         new = [key for key in keys if self.store.get(relaxation.name, key) is None]
         if new:
             with interruptible():
@@ -212,7 +211,7 @@ class _Search(Generic[Region, Solution]):
         """Tell a relaxation of the first nodes that come to it, each bounded by all relaxations before it."""
         nodes: list[Node[Region]] = []
         priority, number = self.open.selection.priority, [*self.problem.relaxations].index(relaxation)
-        heap = [(priority(one), place, one) for place, one in enumerate(self.open.in_order())]
+        heap = [(priority(waiting), place, waiting) for place, waiting in enumerate(self.open.in_order())]
         while heap and len(nodes) < relaxation.ahead and heap[0][2].bound.value < self.incumbents.cutoff:
             _, place, node = heapq.heappop(heap)
             due = self._next_relaxation(node)
@@ -246,7 +245,7 @@ class _Search(Generic[Region, Solution]):
         """Take what a leaf solver shows of a node."""
         for candidate in answer.candidates:  # no interrupt comes between a solution and its place
             self.incumbents.offer(candidate)
-        low, value = node.bound.value, min((one.value for one in answer.candidates), default=math.inf)
+        low, value = node.bound.value, min((candidate.value for candidate in answer.candidates), default=math.inf)
         bound, others = value if answer.bound is None else answer.bound, max(low, answer.others)
         self._close(node, max(low, min(bound, others)), value, others, answer.candidates)
 
@@ -275,11 +274,13 @@ class _Search(Generic[Region, Solution]):
             if not parts:
                 self._close(node, node.bound.value)
                 return
-            made = [Node(region, self.log.number(region), Bound(max(low, node.bound.value))) for region, low in parts]
-            numbers, lows = tuple(one.number for one in made), tuple(one.bound.value for one in made)
+            children = [
+                Node(region, self.log.number(region), Bound(max(low, node.bound.value))) for region, low in parts
+            ]
+            numbers, lows = tuple(child.number for child in children), tuple(child.bound.value for child in children)
             self.log.events.append(Branched(node.number, numbers, lows))
-            for one in made:
-                self.open.put(one)
+            for child in children:
+                self.open.put(child)
             self.open.remove(node)  # last: where an interrupt may come at any time, no part of it is lost
             return
         raise ValueError(f"no branching rule divides {node.region}, and no leaf solver decides it")

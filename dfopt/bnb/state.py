@@ -33,8 +33,8 @@ class BoundStore:
     def put(self, relaxation: str, key: Hashable, answer: Any) -> Stored:
         """Take a first answer, or one that shows more."""
         before = self._answers.get((relaxation, key))
-        made = self._answers[relaxation, key] = Stored(answer, 0 if before is None else before.refined + 1)
-        return made
+        stored = self._answers[relaxation, key] = Stored(answer, 0 if before is None else before.refined + 1)
+        return stored
 
 
 class Incumbents:
@@ -85,9 +85,9 @@ class Incumbents:
 
     def offer(self, candidate: Candidate) -> bool:
         """Keep a solution if it is among the best. One that is kept already may get a better value."""
-        same = next((one.value for one in self.kept if one.solution == candidate.solution), math.inf)
+        same = next((kept.value for kept in self.kept if kept.solution == candidate.solution), math.inf)
         if candidate.value >= min(self.last, same, self.limit):
             return False
-        others = [one for one in self.kept if one.solution != candidate.solution]
-        self.kept = sorted([*others, candidate], key=lambda one: one.value)[: self.top]
+        others = [kept for kept in self.kept if kept.solution != candidate.solution]
+        self.kept = sorted([*others, candidate], key=lambda kept: kept.value)[: self.top]
         return True

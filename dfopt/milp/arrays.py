@@ -44,13 +44,13 @@ class ModelArrays:
         if not np.isfinite(x).all():
             return float("inf")
         activity = self.A @ x
-        whole = x[self.integrality]
+        integers = x[self.integrality]
         parts = (
             self.row_lower - activity,
             activity - self.row_upper,
             self.col_lower - x,
             x - self.col_upper,
-            np.abs(whole - np.round(whole)),
+            np.abs(integers - np.round(integers)),
         )
         return max(float(part.max(initial=0.0)) for part in parts)
 

@@ -59,11 +59,11 @@ def options(arrays: ModelArrays, settings: Settings) -> dict[str, Any]:
     if settings.seed:  # 0 would mean the time of day
         words += [f"randomSeed {settings.seed}", f"randomCbcSeed {settings.seed}"]
     # No thread count: even one thread means another, more fragile search.
-    told: dict[str, Any] = {"options": words, "presolve": settings.presolve, "threads": None}
+    arguments: dict[str, Any] = {"options": words, "presolve": settings.presolve, "threads": None}
     if settings.gap > 0.0:
         # CBC measures the gap against the larger of objective and bound, we against the objective.
-        told["gapRel"] = settings.gap / (1.0 + settings.gap)
-    return told
+        arguments["gapRel"] = settings.gap / (1.0 + settings.gap)
+    return arguments
 
 
 def read(log: str) -> Report:
@@ -97,5 +97,5 @@ def read(log: str) -> Report:
 
 
 def _number(pattern: str, text: str) -> float:
-    found = re.search(pattern, text)
-    return float(found[1]) if found else math.nan
+    match = re.search(pattern, text)
+    return float(match[1]) if match else math.nan

@@ -104,9 +104,9 @@ def solve(
     if vector is not None and vector.shape != arrays.cost.shape:
         raise ValueError(f"start has shape {vector.shape}, the model has {arrays.cost.size} columns")
     run = _runner(solver)
-    known = without_solver(arrays, cutoff)
-    if known is not None:
-        return finish(arrays, settings, known)
+    trivial = without_solver(arrays, cutoff)
+    if trivial is not None:
+        return finish(arrays, settings, trivial)
     ready: FloatArray | None = None
     if vector is not None and arrays.integrality.any():
         ready, interrupted = complete(arrays, settings, vector)

@@ -81,9 +81,9 @@ def _takes_starts(highs: Any) -> bool:
     """
     highs.presolve()
     reduced = highs.getPresolvedLp()
-    whole = np.array([int(kind) for kind in reduced.integrality_], dtype=np.int64)
+    integrality = np.array([int(kind) for kind in reduced.integrality_], dtype=np.int64)
     cost = np.array(reduced.col_cost_, dtype=np.float64)
-    return bool(cost[whole == 0].any()) if whole.size else bool(cost.any())
+    return bool(cost[integrality == 0].any()) if integrality.size else bool(cost.any())
 
 
 class HighsRun(Run):
@@ -94,8 +94,8 @@ class HighsRun(Run):
     def _on_solution(self, event: Any) -> None:
         try:
             out = event.data_out
-            found = np.array(out.mip_solution, dtype=np.float64)
-            self.improve(found, float(out.objective_function_value))
+            point = np.array(out.mip_solution, dtype=np.float64)
+            self.improve(point, float(out.objective_function_value))
             self.lift(float(out.mip_dual_bound))
         except BaseException as error:
             self.error, self.stop = error, True
@@ -166,12 +166,12 @@ class HighsRun(Run):
         solution = highs.getSolution()
         feasible = int(info.primal_solution_status) == int(highspy.SolutionStatus.kSolutionStatusFeasible)
         if solution.value_valid and feasible:
-            found = np.array(solution.col_value, dtype=np.float64)
-            self.settle(found, float(info.objective_function_value))
+            point = np.array(solution.col_value, dtype=np.float64)
+            self.settle(point, float(info.objective_function_value))
         if self.integral:
             self.nodes = max(self.nodes, int(info.mip_node_count))
             if status not in ("kInfeasible", "kUnbounded", "kUnboundedOrInfeasible"):
                 self.lift(float(info.mip_dual_bound))
         elif status == "kOptimal":
             self.lift(float(info.objective_function_value))
-        self.ending, self.said = _ENDINGS.get(status, Ending.BROKEN), f"HiGHS ended with {status}"
+        self.ending, self.message = _ENDINGS.get(status, Ending.BROKEN), f"HiGHS ended with {status}"

@@ -179,9 +179,9 @@ class GrowingLp:
         elif reason == "limit" or word in _STOPPED:
             status = Termination.LIMIT_NO_SOLUTION
         elif word == "kOptimal":
-            found = highs.getSolution()
-            best = np.maximum(np.array(found.col_value, dtype=np.float64), self._lower)
-            prices = np.array(found.row_dual, dtype=np.float64)
+            solution = highs.getSolution()
+            best = np.maximum(np.array(solution.col_value, dtype=np.float64), self._lower)
+            prices = np.array(solution.row_dual, dtype=np.float64)
             if self._proves(best, prices):
                 status, x, duals = Termination.OPTIMAL, best, prices
         x.setflags(write=False)

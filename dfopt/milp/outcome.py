@@ -67,7 +67,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind; ``said`` is the ending in the solver's own words, ``note`` what it was not told."""
+    """What a run left behind; ``message`` is the ending in the solver's own words, ``note`` what it was not told."""
 
     ending: Ending
     x: FloatArray | None = None
@@ -75,7 +75,7 @@ class Outcome:
     bound: float = -math.inf
     nodes: int = 0
     points: tuple[TracePoint, ...] = ()
-    said: str = ""
+    message: str = ""
     note: str = ""
 
 
@@ -119,7 +119,7 @@ class Run(Worker):
         # One tuple, so that a thread reading it never sees half an update.
         self.incumbent: tuple[FloatArray | None, float] = (None, math.inf)
         self.bound = -math.inf
-        self.ending, self.nodes, self.said, self.note = Ending.LIMIT, 0, "", ""
+        self.ending, self.nodes, self.message, self.note = Ending.LIMIT, 0, "", ""
         self.iterations = self.questions = 0  # the latter: how often a MIP asked whether to go on
         self.most_iterations = max(settings.clock.units_left - per_run(arrays), 0.0) / per_iteration(arrays.A.nnz)
         self.most_questions = self.most_iterations / _ITERATIONS
@@ -138,7 +138,7 @@ class Run(Worker):
         self.settings.clock.charge(per_run(self.arrays) + self.iterations * per_iteration(self.arrays.A.nnz))
         ending = Ending.INTERRUPTED if reason == "interrupt" else self.ending
         x, objective = self.incumbent
-        return Outcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.said, self.note)
+        return Outcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.message, self.note)
 
     def welcome(self, objective: float) -> bool:
         """Whether the cutoff lets a solution in."""
@@ -173,23 +173,23 @@ class Run(Worker):
 
     def _reporter(self, progress: Progress | None) -> Callable[[bool], None]:
         """Return what passes improvements, and every quiet half second, on to ``progress``."""
-        told, best, last = 0, math.inf, time.perf_counter()
+        reported, best, last = 0, math.inf, time.perf_counter()
 
-        def look(finished: bool) -> None:
-            nonlocal told, best, last
+        def report(finished: bool) -> None:
+            nonlocal reported, best, last
             if progress is None:
                 return
-            known = len(self.points)
-            for point in self.points[told:known]:
+            count = len(self.points)
+            for point in self.points[reported:count]:
                 if point.objective < best:
                     best, last = point.objective, time.perf_counter()
                     progress(point)
-            told = known
+            reported = count
             if not finished and time.perf_counter() - last >= _REPORT_EVERY:
                 last = time.perf_counter()
                 progress(self._state())
 
-        return look
+        return report
 
 
 Runner = Callable[[ModelArrays, Settings, FloatArray | None], Run]

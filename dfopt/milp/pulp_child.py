@@ -61,9 +61,9 @@ def build(
 ) -> tuple[Any, list[Any]]:
     """Return a ``pulp.LpProblem`` and its columns; the names are x0, x1, ... and r0, r1, ... unless given."""
     problem = pulp.LpProblem("dfopt", pulp.LpMinimize)
-    whole, cost = model["integrality"].tolist(), model["cost"].tolist()
+    integrality, cost = model["integrality"].tolist(), model["cost"].tolist()
     names = columns or [f"x{i}" for i in range(len(cost))]
-    bounds = zip(names, _sides(model["col_lower"]), _sides(model["col_upper"]), whole, strict=True)
+    bounds = zip(names, _sides(model["col_lower"]), _sides(model["col_upper"]), integrality, strict=True)
     x = [pulp.LpVariable(name, *pair, pulp.LpInteger if w else pulp.LpContinuous) for name, *pair, w in bounds]
     # With its zeros, so that PuLP keeps columns that occur nowhere.
     problem.setObjective(pulp.LpAffineExpression(list(zip(x, cost, strict=True))))

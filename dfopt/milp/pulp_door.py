@@ -59,7 +59,7 @@ def _quiet() -> Iterator[None]:
 
 
 @cache
-def _known(only_available: bool) -> tuple[str, ...]:
+def _listed(only_available: bool) -> tuple[str, ...]:
     """Return the solvers that PuLP lists, asked once: looking for all of them takes a while."""
     with _quiet():
         import pulp
@@ -84,17 +84,17 @@ def find_solver(name: str) -> str:
     ('PULP_CBC_CMD', 'PULP_CBC_CMD')
     """
     door, _, wanted = name.strip().partition(":")
-    here = ", ".join(["highs", *(f"pulp:{solver}" for solver in _known(True))])
+    here = ", ".join(["highs", *(f"pulp:{solver}" for solver in _listed(True))])
     if door.lower() != "pulp" or not wanted:
         raise PlanError(f"solver: found {name!r}, expected highs or pulp:NAME; available here: {here}")
     wanted = wanted.strip().upper()
-    exact = [solver for solver in _known(False) if solver.upper() == wanted]
-    fits = exact + [solver for solver in _known(False) if _short(solver) == wanted and solver not in exact]
+    exact = [solver for solver in _listed(False) if solver.upper() == wanted]
+    fits = exact + [solver for solver in _listed(False) if _short(solver) == wanted and solver not in exact]
     if not fits:
-        near = did_you_mean(wanted, dict.fromkeys([*_known(False), *map(_short, _known(False))]))
+        near = did_you_mean(wanted, dict.fromkeys([*_listed(False), *map(_short, _listed(False))]))
         raise PlanError(f"solver: PuLP knows no {name!r}; {near + ' ' if near else ''}available here: {here}")
     for solver in fits:
-        if solver in _known(True):
+        if solver in _listed(True):
             return solver
     raise PlanError(f"solver: {name!r} is not installed on this machine; available here: {here}")
 
@@ -134,7 +134,7 @@ class PulpRun(Run):
 
     def __init__(self, solver: str, arrays: ModelArrays, settings: Settings, start: FloatArray | None) -> None:
         super().__init__(arrays, settings, start)
-        self.solver, self.said = solver, f"{solver} did not end"
+        self.solver, self.message = solver, f"{solver} did not end"
         self.is_cbc = _short(solver) == "CBC"
         self.options, self.note = self._options()
 
@@ -171,7 +171,7 @@ class PulpRun(Run):
             elif not self.stop:
                 words = (folder / "err").read_text(encoding="utf-8", errors="replace").split("\n")
                 last = next((line for line in reversed(words) if line.strip()), f"exit code {code}")
-                self.ending, self.said = Ending.BROKEN, f"{self.solver} broke: {last.strip()}"
+                self.ending, self.message = Ending.BROKEN, f"{self.solver} broke: {last.strip()}"
 
     def _write(self, folder: Path) -> None:
         model = as_data(with_cutoff(self.arrays, self.settings.cutoff))
@@ -201,15 +201,15 @@ class PulpRun(Run):
                 start_new_session=True,  # Ctrl-C is heard by us alone, and the solver can be killed with all it started
             )
         try:
-            told, asked = False, math.inf
+            signalled, asked = False, math.inf
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     return process.wait(_TICK)
                 now = time.perf_counter()
                 if self.stop:
                     asked = min(asked, now)
-                if self.stop and not told and (asked < self.settings.deadline or now - asked >= _LATE):
-                    told = True
+                if self.stop and not signalled and (asked < self.settings.deadline or now - asked >= _LATE):
+                    signalled = True
                     _signal(process, gently=True)
                 if now - asked >= _LAST_WORDS:
                     return -1
@@ -224,7 +224,7 @@ class PulpRun(Run):
             x, (status, solution) = answer["values"][:-1], answer["statuses"].tolist()
         a = self.arrays
         x = np.where(np.isfinite(x), x, np.clip(0.0, a.col_lower, a.col_upper))
-        self.said = f"{self.solver} ended with status {status} and solution status {solution}"
+        self.message = f"{self.solver} ended with status {status} and solution status {solution}"
         report = None
         if self.is_cbc:
             report = cbc.read((folder / "log").read_text(encoding="utf-8", errors="replace"))
@@ -259,7 +259,7 @@ class PulpRun(Run):
         # The solver has kept to the cutoff as to a row, with its tolerance and the digits of its file.
         self.room = FEASIBILITY
         if self.ending is Ending.OPTIMAL and not self.welcome(objective):
-            self.ending, self.said = Ending.BROKEN, f"{self.solver} returned {objective!r}, above the cutoff"
+            self.ending, self.message = Ending.BROKEN, f"{self.solver} returned {objective!r}, above the cutoff"
         if self.ending is Ending.OPTIMAL:
             exact = gap == 0.0 or (report is not None and report.exact)
             bound = max(objective - (0.0 if exact else gap * abs(objective)), bound)

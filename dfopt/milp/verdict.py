@@ -44,16 +44,15 @@ def complete(arrays: ModelArrays, settings: Settings, start: FloatArray) -> tupl
     are fixed here and the rest is solved as a model of its own, on a budget.
     """
     given = np.isfinite(start)
-    x = np.where(given, start, 0.0)
-    whole = arrays.integrality
-    x[whole] = np.where(np.abs(x[whole] - np.round(x[whole])) <= FEASIBILITY, np.round(x[whole]), x[whole])
+    x, integral = np.where(given, start, 0.0), arrays.integrality
+    x = np.where(integral & (np.abs(x - np.round(x)) <= FEASIBILITY), np.round(x), x)
     if given.all() and arrays.violation(x) <= _EXACT * _scale(arrays, x):
         return x, False
     # A full but inexact start keeps its integers; its continuous part is solved for.
-    pin = given & whole if given.all() else given
+    pin = given & integral if given.all() else given
     lower, upper = arrays.col_lower.copy(), arrays.col_upper.copy()
     inside = (x >= lower - FEASIBILITY) & (x <= upper + FEASIBILITY)
-    pin &= inside & (~whole | (x == np.round(x)))
+    pin &= inside & (~integral | (x == np.round(x)))
     value = np.clip(x[pin], lower[pin], upper[pin])
     lower[pin] = upper[pin] = value
     fixed = replace(arrays, col_lower=lower, col_upper=upper)
@@ -64,8 +63,8 @@ def complete(arrays: ModelArrays, settings: Settings, start: FloatArray) -> tupl
     stopped = outcome.ending is Ending.INTERRUPTED
     if outcome.x is None:
         return None, stopped
-    found, again = polish(fixed, quick, outcome.x)
-    return (found if arrays.violation(found) <= FEASIBILITY else None), stopped or again
+    polished, again = polish(fixed, quick, outcome.x)
+    return (polished if arrays.violation(polished) <= FEASIBILITY else None), stopped or again
 
 
 # ------------------------------------------------------------------ answers
@@ -83,20 +82,20 @@ def polish(arrays: ModelArrays, settings: Settings, x: FloatArray) -> tuple[Floa
 
     The flag says whether Ctrl-C was pressed meanwhile.
     """
-    whole = arrays.integrality
+    integral = arrays.integrality
     near = np.round(x)
-    snapped = np.where(whole & (np.abs(x - near) <= FEASIBILITY), near, x)
+    snapped = np.where(integral & (np.abs(x - near) <= FEASIBILITY), near, x)
     snapped = np.clip(snapped, arrays.col_lower, arrays.col_upper)
     before = arrays.violation(snapped)
-    if before <= _EXACT * _scale(arrays, snapped) or whole.all():
+    if before <= _EXACT * _scale(arrays, snapped) or integral.all():
         return snapped, False
     lower, upper = arrays.col_lower.copy(), arrays.col_upper.copy()
-    lower[whole] = upper[whole] = snapped[whole]
-    if not whole.any():
+    lower[integral] = upper[integral] = snapped[integral]
+    if not integral.any():
         # Of a pure LP only the last digits are open, or it would be solved a second time.
         room = FEASIBILITY * np.maximum(1.0, np.abs(snapped))
         lower, upper = np.maximum(lower, snapped - room), np.minimum(upper, snapped + room)
-    rest = replace(arrays, col_lower=lower, col_upper=upper, integrality=np.zeros_like(whole))
+    rest = replace(arrays, col_lower=lower, col_upper=upper, integrality=np.zeros_like(integral))
     until, short = max(settings.deadline, time.perf_counter() + _GRACE_S), settings.clock.allowance(_POLISHING)
     plain = replace(settings, cutoff=None, deadline=until, clock=short, grace=_GRACE_S)
     outcome = HighsRun(rest, plain, None).outcome()
@@ -119,7 +118,7 @@ def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outco
         if probe.ending is Ending.OPTIMAL:
             proven = probe.objective > FEASIBILITY
             return replace(outcome, ending=Ending.INFEASIBLE if proven else Ending.BROKEN)
-        return replace(outcome, ending=probe.ending, said=probe.said)
+        return replace(outcome, ending=probe.ending, message=probe.message)
     # "Unbounded" of a MIP is said of its relaxation; the integers may still be infeasible.
     relaxed = outcome.ending is Ending.UNBOUNDED and arrays.integrality.any()
     if outcome.ending is not Ending.UNCLEAR and not relaxed:
@@ -130,7 +129,7 @@ def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outco
         return replace(outcome, ending=Ending.UNBOUNDED)
     if probe.ending is Ending.INFEASIBLE:
         return replace(outcome, ending=Ending.INFEASIBLE)
-    return replace(outcome, ending=probe.ending, said=probe.said)
+    return replace(outcome, ending=probe.ending, message=probe.message)
 
 
 def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Solution:
@@ -177,7 +176,7 @@ def _verdict(
             return Termination.INFEASIBLE, None, cutoff, f"no solution at or below the cutoff {cutoff:g}"
         if ending is Ending.INFEASIBLE:
             return Termination.INFEASIBLE, None, math.inf, "no point satisfies all rows and bounds"
-        return failed(outcome.said)
+        return failed(outcome.message)
     claimed = arrays.objective(outcome.x)
     if abs(claimed - outcome.objective) > FEASIBILITY * max(1.0, abs(claimed)):
         return failed(f"the solver reports objective {outcome.objective!r} for a solution of {claimed!r}")
@@ -199,4 +198,4 @@ def _verdict(
         return Termination.GAP_REACHED, x, bound, f"requested gap {settings.gap:g} reached"
     if ending is Ending.LIMIT:
         return Termination.LIMIT_WITH_SOLUTION, x, bound, "stopped at a limit"
-    return failed(outcome.said)
+    return failed(outcome.message)

@@ -43,28 +43,28 @@ class Worker(threading.Thread):
 
 
 def supervise(
-    worker: Worker, deadline: float, look: Callable[[bool], None] = lambda finished: None, grace: float = GRACE
+    worker: Worker, deadline: float, report: Callable[[bool], None] = lambda finished: None, grace: float = GRACE
 ) -> str:
     """Start a worker and return by ``deadline + grace`` at the latest.
 
     Returns "" when the worker came to an end by itself, otherwise what it was
     stopped for: "limit" or "interrupt".  One Ctrl-C stops the worker; a second
-    one while it is winding down raises as usual.  ``look`` is called in between
+    one while it is winding down raises as usual.  ``report`` is called in between
     in the calling thread, and once with True at the end.
     """
     worker.start()
     try:
-        reason = _wait(worker, deadline, look)
+        reason = _wait(worker, deadline, report)
     except KeyboardInterrupt:
         reason = "interrupt"
-    except BaseException:  # look() failed: take the worker down with it
+    except BaseException:  # report() failed: take the worker down with it
         _halt(worker, grace)
         raise
     if reason:
         _halt(worker, grace)
     if worker.error is not None:
         raise worker.error
-    look(True)
+    report(True)
     return reason
 
 
@@ -76,10 +76,10 @@ def _halt(worker: Worker, grace: float) -> None:
         _abandoned.remove(worker)
 
 
-def _wait(worker: Worker, deadline: float, look: Callable[[bool], None]) -> str:
+def _wait(worker: Worker, deadline: float, report: Callable[[bool], None]) -> str:
     """Wait for the end of the worker or the deadline."""
     while not worker.done.wait(min(_TICK, max(0.0, deadline - time.perf_counter()))):
-        look(False)
+        report(False)
         if time.perf_counter() >= deadline:
             return "limit"
     return ""

@@ -78,19 +78,19 @@ class Cluster:
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """See `dfopt.processes.executor.Executor`."""
-        whole = False
+        complete = False
         with _silence():  # until the client is closed: its thread may stumble over a Ctrl-C some time after it
             try:
                 self.prepare(len(tasks))
                 with _between_calls() as pressed:
                     _Session(self._client, tasks, take, pressed).run()
-                whole = True
+                complete = True
             except KeyboardInterrupt:
                 return INTERRUPTED
             except _Lost as lost:
                 return f"the scheduler at {self.address} is lost: {lost}"
             finally:
-                if not (whole and self.stay):
+                if not (complete and self.stay):
                     self.close()
         return ""
 
@@ -104,18 +104,19 @@ class Cluster:
     def _compare(self) -> None:
         """Every worker and the scheduler must have this dfopt: what comes later is checked with its first task."""
         with _connected():
-            found = {f"the worker {name}": said for name, said in self._client.run(greet, on_error="return").items()}
+            greetings = self._client.run(greet, on_error="return")
+            replies = {f"the worker {name}": reply for name, reply in greetings.items()}
             try:
                 self._client.run_on_scheduler(identity)
             except (ImportError, AttributeError) as error:
-                found["the scheduler"] = error
-        for name, said in found.items():
-            if isinstance(said, OSError):  # a worker that has just gone
+                replies["the scheduler"] = error
+        for name, reply in replies.items():
+            if isinstance(reply, OSError):  # a worker that has just gone
                 continue
-            wrong = f"no such dfopt there: {said}" if isinstance(said, Exception) else difference(said, identity())
+            wrong = f"no such dfopt there: {reply}" if isinstance(reply, Exception) else difference(reply, identity())
             if wrong:
                 raise _other(name, wrong)
-        if not found:
+        if not replies:
             _log.warning("no worker at %s yet: waiting for the first", self.address)
 
 
@@ -245,9 +246,10 @@ def _silence() -> Iterator[None]:
     """Dask and its loop log every attempt to connect, and every task that Ctrl-C took before it was one, as an error
     with a traceback; the one message that matters is ours.
     """
-    known = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    loggers = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
     # each of them, because Dask gives some of its loggers levels of their own
-    levels = [(one, one.level) for one in known if one.name.partition(".")[0] in ("distributed", "tornado")]
+    of_dask = [logger for logger in loggers if logger.name.partition(".")[0] in ("distributed", "tornado")]
+    levels = [(logger, logger.level) for logger in of_dask]
     for logger, _ in levels:
         logger.setLevel(logging.CRITICAL)
     try:

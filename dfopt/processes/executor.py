@@ -88,19 +88,19 @@ class Processes:
                 free.put(process)
 
         lanes = ThreadPoolExecutor(max(len(self._ready), 1))  # a thread talks to one process at a time
-        whole = False
+        complete = False
         try:
             for done in as_completed([lanes.submit(solve, number) for number in range(len(tasks))]):
                 take(done.result())
-            whole = True
+            complete = True
         except KeyboardInterrupt:
             return INTERRUPTED
         finally:
-            if not (whole and self.stay):
+            if not (complete and self.stay):
                 for process in self._ready:
                     process.end()  # which also answers for the threads that still wait
             lanes.shutdown(cancel_futures=True)
-            if not (whole and self.stay):
+            if not (complete and self.stay):
                 self.close()
         return ""
 

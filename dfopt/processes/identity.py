@@ -21,10 +21,11 @@ def identity() -> dict[str, str]:
     import dfopt
 
     root = Path(dfopt.__file__).parent
-    said = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        said.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return {"dfopt": dfopt.__version__, "program": said.hexdigest()[:12], **{name: _version(name) for name in _DECIDES}}
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    libraries = {name: _version(name) for name in _DECIDES}
+    return {"dfopt": dfopt.__version__, "program": digest.hexdigest()[:12], **libraries}
 
 
 def _version(name: str) -> str:

@@ -30,7 +30,7 @@ def pack(*documents: Document) -> str:
     >>> unpack(Assumptions, pack(profile("default"))) == (profile("default"),)
     True
     """
-    return packed([one.to_data() for one in documents])
+    return packed([document.to_data() for document in documents])
 
 
 def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> tuple[Kind, ...]:
@@ -43,8 +43,8 @@ def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> t
     """
     if not isinstance(sent, str):
         return (kind.from_data(dict(sent), name),)
-    found: tuple[Kind, ...] = _parsed(kind, sent, name)
-    return found
+    documents: tuple[Kind, ...] = _parsed(kind, sent, name)
+    return documents
 
 
 @lru_cache(64)  # the graphs of a study and the system at hand

@@ -66,7 +66,7 @@ def greet(dask_worker: Any) -> dict[str, str]:
 
 def difference(there: Mapping[str, str], expected: Mapping[str, str]) -> str:
     """What differs between the dfopt there and the expected one, in words; empty if nothing does."""
-    said = [
+    differences = [
         f"{name} here {there.get(name)}, client {value}" for name, value in expected.items() if there.get(name) != value
     ]
-    return "; ".join(said)
+    return "; ".join(differences)

@@ -137,12 +137,12 @@ def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
     try:
         sent = task.get("only")
         only = {(size, way): {Plan.model_validate(plan): low for plan, low in plans} for size, way, plans in sent or ()}
-        told = bounded(*asked_of(task["asked"]), None if sent is None else only)
+        bounds = bounded(*asked_of(task["asked"]), None if sent is None else only)
     except Exception as error:  # told where it was asked for
         message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
         return {**answer, "status": "failed", "message": message, "seconds": time.perf_counter() - began}
     lows = [[low if math.isfinite(low) else None for low in plans.values()] for plans in only.values()]
-    return {**answer, **told.to_data(), "lows": lows, "seconds": time.perf_counter() - began}
+    return {**answer, **bounds.to_data(), "lows": lows, "seconds": time.perf_counter() - began}
 
 
 def _figures(result: Result) -> dict[str, Any]:
@@ -154,14 +154,14 @@ def _figures(result: Result) -> dict[str, Any]:
 def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> dict[str, Any]:
     """What a record says of a mapping that was judged, by the columns of a frame."""
     physical = score.physical
-    slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
-    mine = [part for part in score.partitions if part.stage in slowest.holds]
-    found = {
+    slowest = max(score.stages, key=lambda stage: (stage.time_s, stage.layers * stage.layer_time_s + stage.once_time_s))
+    partitions = [part for part in score.partitions if part.stage in slowest.holds]
+    figures = {
         "plan": plan.to_data(),
-        "partitions": len(mine),
-        "layer_compute_s": sum(part.compute_s for part in mine),
-        "layer_memory_s": sum(part.memory_s for part in mine),
-        "layer_network_s": sum(part.network_s for part in mine),
+        "partitions": len(partitions),
+        "layer_compute_s": sum(part.compute_s for part in partitions),
+        "layer_memory_s": sum(part.memory_s for part in partitions),
+        "layer_network_s": sum(part.network_s for part in partitions),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _BOUND_BY},
         **{name: value for name in _METRICS if (value := getattr(score, name)) is not None},
@@ -170,9 +170,9 @@ def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> di
         "tokens_per_s_per_sequence": (score.produced_tokens_per_s or score.tokens_per_s) / sequences_of(graph),
     }
     if physical is not None:
-        found |= {column: getattr(physical, name) for column, name in _PHYSICAL.items()}
-        found["limits_broken"] = ", ".join(physical.limits_broken) or None
-    return found
+        figures |= {column: getattr(physical, name) for column, name in _PHYSICAL.items()}
+        figures["limits_broken"] = ", ".join(physical.limits_broken) or None
+    return figures
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def test_names(name: str) -> None:
 
 
 def test_short_name_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = pulp_door._known(False)
+    everything = pulp_door._listed(False)
     for here, name, found in (
         (("SCIP_PY",), "pulp:scip", "SCIP_PY"),
         (("SCIP_CMD", "SCIP_PY"), "pulp:SCIP", "SCIP_CMD"),
@@ -86,7 +86,7 @@ def test_short_name_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None
         (("GUROBI_CMD", "GUROBI"), "pulp:GUROBI", "GUROBI"),
         (("COIN_CMD",), "pulp:CBC", "COIN_CMD"),
     ):
-        monkeypatch.setattr(pulp_door, "_known", lambda available, here=here: here if available else everything)
+        monkeypatch.setattr(pulp_door, "_listed", lambda available, here=here: here if available else everything)
         assert pulp_door.find_solver(name) == found
     with pytest.raises(PlanError, match="not installed"):
         pulp_door.find_solver("pulp:SCIP_PY")
