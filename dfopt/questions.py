@@ -25,7 +25,7 @@ from dfopt.documents.names import TAKEN_BY, in_documents, word_of
 from dfopt.documents.question import AUTO, Question
 from dfopt.documents.request import Request
 from dfopt.documents.system import Source, System
-from dfopt.documents.zoo import beside, zoo
+from dfopt.documents.zoo import resolve_near, zoo
 from dfopt.errors import PlanError, did_you_mean, shown
 from dfopt.library import load_system, system_from
 from dfopt.machines.calibrations import assumed_on, usual
@@ -244,7 +244,7 @@ class Resolver:
 
     def _path(self, name: str) -> str | Path:
         of_zoo = name in zoo("graphs") or name in zoo("systems")  # before files of that name
-        return name if of_zoo or self.folder is None else beside("graphs", self.folder, name)
+        return name if of_zoo or self.folder is None else resolve_near("graphs", self.folder, name)
 
     def _once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
         """Make a document once; what is alive is kept, so that its id stays its own."""

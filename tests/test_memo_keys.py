@@ -76,7 +76,7 @@ def test_no_key_is_written_by_hand(path: Path) -> None:
     ("source", "many"),
     [
         ("def f(self, plan):\n return self.known[plan.tp, plan.dp]", 1),
-        ("def f(self, plan):\n key = 'a', plan.tp, plan.said('x')\n if key not in self.known:\n  pass", 1),
+        ("def f(self, plan):\n key = 'a', plan.tp, plan.axis_values('x')\n if key not in self.known:\n  pass", 1),
         ("def f(one):\n return memo.setdefault((one.plan.tp, one.plan.dp), 0)", 1),
         ("def f(self, plan, tiles):\n return self.known[plan, tiles]", 0),
         ("def f(self, plan):\n return self.known[plan.label, 1]", 0),

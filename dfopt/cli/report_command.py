@@ -104,11 +104,11 @@ def _result_page(result: Result, before: Sequence[Section] = ()) -> str:
 
 def _origin(kind: Kind, used: Any) -> str:
     """Whether an input is that of the zoo, and what can therefore be said of its numbers."""
-    from dfopt.documents.zoo import one, zoo
+    from dfopt.documents.zoo import singular, zoo
     from dfopt.library import load_any, load_system
     from dfopt.machines.designs import load_design
 
-    it, name = one(kind), used.name
+    it, name = singular(kind), used.name
     if name not in zoo(kind):
         return (
             f"The {it} {name} is not of the zoo. Remarks in its file are lost when it is read, so that this report"

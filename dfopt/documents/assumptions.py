@@ -272,9 +272,9 @@ class Assumptions(Document):
 
     @field_validator("token_blocks", mode="before")
     @classmethod
-    def _none_is_a_word(cls, said: Any) -> Any:
+    def _none_is_a_word(cls, value: Any) -> Any:
         """``null`` was the word for ``none`` in earlier versions."""
-        return "none" if said is None else said
+        return "none" if value is None else value
 
     @property
     def splits_tokens(self) -> bool:
@@ -289,10 +289,10 @@ class Assumptions(Document):
         >>> [Assumptions(point_to_point_overlap="interleaved").hides_hops_in(chunks) for chunks in (1, 2)]
         [False, True]
         """
-        said = self.point_to_point_overlap
-        if said is None or (said == "interleaved" and chunks == 1):
+        overlap = self.point_to_point_overlap
+        if overlap is None or (overlap == "interleaved" and chunks == 1):
             return self.overlap == "perfect"
-        return said != "exposed"
+        return overlap != "exposed"
 
     @property
     def blocks_tokens(self) -> bool:
@@ -329,8 +329,8 @@ class Assumptions(Document):
             return self
         changes: dict[str, Any] = {"tensor_overlap": None if way == "none" else way}
         if way == "none":
-            apart = {"operand_traffic": ("own_tiled", "own"), "collective_work": ("first_adds", "first")}
-            changes |= {name: then for name, (found, then) in apart.items() if getattr(self, name) == found}
+            changed = {"operand_traffic": ("own_tiled", "own"), "collective_work": ("first_adds", "first")}
+            changes |= {name: then for name, (before, then) in changed.items() if getattr(self, name) == before}
         return self if all(getattr(self, name) == value for name, value in changes.items()) else self.with_(**changes)
 
     def __repr__(self) -> str:

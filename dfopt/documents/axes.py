@@ -97,12 +97,12 @@ def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
     (``tp_first``) or the others (``tp_rest``); ``all`` of those that split kernels or the batch together.
     """
     inside = tuple(axis for axis in AXES.values() if axis.splits in ("kernels", "batch"))
-    found: dict[str, tuple[tuple[Axis, ...], slice]] = {}
-    for axis in (one for one in AXES.values() if one.splits != "layers"):
-        found[axis.name] = (axis,), slice(None)
+    by_name: dict[str, tuple[tuple[Axis, ...], slice]] = {}
+    for axis in (each for each in AXES.values() if each.splits != "layers"):
+        by_name[axis.name] = (axis,), slice(None)
         if axis.splits in ("kernels", "modules"):
-            found |= {f"{axis.name}_first": ((axis,), slice(1)), f"{axis.name}_rest": ((axis,), slice(1, None))}
-    return {**found, "all": (inside, slice(None))}
+            by_name |= {f"{axis.name}_first": ((axis,), slice(1)), f"{axis.name}_rest": ((axis,), slice(1, None))}
+    return {**by_name, "all": (inside, slice(None))}
 
 
 @cache
@@ -117,7 +117,7 @@ def spelled_out(keywords: Mapping[str, Any]) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        given = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        given = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
         named = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
             for name, default in keywords.items()

@@ -161,8 +161,8 @@ class Document(Part):
             refuse(path, f"found {shown(data)}, expected a mapping", "give keys and values")
         issues = cls._schema_issues(data, path)
         try:
-            known = {**data, "schema": cls.SCHEMA} if issues else dict(data)
-            made = cls.model_validate(known, context=UNITS_REQUIRED, by_alias=True, by_name=False)
+            fields = {**data, "schema": cls.SCHEMA} if issues else dict(data)
+            document = cls.model_validate(fields, context=UNITS_REQUIRED, by_alias=True, by_name=False)
         except ValidationError as error:
             only_units = all(isinstance(d.get("ctx", {}).get("error"), UnitError) for d in error.errors())
             kind = UnitError if only_units and not issues else DocumentError
@@ -171,25 +171,25 @@ class Document(Part):
             raise type(error)(path, [*issues, *error.issues]) from None
         if issues:
             raise DocumentError(path, issues)
-        return made
+        return document
 
     @classmethod
     def _schema_issues(cls, data: Mapping[str, Any], path: str) -> list[Issue]:
         """That the schema is missing; of a document of another kind every other issue would be noise."""
         if "schema" not in data:
             return [Issue("$.schema", "the key is missing", f"add the line 'schema: {cls.SCHEMA}'")]
-        found = data["schema"]
-        if found in (cls.SCHEMA, *cls.EARLIER):
+        schema = data["schema"]
+        if schema in (cls.SCHEMA, *cls.EARLIER):
             return []
         family, _, version = cls.SCHEMA.rpartition("/")
-        theirs, _, other = found.rpartition("/") if isinstance(found, str) else ("", "", "")
+        theirs, _, other = schema.rpartition("/") if isinstance(schema, str) else ("", "", "")
         remedy = f"write 'schema: {cls.SCHEMA}'"
         if theirs == family and other.isdecimal():
             newer = int(other) > int(version)
             remedy = "upgrade dfopt" if newer else "convert the file, or use the dfopt that wrote it"
         elif theirs.startswith("dfopt/"):
             remedy = f"this is a {theirs[len('dfopt/') :]} where a {family[len('dfopt/') :]} is wanted"
-        message = f"found {shown(found)}, this dfopt reads {cls.SCHEMA!r}"
+        message = f"found {shown(schema)}, this dfopt reads {cls.SCHEMA!r}"
         raise SchemaVersionError(path, [Issue("$.schema", message, remedy)])
 
     def to_data(self) -> dict[str, Any]:
@@ -209,10 +209,10 @@ class Document(Part):
         if suffix == ".json" or len(text) < MAX_BYTES:
             write_text(path, text)
             return
-        beside = check_writable(Path(path).with_suffix(".json"), force=False)
-        self.dump(beside)
+        as_json = check_writable(Path(path).with_suffix(".json"), force=False)
+        self.dump(as_json)
         message = f"{len(text):,} bytes, and at most {MAX_BYTES:,} bytes of YAML are read"
-        refuse(path, message, f"it was written as {beside} instead")
+        refuse(path, message, f"it was written as {as_json} instead")
 
     def digest(self) -> str:
         """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""
@@ -294,12 +294,12 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _models_at(cls: type[BaseModel], steps: Sequence[str | int]) -> list[type[BaseModel]]:
     """What the mapping at a path may be."""
-    found = [cls]
+    models = [cls]
     for step in steps:
-        fields = [f for m in found for name, f in m.model_fields.items() if step in (f.alias or name, name)]
+        fields = [f for m in models for name, f in m.model_fields.items() if step in (f.alias or name, name)]
         # An index or a free key leads nowhere new: the field's type already named the models inside.
-        found = [m for f in fields for m in models_in(f.annotation)] or found
-    return found
+        models = [m for f in fields for m in models_in(f.annotation)] or models
+    return models
 
 
 def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str]:
@@ -342,9 +342,9 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
             remedy = f"add the key {last!r}" + (f": {says}" if says else "")
             plain.append(Issue(where, "the key is missing", remedy))
         elif kind == "extra_forbidden":
-            known, now = _keys(cls, steps[:-1]), _renamed(cls, steps[:-1], last)
+            keys, now = _keys(cls, steps[:-1]), _renamed(cls, steps[:-1], last)
             remedy = f"write {now!r}: it was renamed" if now else ""
-            remedy = remedy or did_you_mean(last, known, f"known keys: {', '.join(known)}")
+            remedy = remedy or did_you_mean(last, keys, f"known keys: {', '.join(keys)}")
             plain.append(Issue(where, "unknown key", remedy))
         elif kind in _EXPECTED:
             wanted = _EXPECTED[kind].format_map(ctx)
@@ -361,7 +361,7 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
             plain.append(Issue(where, message))
     # of a mapping or list that may be there only what is wrong inside: other members of the union are not meant
     places = [*(issue.where for issue in plain), *expected]
-    inside = {one[:end] for one in places for end, letter in enumerate(one) if letter in ".["}
+    inside = {place[:end] for place in places for end, letter in enumerate(place) if letter in ".["}
     merged = [
         Issue(w, f"found {s}, expected {' or '.join(x)}", r)
         for w, (s, x, r) in expected.items()

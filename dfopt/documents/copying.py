@@ -27,20 +27,20 @@ class Copied(BaseModel):
         """A copy with other values, which works out again what follows from them."""
         given = update or {}
         if deep or not given.keys() <= type(self).__pydantic_fields__.keys():
-            made = super().model_copy(update=update, deep=deep)
-            for name in made._worked_out:
-                del made.__dict__[name]
+            copied = super().model_copy(update=update, deep=deep)
+            for name in copied._worked_out:
+                del copied.__dict__[name]
         else:
             values = {**self.__dict__, **given}
             for name in _of(type(self), extra=False):
                 values.pop(name, None)
-            made, set_ = self.__new__(type(self)), object.__setattr__
-            set_(made, "__dict__", values)
-            set_(made, "__pydantic_extra__", self.__pydantic_extra__)
-            set_(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | given.keys())
-            set_(made, "__pydantic_private__", None)
-        made._intern()
-        return made
+            copied, set_ = self.__new__(type(self)), object.__setattr__
+            set_(copied, "__dict__", values)
+            set_(copied, "__pydantic_extra__", self.__pydantic_extra__)
+            set_(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | given.keys())
+            set_(copied, "__pydantic_private__", None)
+        copied._intern()
+        return copied
 
     def with_extra(self) -> Self:
         """The same with all that follows from the keys beside fields alone worked out, once for all copies to come."""

@@ -183,8 +183,8 @@ class Design(Source):
             for where, message, remedy in _wrong(self, budget, given):
                 raise problem(message, remedy, where)
         if self.profile == "default" and self.budgets.chip_area_mm2 > self.budgets.package_area_mm2:
-            found = f"found {self.budgets.package_area_mm2:.6g} mm2"
-            message = f"{found}, expected the {self.budgets.chip_area_mm2:.6g} mm2 of the chip or more"
+            actual = f"found {self.budgets.package_area_mm2:.6g} mm2"
+            message = f"{actual}, expected the {self.budgets.chip_area_mm2:.6g} mm2 of the chip or more"
             raise problem(message, "DRAM stacks have what the chip leaves: raise it", "$.budgets.package_area_mm2")
         return self
 
@@ -213,10 +213,10 @@ def no_links_between(dies: int, technology: Technology) -> tuple[str, str]:
 
 
 def _wrong(design: Design, budget: str, given: Shares) -> Iterator[tuple[str, str, str]]:
-    known = design.technology.components
+    components = design.technology.components
     where = f"$.shares.{budget}"
     for name in given:
-        if name not in known:
+        if name not in components:
             yield f"{where}.{name}", *unknown(design.technology)
     resting = [name for name, share in given.items() if share == "rest"]
     if len(resting) > 1:
@@ -233,8 +233,8 @@ def _wrong(design: Design, budget: str, given: Shares) -> Iterator[tuple[str, st
 def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
     levels = {level.name for level in design.technology.sram}
     if design.choices and design.choices.power and POWER in design.technology.components:
-        found = f"found budgets of power to choose, and a component {POWER!r} whose sizes could be meant"
-        yield "$.choices.power", found, "rename the SRAM level"
+        message = f"found budgets of power to choose, and a component {POWER!r} whose sizes could be meant"
+        yield "$.choices.power", message, "rename the SRAM level"
     if design.searched and design.profile != "default":
         yield "$.profile", "found deepflow beside shares that are auto, expected default", "leave it out"
     listed = design.choices.listed if design.choices and design.sizes is None else ()
@@ -259,8 +259,8 @@ def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
     most = budgets.reticle
     if design.profile == "default" and budgets.die_area_mm2 > most * (1 + SLACK):
         dies = budgets.dies or 1
-        found = f"found {budgets.chip_area_mm2:.6g} mm2 on {dies} {'dies' if dies > 1 else 'die'}"
-        message = f"{found}, expected at most the {most:.6g} mm2 of a reticle for each"
+        actual = f"found {budgets.chip_area_mm2:.6g} mm2 on {dies} {'dies' if dies > 1 else 'die'}"
+        message = f"{actual}, expected at most the {most:.6g} mm2 of a reticle for each"
         need = math.ceil(budgets.chip_area_mm2 / most * (1 - SLACK))
         yield "$.budgets.chip_area_mm2", message, f"lower it, or set $.budgets.dies to {need} or more"
     for budget, shares in dict(design.shares).items():
@@ -271,8 +271,8 @@ def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
         elif share == "auto":
             yield where, "found auto, expected a number or rest: these links are not chosen", "give it one"
         elif budget != "perimeter" and not share and (budgets.dies or 1) > 1:
-            found = f"found {share or 'none'}, expected a share for the links between {budgets.dies} dies"
-            yield where, found, "without any no die has what another one holds"
+            message = f"found {share or 'none'}, expected a share for the links between {budgets.dies} dies"
+            yield where, message, "without any no die has what another one holds"
     if (budgets.dies or 1) > 1 and design.profile == "deepflow":
         yield "$.budgets.dies", f"found {budgets.dies}, expected 1: the profile deepflow knows no dies", "leave it out"
 

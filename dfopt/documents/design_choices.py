@@ -47,8 +47,8 @@ class _Steps(Part):
         if self.most < self.least:
             raise problem(f"found {self.most:g}, expected least ({self.least:g}) or more", "raise it", "$.most")
         if (self.most - self.least) / self.step > MOST_STEPS:
-            found = f"found {(self.most - self.least) / self.step:.3g} steps, expected at most {MOST_STEPS}"
-            raise problem(found, "raise it", "$.step")
+            message = f"found {(self.most - self.least) / self.step:.3g} steps, expected at most {MOST_STEPS}"
+            raise problem(message, "raise it", "$.step")
         return self
 
 

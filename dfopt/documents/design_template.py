@@ -71,8 +71,8 @@ class TemplateDim(Part):
     @model_validator(mode="after")
     def _has_one_rate(self) -> Self:
         if (self.links is None) == (self.link_bandwidth is None):
-            found = "neither" if self.links is None else "both"
-            message = f"found {found} of links and link_bandwidth, expected one of them"
+            which = "neither" if self.links is None else "both"
+            message = f"found {which} of links and link_bandwidth, expected one of them"
             raise problem(message, "links: ROLE takes the rate from the design", "$.links")
         return self
 

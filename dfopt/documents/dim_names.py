@@ -23,10 +23,10 @@ def split_part_name(name: str) -> tuple[str, int | None, int]:
     >>> split_part_name("x"), split_part_name("x[8]"), split_part_name("x[4@8]")
     (('x', None, 1), ('x', 8, 1), ('x', 4, 8))
     """
-    found = re.fullmatch(r"([^\[\]+]+)(?:\[(\d+)(?:@(\d+))?\])?", name)
-    if found is None:
+    match = re.fullmatch(r"([^\[\]+]+)(?:\[(\d+)(?:@(\d+))?\])?", name)
+    if match is None:
         raise ValueError(f"found {name!r}, expected a network dim such as x, or a part of it such as x[8] or x[4@8]")
-    dim, size, stride = found.groups()
+    dim, size, stride = match.groups()
     return dim, int(size) if size else None, int(stride) if stride else 1
 
 

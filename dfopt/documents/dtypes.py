@@ -49,9 +49,9 @@ class Format(NamedTuple):
     block: tuple[int, int] = (1, 1)
 
 
-def _blocks(of: Arithmetic, bits: int, depth: int, beside: int, rows: int = 1) -> Format:
+def _blocks(of: Arithmetic, bits: int, depth: int, scale_bits: int, rows: int = 1) -> Format:
     """Elements of some bits, and so many bits beside for every block of them."""
-    return Format(Fraction(bits, 8) + Fraction(beside, 8 * rows * depth), of, (rows, depth))
+    return Format(Fraction(bits, 8) + Fraction(scale_bits, 8 * rows * depth), of, (rows, depth))
 
 
 FORMATS: Final[dict[Dtype, Format]] = {
@@ -164,8 +164,8 @@ class Dtypes(Part):
 
     def of(self, data: DataClass) -> Dtype:
         """The type of one class."""
-        found: Dtype | None = getattr(self, data)
-        return found or (self.weights if data in ("experts", "ends") else self.activations)
+        dtype: Dtype | None = getattr(self, data)
+        return dtype or (self.weights if data in ("experts", "ends") else self.activations)
 
     def taken(self, data: DataClass) -> Dtype:
         """The type in which products take weights of a class."""
@@ -293,8 +293,8 @@ class Peaks(Part):
 
     def of(self, arithmetic: Arithmetic) -> float | None:
         """The rate of one type, if the chip has it."""
-        found: float | None = getattr(self, arithmetic)
-        return found
+        rate: float | None = getattr(self, arithmetic)
+        return rate
 
     def times(self, factor: float) -> Self:
         """The rates of a chip that is so much faster."""
@@ -303,7 +303,7 @@ class Peaks(Part):
     @model_validator(mode="after")
     def _has_a_usual_rate(self) -> Self:
         if all(rate is None for rate in (self.bf16, self.fp16, self.tf32, self.fp32)):
-            found = ", ".join(name for name, rate in self if rate is not None) or "no rate"
-            message = f"found {found}, expected one of bf16, fp16, tf32 or fp32 too"
+            rates = ", ".join(name for name, rate in self if rate is not None) or "no rate"
+            message = f"found {rates}, expected one of bf16, fp16, tf32 or fp32 too"
             raise problem(message, "graphs that state no types compute in it, and so do elementwise kernels")
         return self

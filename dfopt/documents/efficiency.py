@@ -70,7 +70,7 @@ class EfficiencyRow(Part):
     def covers(self, other: EfficiencyRow) -> bool:
         """Whether this row applies wherever the other one does."""
         asks, theirs = ((row.flop or 0.0, row.extent or 1, row.bytes or 0.0) for row in (self, other))
-        at_least = all(mine <= its for mine, its in zip(asks, theirs, strict=True))
+        at_least = all(own <= its for own, its in zip(asks, theirs, strict=True))
         alike = self.memory in (None, other.memory) and self.op in (None, other.op)
         return self.unit == other.unit and alike and at_least
 
@@ -80,10 +80,10 @@ class EfficiencyRow(Part):
         others = [*of_others.get(self.unit, ("bytes", "memory"))]
         others += ["op"] if self.op not in _OPS[self.unit] else []
         for name in others:
-            if (found := getattr(self, name)) is not None:
+            if (value := getattr(self, name)) is not None:
                 has = "bytes, memory and op: optimizer" if self.unit == "memory" else "flop and extent"
-                said = f"{found:g}" if isinstance(found, int | float) else repr(found)
-                raise problem(f"found {said} of unit {self.unit}", f"its rows have {has}: leave it out", f"$.{name}")
+                words = f"{value:g}" if isinstance(value, int | float) else repr(value)
+                raise problem(f"found {words} of unit {self.unit}", f"its rows have {has}: leave it out", f"$.{name}")
         return self
 
 
@@ -98,15 +98,15 @@ def efficiency_issues(rows: Sequence[EfficiencyRow], memories: Sequence[str]) ->
             yield Issue(f"{where}[{position}]", message, remedy)
         if row.memory is not None and row.memory not in memories:
             message = f"the chip has no memory {row.memory!r}" + ("" if memories else ", only dram")
-            known = f"its memories: {', '.join(memories)}" if memories else "leave it out"
-            yield Issue(f"{where}[{position}].memory", message, did_you_mean(row.memory, memories, known))
+            otherwise = f"its memories: {', '.join(memories)}" if memories else "leave it out"
+            yield Issue(f"{where}[{position}].memory", message, did_you_mean(row.memory, memories, otherwise))
     for unit in ("matrix", "vector"):
         if not any(row.unit == unit and not row.conditions for row in rows):
             message = f"no row of the {unit} unit is without conditions, so some kernels would have no share"
             yield Issue(where, message, f"end with a row {{unit: {unit}, share: ...}} for all the rest")
     for name in {row.memory: None for row in rows if row.unit == "memory"}:
-        mine = [row for row in rows if row.unit == "memory" and row.memory in (None, name)]
-        if not any(not row.conditions for row in mine):
+        of_memory = [row for row in rows if row.unit == "memory" and row.memory in (None, name)]
+        if not any(not row.conditions for row in of_memory):
             of, key = ("", "") if name is None else (f" of {name!r}", f"memory: {name}, ")
             message = f"no row of the memory unit{of} is without conditions, so small transfers would have no share"
             yield Issue(where, message, f"end with a row {{unit: memory, {key}share: ...}} for all the rest")

@@ -37,8 +37,9 @@ def phase_of(graph: Graph) -> str:
     ((sequences, new), cached), *_ = segments.items() or [((graph.microbatch, tokens.processed // graph.microbatch), 0)]
     if new == 1:
         return "decode"
-    once = [one.n for one in graph.kernels if one.op == "gemm" and graph.kind_of(one) >= graph.layers.counted]
-    wants_all = bool(cached) and min(once, default=sequences) >= sequences * new  # a draft is checked token by token
+    once = [kernel for kernel in graph.kernels if graph.kind_of(kernel) >= graph.layers.counted]
+    columns = min((kernel.n for kernel in once if kernel.op == "gemm"), default=sequences)
+    wants_all = bool(cached) and columns >= sequences * new  # a draft is checked token by token
     return "verify" if wants_all else "prefill"
 
 

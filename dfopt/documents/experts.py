@@ -79,10 +79,10 @@ class Experts(Part):
 def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int = 0) -> Experts:
     """Experts, of which tokens touch as many as expected under a routing; ``always`` more are chosen by every token."""
     touched = routing.touched(count, chosen, tokens) + always
-    told = None if routing == Routing() else routing
-    return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=told, always=always or None)
+    stated = None if routing == Routing() else routing
+    return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=stated, always=always or None)
 
 
 def routing_of(graph: Any) -> str:  # its module imports this one
     """What is assumed of a graph's experts, if it has any: times and bounds hold under it, and under no other."""
-    return "; ".join(dict.fromkeys(one.experts.words for one in graph.kernels if one.experts is not None))
+    return "; ".join(dict.fromkeys(kernel.experts.words for kernel in graph.kernels if kernel.experts is not None))

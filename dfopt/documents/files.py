@@ -99,7 +99,7 @@ def check_writable(path: str | os.PathLike[str], force: bool = True) -> Path:
             with open(target, "ab"):  # a file that is protected stays as it is
                 pass
         if not _as_it_is(target):
-            part = _beside(target)
+            part = _sibling(target)
             part.touch(exist_ok=False)
             part.unlink()
         if not (force or _as_it_is(target) or not target.exists() or is_written_here(target)):
@@ -117,7 +117,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     It is written through a link, not over it; a device or a pipe as it is. Raises `DocumentError` if it cannot be.
     """
     target = Path(os.path.realpath(check_writable(path)))
-    part = target if _as_it_is(target) else _beside(target)
+    part = target if _as_it_is(target) else _sibling(target)
     try:
         yield part
         if part != target:
@@ -164,7 +164,7 @@ def _as_it_is(target: Path) -> bool:
     return target.exists() and not target.is_file()
 
 
-def _beside(target: Path) -> Path:
+def _sibling(target: Path) -> Path:
     """A name in the same folder, because a rename is one step only within one file system."""
     return target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.part")
 

@@ -218,13 +218,13 @@ class Graph(Named):
     def _levels(self) -> dict[str, int]:
         waiting = self.sorter()
         waiting.prepare()
-        found, level = dict[str, int](), 0
+        levels, level = dict[str, int](), 0
         while waiting:
             names = waiting.get_ready()
-            found |= dict.fromkeys(names, level)
+            levels |= dict.fromkeys(names, level)
             waiting.done(*names)
             level += 1
-        return found
+        return levels
 
     def levels(self) -> dict[str, int]:
         """Longest-path level of every kernel, sources at 0; not to be changed."""

@@ -235,7 +235,7 @@ class HeatReport(Document):
 
     def answer(self, name: HeatName) -> HeatAnswer | None:
         """The answer of a name, none if it was not found."""
-        return next((one for one in self.answers if one.name == name), None)
+        return next((answer for answer in self.answers if answer.name == name), None)
 
     @property
     def speedup(self) -> float | None:

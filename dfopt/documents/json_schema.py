@@ -33,19 +33,19 @@ class _Described(UnitJsonSchema):
 
 def schema_json(cls: type[Document]) -> dict[str, Any]:
     """The JSON Schema of a document for editors: quantities are text with a unit."""
-    made = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
-    if "$ref" in made:  # of a document that holds others of its kind
-        made = {**made["$defs"][made.pop("$ref").rpartition("/")[2]], **made}
-    made["properties"]["schema"] = {"const": cls.SCHEMA, "description": made["properties"]["schema"]["description"]}
-    made["required"] = ["schema", *made.get("required", [])]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}
+    schema = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
+    if "$ref" in schema:  # of a document that holds others of its kind
+        schema = {**schema["$defs"][schema.pop("$ref").rpartition("/")[2]], **schema}
+    schema["properties"]["schema"] = {"const": cls.SCHEMA, "description": schema["properties"]["schema"]["description"]}
+    schema["required"] = ["schema", *schema.get("required", [])]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **schema}
 
 
 def schema_of_forms(title: str, *classes: type[Document]) -> dict[str, Any]:
     """The JSON Schema of one document that is written in several forms."""
     forms = [schema_json(cls) for cls in classes]
-    whole: dict[str, Any] = {"title": title, "anyOf": forms, "$defs": {}}
+    schema: dict[str, Any] = {"title": title, "anyOf": forms, "$defs": {}}
     for form in forms:  # references start at the root, and one document has one id
-        whole["$defs"] |= form.pop("$defs", {})
-        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
-    return whole
+        schema["$defs"] |= form.pop("$defs", {})
+        schema |= {key: form.pop(key) for key in ("$schema", "$id")}
+    return schema

@@ -182,7 +182,8 @@ class Kernel(Part):
 
     @property
     def _fetches(self) -> bool:
-        return any(axis.splits == "batch" for one in self.communications for axis in groups()[one.over][0])
+        over = [groups()[communication.over][0] for communication in self.communications]
+        return any(axis.splits == "batch" for axes in over for axis in axes)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -26,8 +26,8 @@ class _Kinds(Dict[str, type[Document]]):
 
     def __getitem__(self, kind: str) -> type[Document]:
         module, name = _HOMES[kind].split(".")
-        found: type[Document] = getattr(import_module(f"dfopt.documents.{module}"), name)
-        return found
+        document: type[Document] = getattr(import_module(f"dfopt.documents.{module}"), name)
+        return document
 
     def __iter__(self) -> Iterator[str]:
         return iter(_HOMES)
@@ -42,14 +42,14 @@ KINDS: Final = _Kinds()
 def kind_of(data: Dict[str, Any], path: str) -> str:
     """Kind of a parsed document by its ``schema`` key, such as ``dfopt/graph/3``, or a `DocumentError`."""
     check_not_foreign(data, path)
-    found = data.get("schema")
-    family = found.rpartition("/")[0] if isinstance(found, str) else ""
+    schema = data.get("schema")
+    family = schema.rpartition("/")[0] if isinstance(schema, str) else ""
     if family in {f"dfopt/{kind}" for kind in KINDS}:
         return family.removeprefix("dfopt/")  # another version of a kind: the kind's own loader says so
-    message = "missing" if found is None else f"found {shown(found)}"
-    known = [document.SCHEMA for document in KINDS.values()]
-    wanted = f"expected one of {', '.join(known)}"
-    remedy = did_you_mean(found, known) if isinstance(found, str) else "say what kind of document this is"
+    message = "missing" if schema is None else f"found {shown(schema)}"
+    schemas = [document.SCHEMA for document in KINDS.values()]
+    wanted = f"expected one of {', '.join(schemas)}"
+    remedy = did_you_mean(schema, schemas) if isinstance(schema, str) else "say what kind of document this is"
     raise DocumentError(path, [Issue("$.schema", f"{message}, {wanted}", remedy)])
 
 

@@ -156,15 +156,15 @@ class Mapping(Document):
     @property
     def blocks_by_partition(self) -> dict[tuple[int, int], int]:
         """In how many blocks partitions take their tokens, by stage and partition; no entry: it holds its weights."""
-        return {(one.stage, one.partition): one.blocks for one in self.token_blocks or ()}
+        return {(entry.stage, entry.partition): entry.blocks for entry in self.token_blocks or ()}
 
     def partitions(self, stage: int = 0) -> list[list[str]]:
         """Kernel names of each partition of a stage, in order of execution (may hold empty lists)."""
         here = [kernel for kernel in self.kernels if kernel.stage == stage]
-        found: list[list[str]] = [[] for _ in range(max((k.partition for k in here), default=-1) + 1)]
+        names: list[list[str]] = [[] for _ in range(max((k.partition for k in here), default=-1) + 1)]
         for kernel in here:
-            found[kernel.partition].append(kernel.name)
-        return found
+            names[kernel.partition].append(kernel.name)
+        return names
 
 
 class Pins(Document, OnAxes):

@@ -98,9 +98,9 @@ class MemoryReserve(Part):
 
 def check_order(memories: Sequence[Memory]) -> None:
     """Raise `ValueError` unless memories have names of their own and come fastest first."""
-    for at, name, first in repeated(one.name for one in memories):
+    for at, name, first in repeated(memory.name for memory in memories):
         raise ValueError(f"memories[{at}] is called {name!r} like memories[{first}]; give each a name of its own")
-    for at, (one, other) in enumerate(itertools.pairwise(memories), 1):
-        if other.bandwidth > one.bandwidth:
-            rates = [show_unit(each.bandwidth, "bandwidth") for each in (other, one)]
+    for at, (memory, other) in enumerate(itertools.pairwise(memories), 1):
+        if other.bandwidth > memory.bandwidth:
+            rates = [show_unit(each.bandwidth, "bandwidth") for each in (other, memory)]
             raise ValueError(f"memories[{at}] has {rates[0]}, memories[{at - 1}] {rates[1]}; list them fastest first")

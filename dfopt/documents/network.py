@@ -158,11 +158,11 @@ class NetworkDim(Part):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.in_network_reduction and self.topology != "switch":
-            found = f"found topology {self.topology}: leave it out"
-            raise ValueError(f"in_network_reduction is a feature of switches, {found}")
+            reason = f"found topology {self.topology}: leave it out"
+            raise ValueError(f"in_network_reduction is a feature of switches, {reason}")
         if self.packet_header and self.packet_payload is None:
-            found = f"found {self.packet_header:g} B per packet, but no packet_payload"
-            raise ValueError(f"packet_header: {found}: give it, or leave packet_header out")
+            reason = f"found {self.packet_header:g} B per packet, but no packet_payload"
+            raise ValueError(f"packet_header: {reason}: give it, or leave packet_header out")
         return self
 
     def part(self, size: int, stride: int = 1) -> NetworkDim:
@@ -223,10 +223,10 @@ class NetworkDim(Part):
             raise ValueError(f"no ring around {name!r}: {self.size} x {other.size} chips, expected an even number")
         if (self.packet_payload, self.packet_header) != (other.packet_payload, other.packet_header):
             raise ValueError(f"no ring around {name!r}: the links of the two have other packets each")
-        if any(one.scale is not None for dim in both for one in dim.factors.values()):
+        if any(factor.scale is not None for dim in both for factor in dim.factors.values()):
             raise ValueError(f"no ring around {name!r}: collectives of one of the two have a formula of their own")
         narrower = min(both, key=lambda dim: dim.sustained)
-        shares = [{kind: one.bandwidth_share for kind, one in dim.factors.items()} for dim in both]
+        shares = [{kind: factor.bandwidth_share for kind, factor in dim.factors.items()} for dim in both]
         factors: dict[CollectiveKind, CollectiveFactor] = {
             kind: CollectiveFactor(bandwidth_share=min(of.get(kind, 1.0) for of in shares))
             for kind in dict.fromkeys((*self.factors, *other.factors))

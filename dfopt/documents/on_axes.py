@@ -77,7 +77,7 @@ class OnAxes(Part):
         return hash((*fields, *self.said_of_axes))
 
     @model_validator(mode="after")
-    def _said(self) -> Self:
+    def _matches_keys(self) -> Self:
         """Values of the kind that their keys are for; what says nothing is not kept, so that equal parts are equal."""
         for key, value in list(self.__pydantic_extra__.items()):
             axis, dims = keys()[key]
@@ -92,14 +92,14 @@ class OnAxes(Part):
 
     def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         data, as_json = Part._lean(self, handler, info), info.mode == "json"
-        said: dict[str, Any] = {key: data.pop(key) for key in ("schema", "schema_") if key in data}
+        stated: dict[str, Any] = {key: data.pop(key) for key in ("schema", "schema_") if key in data}
         for key, (axis, dims) in keys().items():
             free = self._FREE[dims]
             if key in data:
-                said[key] = data.pop(key)
+                stated[key] = data.pop(key)
             elif not axis.optional and not (as_json and free is None):
-                said[key] = [] if as_json and dims else free
-        return {**said, **data}
+                stated[key] = [] if as_json and dims else free
+        return {**stated, **data}
 
     @classmethod
     def axis_fields(cls) -> tuple[FieldDoc, ...]:
@@ -116,15 +116,15 @@ class OnAxes(Part):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        made = handler.resolve_ref_schema(handler(schema))
+        json_schema = handler.resolve_ref_schema(handler(schema))
         kinds: dict[str, Any] = {
             "list of text": {"type": "array", "items": {"type": "string"}},
             "whole number": {"type": "integer", "minimum": 1},
         }
         for field in cls.axis_fields():
-            made.setdefault("properties", {})[field.name] = {**kinds[field.type], "description": field.text}
-        made["additionalProperties"] = False
-        return made
+            json_schema.setdefault("properties", {})[field.name] = {**kinds[field.type], "description": field.text}
+        json_schema["additionalProperties"] = False
+        return json_schema
 
     @property
     def on_axes(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ __all__ = ["Pass", "way_of", "with_passes"]
 
 Pass = Literal["forward", "recompute", "backward", "update"]
 """recompute: what the backward pass computes again, since the forward pass did not keep it."""
-_EARLIER: Final = tuple(one for one in get_args(Pass) if one != "recompute")
+_EARLIER: Final = tuple(name for name in get_args(Pass) if name != "recompute")
 
 
 def with_passes(data: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def with_passes(data: dict[str, Any]) -> dict[str, Any]:
     kernels = data.get("kernels")
     if not isinstance(kernels, list | tuple):
         return data
-    return {**data, "kernels": tuple(_with_pass(one, place) for place, one in enumerate(kernels))}
+    return {**data, "kernels": tuple(_with_pass(kernel, place) for place, kernel in enumerate(kernels))}
 
 
 def _with_pass(kernel: Any, place: int) -> Any:
@@ -40,9 +40,9 @@ def _with_pass(kernel: Any, place: int) -> Any:
         raise problem("unknown key of an earlier version", remedy, f"$.kernels[{place}].pass")
     if "phase" not in kernel:
         return kernel
-    said = kernel["phase"]
-    if said not in _EARLIER:
-        message = f"found {shown(said)}, expected {', '.join(_EARLIER[:-1])} or {_EARLIER[-1]}"
+    phase = kernel["phase"]
+    if phase not in _EARLIER:
+        message = f"found {shown(phase)}, expected {', '.join(_EARLIER[:-1])} or {_EARLIER[-1]}"
         raise problem(message, "leave it out of a forward kernel", f"$.kernels[{place}].phase")
     return {("pass" if key == "phase" else key): value for key, value in kernel.items()}
 

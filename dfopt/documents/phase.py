@@ -62,11 +62,11 @@ class Segment(Part):
     def _from_text(cls, data: Any) -> Any:
         if not isinstance(data, str):
             return data
-        found = _TEXT.fullmatch(data.strip())
-        if found is None:
+        match = _TEXT.fullmatch(data.strip())
+        if match is None:
             remedy = "write SEQUENCESxNEW@CACHED, such as 4x512@0 or 16x1@4096, and :all or :none for its logits"
             raise problem(f"found {shown(data)}, expected a segment", remedy)
-        sequences, new, cached, logits = found.groups()
+        sequences, new, cached, logits = match.groups()
         sizes = {"sequences": int(sequences), "new": int(new), "cached": int(cached or 0)}
         return {**sizes, "logits": logits or "last"}
 
@@ -188,22 +188,22 @@ class Phase(Part):
     @property
     def tokens(self) -> int:
         """Tokens that are processed."""
-        return sum(one.tokens for one in self.segments)
+        return sum(segment.tokens for segment in self.segments)
 
     @property
     def wanted(self) -> int:
         """Tokens whose logits are computed."""
-        return sum(one.wanted for one in self.segments)
+        return sum(segment.wanted for segment in self.segments)
 
     @property
     def produced(self) -> int:
         """Tokens that all sequences gain at least."""
-        return sum(one.produced for one in self.segments)
+        return sum(segment.produced for segment in self.segments)
 
     @property
     def sequences(self) -> int:
         """Sequences of all segments."""
-        return sum(one.sequences for one in self.segments)
+        return sum(segment.sequences for segment in self.segments)
 
     def times(self, number: int) -> Phase:
         """So many times as many sequences in every segment.
@@ -213,7 +213,7 @@ class Phase(Part):
         >>> [str(one) for one in Phase(segments="1x512@0,4x1@4096").times(2).segments]
         ['2x512@0', '8x1@4096']
         """
-        more = (one.model_copy(update={"sequences": number * one.sequences}) for one in self.segments)
+        more = (segment.model_copy(update={"sequences": number * segment.sequences}) for segment in self.segments)
         return self.model_copy(update={"segments": tuple(more)})
 
 
@@ -262,9 +262,9 @@ def mixed(*phases: Phase) -> Phase:
     >>> mixed(decode(8, 100)) == decode(8, 100)
     True
     """
-    if any(one.backward for one in phases):
+    if any(phase.backward for phase in phases):
         raise ValueError("found a backward pass: training shares no evaluation with another phase")
-    return Phase(segments=tuple(segment for one in phases for segment in one.segments))
+    return Phase(segments=tuple(segment for phase in phases for segment in phase.segments))
 
 
 def encode(batch: int, length: int) -> Phase:
@@ -311,5 +311,5 @@ def _up_to(tokens: int, window: int) -> int:
 
 def _in_chunks(tokens: int, chunk: int) -> int:
     """Keys that so many first tokens see in their own chunks."""
-    whole, rest = divmod(tokens, chunk)
-    return whole * chunk * (chunk + 1) // 2 + rest * (rest + 1) // 2
+    chunks, rest = divmod(tokens, chunk)
+    return chunks * chunk * (chunk + 1) // 2 + rest * (rest + 1) // 2

@@ -79,8 +79,8 @@ class Placement(Part):
 
     def of(self, item: Item | None) -> str | None:
         """The memory of an item; none for the fastest, where all lies that is no item."""
-        found: str | None = None if item is None else getattr(self, item)
-        return found
+        memory: str | None = None if item is None else getattr(self, item)
+        return memory
 
     @property
     def elsewhere(self) -> dict[Item, str]:
@@ -123,11 +123,11 @@ def item_of_weight(kernel: Kernel) -> Item:
 
 def items_of(graph: Graph) -> tuple[Item, ...]:
     """The items of which a graph has any bytes."""
-    found: set[Item] = {item_of_weight(kernel) for kernel in graph.kernels if kernel.op == "gemm"}
+    items: set[Item] = {item_of_weight(kernel) for kernel in graph.kernels if kernel.op == "gemm"}
     if any(kernel.states for kernel in graph.kernels):
-        found.add("caches")
+        items.add("caches")
     if any(kernel.resident_bytes for kernel in graph.kernels):
-        found.add("tables")
+        items.add("tables")
     if graph.trains:
-        found |= {"activations", "gradients", "optimizer"}
-    return tuple(item for item in ITEMS if item in found)
+        items |= {"activations", "gradients", "optimizer"}
+    return tuple(item for item in ITEMS if item in items)

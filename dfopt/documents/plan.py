@@ -186,14 +186,14 @@ class Plan(Document, OnAxes):
 
     def only(self, *splits: Splits, **fields: Any) -> Plan:
         """A plan with the axes that split these things, and nothing else but the fields given."""
-        return Plan.saying(self.said(*splits), **fields)
+        return Plan.saying(self.axis_values(*splits), **fields)
 
     @classmethod
-    def saying(cls, said: Iterable[tuple[str, Any]], **fields: Any) -> Plan:
-        """A plan with what :meth:`said` has of another, and nothing else but the fields given."""
-        return cls.model_construct(schema_=cls.SCHEMA, **dict(said), **fields)
+    def saying(cls, values: Iterable[tuple[str, Any]], **fields: Any) -> Plan:
+        """A plan with what :meth:`axis_values` has of another, and nothing else but the fields given."""
+        return cls.model_construct(schema_=cls.SCHEMA, **dict(values), **fields)
 
-    def said(self, *splits: Splits) -> tuple[tuple[str, Any], ...]:
+    def axis_values(self, *splits: Splits) -> tuple[tuple[str, Any], ...]:
         """What documents say of the axes that split these things: keys and values."""
         extra = self.__pydantic_extra__
         return tuple((key, extra[key]) for key, (axis, _) in keys().items() if key in extra and axis.splits in splits)
@@ -270,8 +270,8 @@ class Plan(Document, OnAxes):
 
     def refused(self, graph: Graph) -> dict[str, str]:
         """Why a graph cannot use the degrees of axes with a rule of their own, by axis."""
-        told = {axis.name: axis.refuses(graph, degree) for axis, degree, _ in self.axes if axis.refuses is not None}
-        return {axis: reason for axis, reason in told.items() if reason}
+        reasons = {axis.name: axis.refuses(graph, degree) for axis, degree, _ in self.axes if axis.refuses is not None}
+        return {axis: reason for axis, reason in reasons.items() if reason}
 
     @property
     def stage_layers(self) -> tuple[int, int, int]:
@@ -289,12 +289,12 @@ class Plan(Document, OnAxes):
         [(3, 4), (4, 4), (4, 4), (4, 2)]
         """
         first, most, last = self.stage_layers
-        found = [most // self.interleave] * self.interleave
+        layers = [most // self.interleave] * self.interleave
         if stage == 0:
-            found[0] -= most - first
+            layers[0] -= most - first
         if stage == self.stages - 1:
-            found[-1] -= most - last
-        return tuple(found)
+            layers[-1] -= most - last
+        return tuple(layers)
 
     @property
     def uneven(self) -> bool:

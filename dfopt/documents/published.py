@@ -111,13 +111,13 @@ def figures(published: Published | None, counts: Counts) -> tuple[Figure, ...]:
     >>> [one.computed for one in figures(Published(active_parameters=100, active_with_embedding=True), counts)]
     [110, 100, 4]
     """
-    said = published or Published()
-    active = counts.active + counts.looked_up * said.active_with_embedding
-    active -= counts.logits * bool(said.active_without_head)
+    stated = published or Published()
+    active = counts.active + counts.looked_up * stated.active_with_embedding
+    active -= counts.logits * bool(stated.active_without_head)
     return (
-        Figure("parameters", counts.parameters, said.parameters, _PARAMETERS),
-        Figure("active_parameters", active, said.active_parameters, _ACTIVE),
-        Figure("kv_bytes_per_token", counts.bytes_per_token, said.kv_bytes_per_token, 0.0),
+        Figure("parameters", counts.parameters, stated.parameters, _PARAMETERS),
+        Figure("active_parameters", active, stated.active_parameters, _ACTIVE),
+        Figure("kv_bytes_per_token", counts.bytes_per_token, stated.kv_bytes_per_token, 0.0),
     )
 
 
@@ -129,10 +129,10 @@ def issues(figures: Iterable[Figure]) -> Iterator[Issue]:
     >>> [issue.message for issue in issues([Figure("parameters", 103, 100, 0.015)])]
     ['found 100, but the graph counts 103, which is 3 % more: at most 1.5 % is rounding']
     """
-    for one in figures:
-        if one.published is None or one.off <= one.tolerance:
+    for figure in figures:
+        if figure.published is None or figure.off <= figure.tolerance:
             continue
-        apart = f"{100 * one.off:.3g} % {'more' if one.computed > one.published else 'less'}"
-        limit = f"at most {100 * one.tolerance:g} % is rounding" if one.tolerance else "it has to be exact"
-        message = f"found {one.published}, but the graph counts {one.computed}, which is {apart}: {limit}"
-        yield Issue(f"$.published.{one.name}", message, "correct the sizes under parameters, or what is published")
+        difference = f"{100 * figure.off:.3g} % {'more' if figure.computed > figure.published else 'less'}"
+        limit = f"at most {100 * figure.tolerance:g} % is rounding" if figure.tolerance else "it has to be exact"
+        message = f"found {figure.published}, but the graph counts {figure.computed}, which is {difference}: {limit}"
+        yield Issue(f"$.published.{figure.name}", message, "correct the sizes under parameters, or what is published")

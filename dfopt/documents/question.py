@@ -95,7 +95,7 @@ class Question(Document):
 
     @field_serializer("options", when_used="json")
     def _options_given(self, options: Request) -> dict[str, Any]:
-        return options.said()
+        return options.stated()
 
     def to_data(self) -> dict[str, Any]:
         """JSON-able data without what says nothing."""

@@ -295,7 +295,7 @@ class Request(OnAxes):
             {name: value for name, value in changes.items() if value != getattr(assumptions, name)}
         )
 
-    def said(self) -> dict[str, Any]:
+    def stated(self) -> dict[str, Any]:
         """What differs from a request for nothing in particular, as in a file."""
         plain = Request().model_dump(mode="json")
         return {name: value for name, value in self.model_dump(mode="json").items() if value != plain.get(name)}

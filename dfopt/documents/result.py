@@ -178,8 +178,8 @@ class Result(Frames, Sealed):
         scored = {(part.stage, part.partition) for part in self.score.partitions}
         for kernel in self.mapping.kernels:
             if (kernel.stage, kernel.partition) not in scored:
-                found = f"found none of stage {kernel.stage}, partition {kernel.partition}, where {kernel.name!r} is"
-                raise problem(found, "solve again, or score the mapping", "$.score.partitions")
+                message = f"found none of stage {kernel.stage}, partition {kernel.partition}, where {kernel.name!r} is"
+                raise problem(message, "solve again, or score the mapping", "$.score.partitions")
         if not self.score.stages:
             raise problem("found none, expected the times of pipeline stages", "solve again", "$.score.stages")
         return self

@@ -83,23 +83,23 @@ class Routing(Part):
     def _as_words(cls, data: Any) -> Any:
         if not isinstance(data, str):
             return data
-        found = _WRITTEN.fullmatch(data.replace(" ", ""))
-        if found is None:
+        match = _WRITTEN.fullmatch(data.replace(" ", ""))
+        if match is None:
             return {"law": data}
-        more: dict[str, Any] = {"redundant": int(found["redundant"])} if found["redundant"] else {}
-        if found["alpha"]:
-            return {"law": "power_law", "alpha": float(found["alpha"]), **more}
-        if found["counts"]:
-            return {"law": "counts", "counts": tuple(map(float, found["counts"].split(","))), **more}
-        return {"law": found["law"], **more}
+        more: dict[str, Any] = {"redundant": int(match["redundant"])} if match["redundant"] else {}
+        if match["alpha"]:
+            return {"law": "power_law", "alpha": float(match["alpha"]), **more}
+        if match["counts"]:
+            return {"law": "counts", "counts": tuple(map(float, match["counts"].split(","))), **more}
+        return {"law": match["law"], **more}
 
     @model_validator(mode="after")
     def _is_one_law(self) -> Self:
         for name, law in (("alpha", "power_law"), ("counts", "counts")):
             if (getattr(self, name) is not None) != (self.law == law):
-                found = "missing" if self.law == law else f"found in a routing of law {self.law}"
+                state = "missing" if self.law == law else f"found in a routing of law {self.law}"
                 written = "power_law(1.2)" if name == "alpha" else "counts(30, 10, 10)"
-                raise problem(f"{found}, expected with law {law} only", f"in a word: {written}", f"$.{name}")
+                raise problem(f"{state}, expected with law {law} only", f"in a word: {written}", f"$.{name}")
         if self.counts is not None and min(self.counts) < 0:
             raise problem(f"found {min(self.counts):g} tokens", "count those that were sent", "$.counts")
         return self

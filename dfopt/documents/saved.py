@@ -102,8 +102,8 @@ def saved_word(graph: Graph, tensor: Tensor) -> float | None:
     if graph.dtypes is None or graph.dtypes.saved is None:
         return None
     index = graph.index()
-    made, reader = graph.kernels[index[tensor.src]], graph.kernels[index[tensor.dst]]
-    if reader.op != "weight_update" or made.pass_ != "forward":
+    source, reader = graph.kernels[index[tensor.src]], graph.kernels[index[tensor.dst]]
+    if reader.op != "weight_update" or source.pass_ != "forward":
         return None
     product = None if reader.stage_with is None else graph.kernels[index[reader.stage_with]]
     if product is not None and weights_of(product) == "ends" and graph.dtypes.ends is not None:
@@ -126,7 +126,7 @@ def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
     """
     kept, working = dict[str, float](), dict[str, float]()
     passes = {"forward": kept, "recompute": working, "backward": working}
-    some = [one for one in graph.kernels if one.pass_ in passes and (one.output_saved is not None or one.mask_bytes)]
+    some = [k for k in graph.kernels if k.pass_ in passes and (k.output_saved is not None or k.mask_bytes)]
     read = read_later(graph) if some else set[str]()
     for kernel in some:
         size = (kernel.mask_bytes or 0.0) * kernel.matrices * needed(kernel)
@@ -155,5 +155,5 @@ def beside_tensors(graph: Graph) -> list[bool]:
     if not any(kernel.output_saved for kernel in graph.kernels):
         return [False] * len(graph.tensors)
     read = read_later(graph)
-    made = {one.name for one in graph.kernels if one.pass_ in ("forward", "recompute") and one.output_saved}
-    return [t.src in made and t.src not in read and is_kept(graph, t) for t in graph.tensors]
+    kept = {kernel.name for kernel in graph.kernels if kernel.pass_ in ("forward", "recompute") and kernel.output_saved}
+    return [t.src in kept and t.src not in read and is_kept(graph, t) for t in graph.tensors]

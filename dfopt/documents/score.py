@@ -76,8 +76,8 @@ class PartitionScore(Part):
     @property
     def terms(self) -> dict[str, float]:
         """Seconds of each resource; of SRAM where its bandwidth is limited."""
-        found = {"compute": self.compute_s, "memory": self.memory_s, "network": self.network_s}
-        return found if self.sram_s is None else found | {"sram": self.sram_s}
+        seconds = {"compute": self.compute_s, "memory": self.memory_s, "network": self.network_s}
+        return seconds if self.sram_s is None else seconds | {"sram": self.sram_s}
 
 
 class StageScore(Part):
@@ -293,8 +293,8 @@ class Score(Document):
         if self.physical is None or self.physical.step_time_s == self.step_time_s:
             return self
         share = self.step_time_s / self.physical.step_time_s
-        known = {name: getattr(self, name) for name, metric in METRICS.items() if metric.rate}
-        rates = {name: share * rate for name, rate in known.items() if rate is not None}
+        figures = {name: getattr(self, name) for name, metric in METRICS.items() if metric.rate}
+        rates = {name: share * rate for name, rate in figures.items() if rate is not None}
         return self.model_copy(update={"step_time_s": self.physical.step_time_s, **rates})
 
     @property

@@ -79,11 +79,11 @@ class Layers:
     @cached_property
     def _before(self) -> Ints:
         """Layers of each counted kind before each layer."""
-        ones = self.order[:, None] == np.arange(self.counted)
-        return np.concatenate([np.zeros((1, self.counted), np.int64), np.cumsum(ones, axis=0)])
+        is_kind = self.order[:, None] == np.arange(self.counted)
+        return np.concatenate([np.zeros((1, self.counted), np.int64), np.cumsum(is_kind, axis=0)])
 
     @cached_property
-    def _known(self) -> dict[tuple[int, tuple[int, int, int], int], Layers]:
+    def _by_recomputed(self) -> dict[tuple[int, tuple[int, int, int], int], Layers]:
         return {}
 
     def under(self, stages: int, sizes: tuple[int, int, int], recomputed: int | None) -> Layers:
@@ -101,7 +101,7 @@ class Layers:
         if not recomputed or not self.recomputed:
             return self
         key = stages, sizes, recomputed
-        if key not in self._known:
+        if key not in self._by_recomputed:
             first, most, last = sizes
             held = [most] if stages == 1 else [first, *[most] * (stages - 2), last]
             begins = np.concatenate([[0], np.cumsum(held)[:-1]])
@@ -109,8 +109,8 @@ class Layers:
             for begin, size in zip(begins.tolist(), held, strict=True):
                 for place in range(begin, min(begin + min(recomputed, size), self.count)):
                     order[place] = again.get(int(order[place]), int(order[place]))
-            self._known[key] = replace(self, order=order)
-        return self._known[key]
+            self._by_recomputed[key] = replace(self, order=order)
+        return self._by_recomputed[key]
 
     def between(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
         """What a stage of the layers from ``first`` up to ``end`` runs: kinds, and how often.
@@ -127,12 +127,10 @@ class Layers:
         (('a', 'b', 'embed'), [0, 0, 1, 0, 1], ((0, 2),), ((0, 1), (1, 2)), ((2, 1),))
         """
         times = self._before[end] - self._before[first]
-        found = [(kind, int(n)) for kind, n in enumerate(times) if n]
-        found = found or [(int(self.order[min(first, self.count - 1)]), 0)]
-        inner = (
-            (kind, sum(first <= one < end and one > 0 for one in at)) for kind, at in enumerate(self.at, self.counted)
-        )
-        return (*found, *((kind, n) for kind, n in inner if n))
+        runs = [(kind, int(n)) for kind, n in enumerate(times) if n]
+        runs = runs or [(int(self.order[min(first, self.count - 1)]), 0)]
+        inner = ((kind, sum(max(first, 1) <= i < end for i in at)) for kind, at in enumerate(self.at, self.counted))
+        return (*runs, *((kind, n) for kind, n in inner if n))
 
     def ends(self, first: bool, last: bool) -> tuple[tuple[int, int], ...]:
         """Layers that are not counted before all others, if it is the first stage, and behind all, if the last."""
@@ -164,23 +162,24 @@ def layers_of(
     'last'
     """
     sections = sections or (Section(),)
-    counts = [one.repeat > 1 or len(one.layers) > 1 or one.layers[0] in carrying for one in sections]
+    counts = [section.repeat > 1 or len(section.layers) > 1 or section.layers[0] in carrying for section in sections]
     if not any(counts):
         counts = [True] * len(sections)
-    kinds = dict.fromkeys(kind for one, counted in zip(sections, counts, strict=True) if counted for kind in one.layers)
+    repeated = [section.layers for section, counted in zip(sections, counts, strict=True) if counted]
+    kinds = dict.fromkeys(kind for layers in repeated for kind in layers)
     kinds |= dict.fromkeys(again for kind, again in (recomputed or {}).items() if kind in kinds)
     number = {kind: place for place, kind in enumerate(kinds)}
     first, parts, alone = len(number), list[Ints](), dict[str, list[int]]()
     before = 0
-    for one, counted in zip(sections, counts, strict=True):
+    for section, counted in zip(sections, counts, strict=True):
         if counted:
-            parts.append(np.tile(np.array([number[kind] for kind in one.layers], dtype=np.int64), one.repeat))
-            before += one.count
-        elif one.layers[0] in number:  # a kind that repeats elsewhere is counted everywhere
-            parts.append(np.array([number[one.layers[0]]], dtype=np.int64))
+            parts.append(np.tile(np.array([number[kind] for kind in section.layers], dtype=np.int64), section.repeat))
+            before += section.count
+        elif section.layers[0] in number:  # a kind that repeats elsewhere is counted everywhere
+            parts.append(np.array([number[section.layers[0]]], dtype=np.int64))
             before += 1
         else:
-            alone.setdefault(one.layers[0], []).append(before)
+            alone.setdefault(section.layers[0], []).append(before)
     pairs = ((number[kind], number[again]) for kind, again in (recomputed or {}).items() if kind in number)
     return Layers((*number, *alone), first, np.concatenate(parts), tuple(map(tuple, alone.values())), tuple(pairs))
 
@@ -221,16 +220,17 @@ def spelled_out(data: Any) -> Any:
 def of_version_1(data: dict[str, Any]) -> dict[str, Any]:
     """Data of ``dfopt/graph/1``: some kernels ran before the first or after the last repeat of a layer."""
     kernels, repeat = data.get("kernels"), data.get("repeat", 1)
-    known = [one for one in kernels if isinstance(one, Mapping)] if isinstance(kernels, list | tuple) else []
-    if not any("runs" in one for one in known) or len(known) != len(kernels or ()):
+    listed = kernels if isinstance(kernels, list | tuple) else ()
+    mappings = [kernel for kernel in listed if isinstance(kernel, Mapping)]
+    if not any("runs" in kernel for kernel in mappings) or len(mappings) != len(kernels or ()):
         return data
-    runs = {one.get("runs") for one in known} & {"first", "last"} if repeat != 1 else set[Any]()
+    runs = {kernel.get("runs") for kernel in mappings} & {"first", "last"} if repeat != 1 else set[Any]()
     moved = []
-    for one in known:
-        kept = {key: value for key, value in one.items() if key != "runs"}
-        place = one.get("runs", "every_layer")
-        whole = place in ("first", "last", "every_layer")
-        moved.append(({**kept, "layer": place} if place in runs else kept) if whole else one)
+    for kernel in mappings:
+        kept = {key: value for key, value in kernel.items() if key != "runs"}
+        place = kernel.get("runs", "every_layer")
+        valid = place in ("first", "last", "every_layer")
+        moved.append(({**kept, "layer": place} if place in runs else kept) if valid else kernel)
     if not runs:
         return {**data, "kernels": tuple(moved)}
     ends = [({"layers": (place,)},) if place in runs else () for place in ("first", "last")]

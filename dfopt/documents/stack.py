@@ -181,12 +181,12 @@ class Stack(Named):
             remedy = "add the die with the compute tiles" if not logic else "of one chip only one can compute"
             yield Issue("$.dies", f"found {len(logic)} dies of kind logic, expected one", remedy)
         entries = [(i, layer.name) for i, die in enumerate(self.dies) for layer in die.layers()]
-        told = -1
+        reported = -1
         for at, name, first in repeated(name for _, name in entries):
-            if (i := entries[at][0]) != told:  # not each of an entry's dies
+            if (i := entries[at][0]) != reported:  # not each of an entry's dies
                 message = f"die {name!r} is named twice, first by $.dies[{entries[first][0]}]"
                 yield Issue(f"$.dies[{i}].name", message, "each needs a name of its own")
-            told = i
+            reported = i
         if isinstance(self.package, SinkPackage):
             widest = max(self.side_x, self.side_y)
             if self.package.spreader.side < widest * (1 - 1e-9):
@@ -234,13 +234,13 @@ class Stack(Named):
     def _limit_issues(self) -> Iterator[Issue]:
         first = self.levels[0]
         if first.frequency != 1 or first.voltage != 1:
-            found = f"found frequency {first.frequency:.6g} and voltage {first.voltage:.6g}, expected 1 and 1"
-            yield Issue("$.levels[0]", found, "levels are shares of the nominal one, which comes first")
+            message = f"found frequency {first.frequency:.6g} and voltage {first.voltage:.6g}, expected 1 and 1"
+            yield Issue("$.levels[0]", message, "levels are shares of the nominal one, which comes first")
         for i, (fast, slow) in enumerate(pairwise(self.levels), start=1):
             if slow.frequency >= fast.frequency or slow.voltage > fast.voltage:
-                found = f"found frequency {slow.frequency:.6g} at voltage {slow.voltage:.6g}"
+                actual = f"found frequency {slow.frequency:.6g} at voltage {slow.voltage:.6g}"
                 most = f"less than {fast.frequency:.6g} at {fast.voltage:.6g} or less, as of the level before it"
-                yield Issue(f"$.levels[{i}]", f"{found}, expected {most}", "list levels from fast to slow")
+                yield Issue(f"$.levels[{i}]", f"{actual}, expected {most}", "list levels from fast to slow")
         for key, limit in (("logic", self.limits.logic), ("dram", self.limits.dram)):
             if limit is not None and limit <= self.ambient:
                 ambient = f"{self.ambient - 273.15:.6g} degC"
@@ -249,10 +249,10 @@ class Stack(Named):
 
 
 def _overlaps(tiles: tuple[Tile, ...], where: str, slack: float) -> Iterator[Issue]:
-    for j, one in enumerate(tiles):
+    for j, tile in enumerate(tiles):
         for other in tiles[:j]:
-            across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-            along = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            across = min(tile.x + tile.width, other.x + other.width) - max(tile.x, other.x)
+            along = min(tile.y + tile.height, other.y + other.height) - max(tile.y, other.y)
             if across > slack and along > slack:
-                yield Issue(f"{where}[{j}]", f"tile {one.name!r} overlaps tile {other.name!r}", "move or shrink one")
+                yield Issue(f"{where}[{j}]", f"tile {tile.name!r} overlaps tile {other.name!r}", "move or shrink one")
                 return

@@ -229,10 +229,10 @@ class DramStack(Part):
                 raise problem(message, "columns are accessed by whole bursts", f"$.{key}")
         for i, (before, after) in enumerate(pairwise(self.refresh), start=1):
             if after.above <= before.above or after.rate < before.rate:
-                found = f"found rate {after.rate:.6g} above {after.above - 273.15:.6g} degC"
+                actual = f"found rate {after.rate:.6g} above {after.above - 273.15:.6g} degC"
                 least = f"expected {before.rate:.6g} or more above more than {before.above - 273.15:.6g} degC"
                 remedy = "list the steps from cool to hot, rates rising"
-                raise problem(f"{found}, {least}", remedy, f"$.refresh[{i}]")
+                raise problem(f"{actual}, {least}", remedy, f"$.refresh[{i}]")
         for i, step in enumerate(self.refresh):
             most = self.timings.tREFI / self.timings.tRFC
             if step.rate >= most:

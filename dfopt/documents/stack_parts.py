@@ -270,10 +270,10 @@ class SinkPackage(Part):
     @model_validator(mode="after")
     def _nested(self) -> Self:
         if self.sink.side < self.spreader.side:
-            found = (
+            actual = (
                 f"found {self.sink.side * 1e3:.6g} mm, expected the {self.spreader.side * 1e3:.6g} mm of the spreader"
             )
-            raise problem(f"{found} or more", "the sink covers the spreader: make it larger", "$.sink.side")
+            raise problem(f"{actual} or more", "the sink covers the spreader: make it larger", "$.sink.side")
         return self
 
 

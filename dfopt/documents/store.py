@@ -72,7 +72,7 @@ class Store(AbstractContextManager["Store"]):
         parse(_read(self.path), path)  # nor where there is another file
         self._lock = FileLock(f"{self.path}.lock", blocking=False, thread_local=False)
         self._file = -1
-        with _told(self.path, f"cannot be locked with {self._lock.lock_file}", _NAME):
+        with _explained(self.path, f"cannot be locked with {self._lock.lock_file}", _NAME):
             if os.path.lexists(self._lock.lock_file) and os.path.getsize(self._lock.lock_file):  # a lock is empty
                 raise FileExistsError(0, "there is a file of that name which is no lock")
             try:
@@ -92,12 +92,12 @@ class Store(AbstractContextManager["Store"]):
         """Write a line for each record with one call, and wait until the disk has them."""
         lines = b"".join(line_of(record) for record in records)
         remedy = "make room; the sweep goes on where it stopped"
-        with _told(self.path, "cannot be written", remedy):
+        with _explained(self.path, "cannot be written", remedy):
             written = os.write(self._file, lines)
         if written != len(lines):  # a full disk may take a part: do not let the next line start in the middle
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             refuse(self.path, "the disk is full", remedy)
-        with _told(self.path, "cannot be written", remedy):
+        with _explained(self.path, "cannot be written", remedy):
             os.fsync(self._file)
         for record in records:
             self.records[str(record["cell"])] = record
@@ -113,7 +113,7 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def _open(self) -> int:
-        with _told(self.path, "cannot be opened", _NAME):
+        with _explained(self.path, "cannot be opened", _NAME):
             if self.path.exists() and not self.path.is_file():
                 raise IsADirectoryError(0, "it is a folder, a device or a pipe")
             return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -121,9 +121,9 @@ class Store(AbstractContextManager["Store"]):
     def _replace(self, kept: list[bytes], damaged: list[bytes]) -> None:
         """Put the good lines in place of the file in one step, after the others are safe beside it."""
         names = (f"{self.path.name}.damaged{number or ''}" for number in itertools.count())
-        beside = next(file for file in map(self.path.with_name, names) if not os.path.lexists(file))
-        with _told(self.path, f"damaged lines cannot be moved to {beside}", "make room there, or make it writable"):
-            _write_new(beside, b"".join(line + b"\n" for line in damaged))
+        aside = next(file for file in map(self.path.with_name, names) if not os.path.lexists(file))
+        with _explained(self.path, f"damaged lines cannot be moved to {aside}", "make room there, or make it writable"):
+            _write_new(aside, b"".join(line + b"\n" for line in damaged))
             with replaced(self.path) as part:
                 part.write_bytes(b"".join(kept))
             os.close(self._file)
@@ -132,7 +132,7 @@ class Store(AbstractContextManager["Store"]):
         lines, were, cells = f"{len(damaged)} lines", "were", "their cells are"
         if len(damaged) == 1:
             lines, were, cells = "1 line", "was", "its cell is"
-        self.set_aside = f"{lines} of {self.path} had no end or {were} damaged: moved to {beside}, {cells} solved again"
+        self.set_aside = f"{lines} of {self.path} had no end or {were} damaged: moved to {aside}, {cells} solved again"
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -144,7 +144,7 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    with _told(path, "cannot be read", "name a store that a sweep wrote"):
+    with _explained(path, "cannot be read", "name a store that a sweep wrote"):
         return Path(path).read_bytes()
 
 
@@ -183,12 +183,12 @@ def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
     DocumentError
         If there is no such file, or it is no store.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for path in paths:
         for key, record in parse(_read(path), path)[0].items():
-            if key not in found or "figures" in record or "figures" not in found[key]:
-                found[key] = record
-    return found
+            if key not in records or "figures" in record or "figures" not in records[key]:
+                records[key] = record
+    return records
 
 
 def damage(stores: Iterable[str | os.PathLike[str]]) -> str:
@@ -227,7 +227,7 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record],
     DocumentError
         If it is no file that dfopt began: it must be empty, or its first line a record, if need be a damaged one.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     kept, damaged = [], []
     lines = data.split(b"\n")
     tail = lines.pop()
@@ -239,12 +239,12 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record],
                 _refuse_foreign(line, path)
         else:
             kept.append(line + b"\n")
-            found[record["cell"]] = record
+            records[record["cell"]] = record
     if tail:
         damaged.append(tail)
         if not lines and not _is_begun(tail, cut=True):
             _refuse_foreign(tail, path)
-    return found, kept, damaged
+    return records, kept, damaged
 
 
 def _is_begun(line: bytes, cut: bool) -> bool:
@@ -270,13 +270,13 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
     if isinstance(schema, str) and schema != SCHEMA:  # of a newer dfopt, or of no sweep: not ours to move
         message = f"line {number}: found {shown(schema)}, expected a record with schema {SCHEMA!r}"
         refuse(path, message, "name a store that this version of dfopt wrote")
-    whole = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
-    for key, kind, expected in _TYPED if whole else ():
+    complete = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
+    for key, kind, expected in _TYPED if complete else ():
         if not isinstance(record.get(key), kind | None):
             message = f"line {number}, {key}: found {shown(record[key])}, expected {expected}"
             refuse(path, message, "name a store that a sweep wrote")
     # without a checksum only what never had one: else its key may be what was damaged
-    return record if whole and (checked is not None or set(record) <= _BEFORE) else None
+    return record if complete and (checked is not None or set(record) <= _BEFORE) else None
 
 
 def _refuse_foreign(line: bytes, path: str | os.PathLike[str]) -> NoReturn:
@@ -292,7 +292,7 @@ def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
     DocumentError
         If the file exists, or cannot be written.
     """
-    with _told(path, "cannot be written", _NAME):
+    with _explained(path, "cannot be written", _NAME):
         try:
             _write_new(Path(path), b"".join(map(line_of, records)))
         except FileExistsError:
@@ -300,7 +300,7 @@ def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
 
 
 @contextmanager
-def _told(path: str | os.PathLike[str], cannot: str, remedy: str) -> Iterator[None]:
+def _explained(path: str | os.PathLike[str], cannot: str, remedy: str) -> Iterator[None]:
     """What the system refuses is told with what cannot be done because of it."""
     try:
         yield

@@ -15,7 +15,7 @@ _NODES: Final = (dict, list, tuple)
 _NO_SCHEMAS: Final = {"metadata", "serialization", "keys_schema", "default", "expected"}
 
 
-def _whole(value: object) -> object:
+def _as_integer(value: object) -> object:
     """An integral float, or an index such as a numpy integer, as an int; the rest is left to fail."""
     if isinstance(value, bool):
         return value
@@ -48,7 +48,7 @@ def tighten(node: Any) -> None:
             if kind == "int":
                 inner = dict(node)
                 node.clear()
-                node.update(core_schema.no_info_before_validator_function(_whole, core_schema.int_schema()))
+                node.update(core_schema.no_info_before_validator_function(_as_integer, core_schema.int_schema()))
                 node["schema"] = inner
         else:
             for key, value in node.items():

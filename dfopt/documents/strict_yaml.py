@@ -68,10 +68,10 @@ def _load_json(text: str, name: str, unbounded: Callable[[object], bool] | None)
     twice, limits = list[str](), list[str]()
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
+        mapping = dict(pairs)
+        if len(mapping) != len(pairs):
             twice.extend(key for _, key, _ in repeated(key for key, _ in pairs))
-        return made
+        return mapping
 
     def not_finite(constant: str) -> float:
         limits.append(constant)
@@ -157,7 +157,7 @@ class _Reader:
         return items
 
     def _mapping(self, steps: _Steps) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         lines: dict[str, int] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
@@ -169,8 +169,8 @@ class _Reader:
                 message = f"duplicate key {shown(key)}, first on line {lines[key]}"
                 self._complain(event, inner, message, "keep one of them")
             lines.setdefault(key, event.start_mark.line + 1)
-            found[key] = self._value(next(self._events), inner)
-        return found
+            mapping[key] = self._value(next(self._events), inner)
+        return mapping
 
 
 class _Dumper(_DUMPER):  # type: ignore[misc]  # the C class if there is one

@@ -97,10 +97,10 @@ def _unknown(where: str, name: str, names: Iterable[str], other: str = "") -> Is
 
 def _excess(where: str, end: Tensor | Output, wiring: Wiring, positions: dict[str, int]) -> Iterator[Issue]:
     """That more is taken from a kernel than it produces."""
-    whole = wiring.output_bytes(positions[end.src]) if end.src in positions else math.inf
-    if end.bytes is not None and end.bytes > whole * (1 + 1e-9):
+    produced = wiring.output_bytes(positions[end.src]) if end.src in positions else math.inf
+    if end.bytes is not None and end.bytes > produced * (1 + 1e-9):
         shape = "outer x m x n x bytes of an element"
-        message = f"found {end.bytes:.0f} B, but {end.src!r} produces only {whole:.0f} B ({shape})"
+        message = f"found {end.bytes:.0f} B, but {end.src!r} produces only {produced:.0f} B ({shape})"
         yield Issue(f"{where}.bytes", message, "correct the bytes or the producer's shape")
 
 
@@ -129,7 +129,7 @@ def _layer_issues(
             if name not in drawn:
                 where = f"$.sections[{number}].layers[{place}]"
                 yield Issue(where, f"no kernel belongs to {name!r}", did_you_mean(name, drawn, "draw some"))
-    apart = "what passes between kinds of layers goes through DRAM: put it in dram_bytes of both kernels"
+    through_dram = "what passes between kinds of layers goes through DRAM: put it in dram_bytes of both kernels"
     for where, kernel, other in _partners(wiring):
         if other in of and of[other] != of[kernel.name]:
             message = f"kernel {kernel.name!r} belongs to {of[kernel.name]!r}, but {other!r} to {of[other]!r}"
@@ -137,7 +137,7 @@ def _layer_issues(
     for where, tensor in _tensors(wiring):
         if tensor.src in of and tensor.dst in of and of[tensor.src] != of[tensor.dst]:
             message = f"{tensor.src!r} belongs to {of[tensor.src]!r}, but {tensor.dst!r} to {of[tensor.dst]!r}"
-            yield Issue(where, message, apart)
+            yield Issue(where, message, through_dram)
     if layers.counted > 1:
         yield from _handing_on_issues(wiring, counted, of)
 
@@ -229,7 +229,7 @@ def _parted(wiring: Wiring, positions: dict[str, int]) -> set[str]:
         if {tensor.src, tensor.dst} <= positions.keys() and wiring.kernels[positions[tensor.dst]].op == "gemm":
             parts[tensor.dst].append(math.nan if tensor.bytes is None else wiring.elements_of(tensor))
     several = ((wiring.kernels[positions[name]], math.fsum(sizes)) for name, sizes in parts.items() if len(sizes) > 1)
-    return {kernel.name for kernel, whole in several if whole <= kernel.outer * kernel.k * kernel.n * (1 + 1e-9)}
+    return {kernel.name for kernel, total in several if total <= kernel.outer * kernel.k * kernel.n * (1 + 1e-9)}
 
 
 def _misfit(elements: float, kernel: Kernel) -> str:

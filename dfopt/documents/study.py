@@ -98,13 +98,13 @@ class Study(Named):
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of the frame; that of calibrations where assumptions may be one."""
-        mine = [name for name in COLUMNS if name != "calibrated_by" or self._calibrates]
-        mine = [name for name in mine if name not in ASKED or name not in self.axis_columns]
-        return (*self.axis_columns, *mine, *(axis for axis in AXES if axis not in COLUMNS))
+        columns = [name for name in COLUMNS if name != "calibrated_by" or self._calibrates]
+        columns = [name for name in columns if name not in ASKED or name not in self.axis_columns]
+        return (*self.axis_columns, *columns, *(axis for axis in AXES if axis not in COLUMNS))
 
     @property
     def _calibrates(self) -> bool:
-        return any(one.profile not in PROFILES for one in self.assumptions)
+        return any(entry.profile not in PROFILES for entry in self.assumptions)
 
     @property
     def figure_columns(self) -> tuple[str, ...]:
@@ -157,12 +157,12 @@ class Study(Named):
             raise problem(f"{by} give it too", "leave it out here, or there", where)
         for where, group in self._labelled():
             _check_distinct(where, group)
-        known = {entry.name for entry in self.graphs}
+        graphs = {entry.name for entry in self.graphs}
         for key in ("systems", "assumptions", "limits"):
             for i, entry in enumerate(getattr(self, key)):
                 for name in entry.graphs:
-                    if name not in known:
-                        remedy = did_you_mean(name, known, f"labels: {', '.join(sorted(known))}")
+                    if name not in graphs:
+                        remedy = did_you_mean(name, graphs, f"labels: {', '.join(sorted(graphs))}")
                         where = json_path(key, i, "graphs")
                         raise problem(f"found {name!r}, expected the label of a graph", remedy, where)
         for i, rule in enumerate(self.filters):
@@ -211,9 +211,9 @@ class Study(Named):
         """Every list of labels with its place."""
         labels = [entry.name for entry in self.graphs]
         yield "$.graphs", labels
-        whole = [entry for entry in self.systems if isinstance(entry, SystemEntry)]
+        written = [entry for entry in self.systems if isinstance(entry, SystemEntry)]
         for label in labels:
-            for key, entries in (("assumptions", self.assumptions), ("limits", self.limits), ("systems", whole)):
+            for key, entries in (("assumptions", self.assumptions), ("limits", self.limits), ("systems", written)):
                 yield f"$.{key}", [entry.name for entry in entries if not entry.graphs or label in entry.graphs]
         for i, entry in enumerate(self.systems):
             if isinstance(entry, PartsEntry):

@@ -36,9 +36,9 @@ def _tree(text: str, kind: Kind, where: str = "$") -> ast.expr:
 
 def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
     """The columns that an expression names, in order of their first mention."""
-    found = [node for node in ast.walk(_tree(text, kind)) if isinstance(node, ast.Name)]
-    found.sort(key=lambda node: (node.lineno, node.col_offset))
-    return tuple(dict.fromkeys(node.id for node in found))
+    names = [node for node in ast.walk(_tree(text, kind)) if isinstance(node, ast.Name)]
+    names.sort(key=lambda node: (node.lineno, node.col_offset))
+    return tuple(dict.fromkeys(node.id for node in names))
 
 
 def check_expression(
@@ -55,27 +55,27 @@ def check_expression(
     Traceback (most recent call last):
     pydantic_core._pydantic_core.PydanticCustomError: found "__import__('os')": a call is no part of a value
     """
-    found, tree = f"found {shown(text)}", _tree(text, kind, where)
+    actual, tree = f"found {shown(text)}", _tree(text, kind, where)
     is_condition = isinstance(tree, _CONDITIONS) or (isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not))
     if is_condition != (kind == "condition"):
         other = "a comparison" if is_condition else "a value"
-        raise problem(f"{found}, {other}, expected a {kind}", f'write it as in "{_EXAMPLE[kind]}"', where)
-    known = _COMMON if kind == "value" else _COMMON + _ONLY_IN_CONDITIONS
+        raise problem(f"{actual}, {other}, expected a {kind}", f'write it as in "{_EXAMPLE[kind]}"', where)
+    allowed = _COMMON if kind == "value" else _COMMON + _ONLY_IN_CONDITIONS
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant):
             fits = isinstance(node.value, int | float | (str if kind == "condition" else int))
             fits = fits and (kind == "condition" or not isinstance(node.value, bool))
         else:
-            fits = isinstance(node, known)
+            fits = isinstance(node, allowed)
         if not fits:
             what = {"Call": "call", "Attribute": "attribute", "Constant": "constant of this kind"}
             word = what.get(type(node).__name__, type(node).__name__.lower())
             article = "an" if word[0] in "aeiou" else "a"
             remedy = "use columns, numbers and operators" + (", text and lists" if kind == "condition" else "")
-            raise problem(f"{found}: {article} {word} is no part of a {kind}", remedy, where)
+            raise problem(f"{actual}: {article} {word} is no part of a {kind}", remedy, where)
     for name in names_in(text, kind):
         if name not in columns:
             remedy = did_you_mean(name, columns, f"columns: {', '.join(columns)}")
-            raise problem(f"{found}: there is no column {name!r}", remedy, where)
+            raise problem(f"{actual}: there is no column {name!r}", remedy, where)
         if kind == "value" and name in texts:
-            raise problem(f"{found}: column {name!r} holds text, expected numbers", "name another column", where)
+            raise problem(f"{actual}: column {name!r} holds text, expected numbers", "name another column", where)

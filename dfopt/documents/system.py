@@ -168,12 +168,13 @@ class Chip(ChipForm):
         if self.dram is not None:
             return {"dram": self.dram}
         assert self.memories is not None  # the validator below saw to it
-        return {one.name: one for one in self.memories} if len(self.memories) > 1 else {"dram": self.memories[0]}
+        first, *others = self.memories
+        return {memory.name: memory for memory in self.memories} if others else {"dram": first}
 
     @property
-    def told(self) -> dict[str, Dram]:
+    def named_tiers(self) -> dict[str, Dram]:
         """The off-chip memories by what people call them."""
-        return {"DRAM" if name == "dram" else name: one for name, one in self.tiers.items()}
+        return {"DRAM" if name == "dram" else name: memory for name, memory in self.tiers.items()}
 
     @property
     def fastest_tier(self) -> str:
@@ -188,7 +189,7 @@ class Chip(ChipForm):
     def with_memories(self, change: Callable[[Dram], Dram]) -> Self:
         """The chip with every off-chip memory changed."""
         dram = None if self.dram is None else change(self.dram)
-        memories = None if self.memories is None else tuple(change(one) for one in self.memories)
+        memories = None if self.memories is None else tuple(change(memory) for memory in self.memories)
         return self.model_copy(update={"dram": dram, "memories": memories})
 
     @model_validator(mode="after")
@@ -196,8 +197,8 @@ class Chip(ChipForm):
         if self.dram is not None and self.memories is not None:
             raise ValueError("found both dram and memories, expected one of them: dram is the short form of one memory")
         if not self.dram and not self.memories:
-            found = "memories is empty" if self.memories is not None else "the off-chip memory is missing"
-            raise ValueError(f"{found}: give dram, or memories as a list of one or more, fastest first")
+            message = "memories is empty" if self.memories is not None else "the off-chip memory is missing"
+            raise ValueError(f"{message}: give dram, or memories as a list of one or more, fastest first")
         check_order(self.memories or ())
         return self
 
@@ -286,12 +287,12 @@ class System(Source):
             if len({split_part_name(part)[0] for part in parts}) != 2 or len(parts) > 2:
                 raise ValueError(f"found {name!r}, expected a block of parts of two network dims, such as x[4]+y[2]")
             return self.dim(parts[0]).around(self.dim(parts[1]))
-        whole, size, stride = split_part_name(name)
-        found = next((dim for dim in self.network if dim.name == whole), None)
-        if found is None:
+        base, size, stride = split_part_name(name)
+        dim = next((dim for dim in self.network if dim.name == base), None)
+        if dim is None:
             have = ", ".join(dim.name for dim in self.network) or "none"
-            raise ValueError(f"{self.name} has no network dim {whole!r}; it has {have}")
-        return found if size is None else found.part(size, stride)
+            raise ValueError(f"{self.name} has no network dim {base!r}; it has {have}")
+        return dim if size is None else dim.part(size, stride)
 
     def __repr__(self) -> str:
         dims = " x ".join(f"{dim.topology} {dim.size}" for dim in self.network) or "no network"
@@ -306,7 +307,7 @@ class System(Source):
             ("chips", f"{self.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
             ("compute", f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"),
             ("SRAM", chip.sram.words),
-            *((word, one.words) for word, one in chip.told.items()),
+            *((word, memory.words) for word, memory in chip.named_tiers.items()),
             *([("stack", self.stack.name)] if self.stack is not None else []),
         ]
         rows = [
@@ -318,7 +319,7 @@ class System(Source):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        rows, memories = self.chip.efficiency, [one.name for one in self.chip.memories or ()]
+        rows, memories = self.chip.efficiency, [memory.name for memory in self.chip.memories or ()]
         issues = [
             *_dim_issues(self.network),
             *_slice_issues(self),

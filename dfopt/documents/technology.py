@@ -53,11 +53,11 @@ class Supply(Part):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.threshold_v >= self.nominal_v:
-            found = f"found {self.threshold_v:.6g} V, expected less than the nominal {self.nominal_v:.6g} V"
-            raise problem(found, "at its threshold a circuit has no clock", "$.threshold_v")
+            message = f"found {self.threshold_v:.6g} V, expected less than the nominal {self.nominal_v:.6g} V"
+            raise problem(message, "at its threshold a circuit has no clock", "$.threshold_v")
         if self.max_v is not None and self.max_v < self.floor:
-            found = f"found {self.max_v:.6g} V, expected {self.floor:.6g} V (threshold_v + margin_v) or more"
-            raise problem(found, "raise it, or lower the margin", "$.max_v")
+            message = f"found {self.max_v:.6g} V, expected {self.floor:.6g} V (threshold_v + margin_v) or more"
+            raise problem(message, "raise it, or lower the margin", "$.max_v")
         return self
 
 
@@ -208,10 +208,10 @@ class DramStacks(Part):
     @model_validator(mode="after")
     def _within_range(self) -> Self:
         if self.energy_range is not None and not 0 < self.energy_range[0] <= self.energy <= self.energy_range[1]:
-            least, most = (show_unit(one, "energy_per_byte") for one in self.energy_range)
+            least, most = (show_unit(value, "energy_per_byte") for value in self.energy_range)
             energy = show_unit(self.energy, "energy_per_byte")
-            found = f"found {least} to {most}, expected a range that has the energy in it, {energy}"
-            raise problem(found, "list the least and the most, or leave it out", "$.energy_range")
+            message = f"found {least} to {most}, expected a range that has the energy in it, {energy}"
+            raise problem(message, "list the least and the most, or leave it out", "$.energy_range")
         return self
 
 

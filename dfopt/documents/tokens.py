@@ -42,11 +42,11 @@ def of_evaluation(data: Any) -> Any:
         return data
     each, samples = data["tokens_per_sample"], data.get("microbatch", 1)
     kept = {key: value for key, value in data.items() if key != "tokens_per_sample"}
-    each, samples = (int(one) if isinstance(one, float) and one.is_integer() else one for one in (each, samples))
+    each, samples = (int(n) if isinstance(n, float) and n.is_integer() else n for n in (each, samples))
     if isinstance(each, bool) or not isinstance(each, int) or not 1 <= each <= 10**9:
         message = f"found {shown(each)}, expected a whole number from 1 to 1000000000"
         raise problem(message, "write tokens: {processed: N}, those of an evaluation", "$.tokens_per_sample")
     if kept.get("tokens") is not None:
         raise problem("found both tokens_per_sample and tokens", "leave it out", "$.tokens_per_sample")
-    whole = each * samples if isinstance(samples, int) else each  # or the microbatch is refused
-    return kept if each == 1 else {**kept, "tokens": {"processed": whole}}
+    processed = each * samples if isinstance(samples, int) else each  # or the microbatch is refused
+    return kept if each == 1 else {**kept, "tokens": {"processed": processed}}

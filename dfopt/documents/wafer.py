@@ -46,8 +46,8 @@ class Wafer(Part):
     def _has_room(self) -> Self:
         if 2 * self.edge >= self.diameter:
             rim, wide = self.edge * 1e3, self.diameter * 1e3
-            found = f"found {rim:g} mm around {wide:g} mm, expected less than half of it"
-            raise problem(found, "no die is left: make it narrower", "$.edge")
+            message = f"found {rim:g} mm around {wide:g} mm, expected less than half of it"
+            raise problem(message, "no die is left: make it narrower", "$.edge")
         return self
 
 
@@ -101,8 +101,8 @@ class Packaging(Part):
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
-        for at, (one, other) in enumerate(itertools.pairwise(self.layers), 1):
-            if other[0] <= one[0]:
-                found = f"found {other[0]:g} mm2 after {one[0]:g} mm2, expected more"
-                raise problem(found, "list them ascending", f"$.layers[{at}]")
+        for at, (layer, other) in enumerate(itertools.pairwise(self.layers), 1):
+            if other[0] <= layer[0]:
+                message = f"found {other[0]:g} mm2 after {layer[0]:g} mm2, expected more"
+                raise problem(message, "list them ascending", f"$.layers[{at}]")
         return self

@@ -29,7 +29,7 @@ def _zoo_folder(kind: Kind) -> Path:
     return shipped if shipped.is_dir() else _PACKAGE.parent / inner
 
 
-def one(kind: Kind) -> str:
+def singular(kind: Kind) -> str:
     """The word for one of a kind: ``system`` for ``systems``."""
     return _ONE.get(kind, kind[:-1])
 
@@ -67,7 +67,7 @@ def is_path(text: str) -> bool:
     return os.path.exists(text) and not any(text in zoo(kind) for kind in KINDS)
 
 
-def beside(kind: Kind, folder: Path, name: str) -> str | Path:
+def resolve_near(kind: Kind, folder: Path, name: str) -> str | Path:
     """What a document in a folder means by a name: that of the zoo, or else a file beside it, or a path."""
     return folder / name if name not in zoo(kind) and os.path.isfile(folder / name) else name
 
@@ -86,8 +86,8 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
         return Path(text)
     if os.path.isdir(text) and is_path(text):
         lacks = kind == "graphs" and not os.path.exists(os.path.join(text, "config.json"))
-        found = f"a directory{' without the config.json of a model' if lacks else ''}"
-        refuse(text, f"found {found}, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
+        actual = f"a directory{' without the config.json of a model' if lacks else ''}"
+        refuse(text, f"found {actual}, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
     if isinstance(name_or_path, os.PathLike) or is_path(text):
         refuse(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
     # The graphs and systems first: a name such as gb200-nvl72 may be that of a part too.
@@ -100,5 +100,5 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
             remedy += f"; {text}:N is {families()[text]} with N chips"
         if kind == "systems" and text in zoo("designs"):
             remedy += f"; the design of this name is designs/{text}"
-        refuse(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
+        refuse(text, f"found the name of a {singular(other)}, expected a {singular(kind)}", remedy)
     raise NotInZoo(text, close_matches(text, names, 0.5), kind)

@@ -338,7 +338,7 @@ class Solves:
             "graphs": _packed(*left.graphs),
             "system": system.to_data(),
             "assumptions": self.assumptions.to_data(),
-            "options": request.said(),
+            "options": request.stated(),
             "seed": request.seed,
         }
         sent = None
@@ -356,7 +356,7 @@ class Solves:
             "graphs": [graph.digest() for graph in whole or self.graphs],
             "system": system.digest(),
             "assumptions": self.assumptions.digest(),
-            "request": request.said(),
+            "request": request.stated(),
             "complete": bool(whole),
             "dfopt": dfopt.__version__,
         }

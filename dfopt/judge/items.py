@@ -112,7 +112,7 @@ class LayerItems:
             said["microbatches"] = plan.microbatches
         if any(kernel.communications for kernel in graph.kernels):
             splits = list(get_args(Splits))
-        return (*plan.said(*splits), *said.items())
+        return (*plan.axis_values(*splits), *said.items())
 
     @property
     def resources(self) -> tuple[str, ...]:

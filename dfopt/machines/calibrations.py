@@ -14,7 +14,7 @@ from dfopt.documents.kinds import kind_of
 from dfopt.documents.parts import ChipPart
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
-from dfopt.documents.zoo import beside, find, is_path, zoo
+from dfopt.documents.zoo import find, is_path, resolve_near, zoo
 from dfopt.errors import PlanError
 
 __all__ = ["CALIBRATED", "Assumed", "assumed_again", "assumed_on", "calibration_of", "usual"]
@@ -137,7 +137,7 @@ def _of_zoo() -> list[Calibration]:
 
 def _named(text: str, folder: Path) -> Assumptions | Calibration:
     """A profile, a calibration of the zoo, or a file of either."""
-    meant = beside("calibrations", folder, text)
+    meant = resolve_near("calibrations", folder, text)
     if text in PROFILES or (meant == text and text not in zoo("calibrations") and not is_path(text)):
         return profile(text)
     path = find("calibrations", meant)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dfopt.documents.parts import PARTS
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import IN_A_DIM
-from dfopt.documents.zoo import PART_KINDS, Kind, beside, find, is_path, one, zoo
+from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, resolve_near, singular, zoo
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
@@ -103,7 +103,9 @@ class Resolver:
         name = value["part"]
         if not isinstance(name, str):
             self.wrong(
-                f"{where}.part", f"found {shown(name)}, expected the name of a {one(kind)}", f"see `dfopt list {kind}`"
+                f"{where}.part",
+                f"found {shown(name)}, expected the name of a {singular(kind)}",
+                f"see `dfopt list {kind}`",
             )
             return value
         data = load(name, f"{where}.part")
@@ -121,18 +123,18 @@ class Resolver:
     def find(self, kind: Kind, name: str, where: str) -> Path | None:
         """The file of a part's name or path; none if there is none, which is then among the issues."""
         try:
-            return find(kind, name if self.folder is None else beside(kind, self.folder, name))
+            return find(kind, name if self.folder is None else resolve_near(kind, self.folder, name))
         except DocumentError as error:
             here = zoo(kind)
             elsewhere = next((other for other in PART_KINDS if other != kind and name in zoo(other)), None)
             if is_path(name):
                 self.issues += [Issue(where, f"{issue.message}: {name!r}", issue.remedy) for issue in error.issues]
             elif elsewhere is not None:
-                message = f"found the name of a {one(elsewhere)}, expected a {one(kind)}"
+                message = f"found the name of a {singular(elsewhere)}, expected a {singular(kind)}"
                 self.wrong(where, f"{message}: {name!r}", f"{kind}: {_listed(here)}")
             else:
                 close = " or ".join(map(repr, close_matches(name, here, 0.5)))
-                message = f"no {one(kind)} of this name and no file: {name!r}"
+                message = f"no {singular(kind)} of this name and no file: {name!r}"
                 self.wrong(where, message, f"did you mean {close}?" if close else f"{kind}: {_listed(here)}")
             return None
 
@@ -146,7 +148,7 @@ class Resolver:
         if real is None or real not in above:
             return path
         chain = " -> ".join(Path(each).name for each in (*above[above.index(real) :], real))
-        it = one(kind)
+        it = singular(kind)
         self.wrong(where, f"a {it} cannot be derived from itself: {chain}", f"name another {it}")
         return None
 

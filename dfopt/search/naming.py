@@ -70,7 +70,7 @@ def _other_options(result: Result, question: Question) -> Iterator[str]:
     """What was asked is what was searched for; the largest batch is looked for before."""
     if question.parameters.get("batch") == "max":
         return
-    searched, asked = result.request.said(), question.options.said()
+    searched, asked = result.request.stated(), question.options.stated()
     if "pulp" in f"{asked.get('solver')}":  # written in any of its short names
         asked["solver"] = searched.get("solver")
     yield from differences("$.request", asked, searched)

@@ -216,7 +216,7 @@ class Instance:
             splits, priced = [*splits, "batch"], priced | {"microbatches": plan.microbatches}
         elif self.setting.between_copies:
             splits = [*splits, "batch"]
-        return Instance(self.setting, Plan.saying(plan.said(*splits), **priced))
+        return Instance(self.setting, Plan.saying(plan.axis_values(*splits), **priced))
 
     @cached_property
     def adding(self) -> tuple[tuple[Dims, NDArray[np.float64]], ...]:

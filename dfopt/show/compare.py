@@ -112,7 +112,7 @@ def _questions(results: Sequence[Result]) -> Rows:
     stacks = ({"stack": "none" if one.system.stack is None else one.system.stack.name} for one in results)
     rows = _unlike([dict(asked_facts(one)) | stack for one, stack in zip(results, stacks, strict=True)])
     rows += _document_rows(results)
-    rows += _unlike([_fields(one.request.said(), "asked") for one in results])
+    rows += _unlike([_fields(one.request.stated(), "asked") for one in results])
     drawn = [{"kernels": f"{len(one.graph.kernels)} in graph {one.graph.digest()}"} for one in results]
     return rows if len({(one.graph.microbatch, one.graph.variant) for one in results}) > 1 else rows + _unlike(drawn)
 

@@ -74,7 +74,7 @@ def memory_details(answer: Answer) -> list[tuple[str, str]]:
     """Bytes in each memory of a chip, and what fills them, by pipeline stage."""
     score, chip = answer.score, answer.system.chip
     facts = []
-    for (name, tier), word in zip(chip.tiers.items(), chip.told, strict=True):
+    for (name, tier), word in zip(chip.tiers.items(), chip.named_tiers, strict=True):
         most = max(stage.held_in(name) for stage in score.stages)
         facts.append((word, f"{held_words(most, tier.capacity)} (a chip of the heaviest stage)"))
     stages = score.memory or ()

@@ -150,7 +150,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
         ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
         *((f"{unit} shares", _shares(chip, unit)) for unit in _units(chip)),
         ("SRAM", chip.sram.words),
-        *((word, one.words) for word, one in chip.told.items()),
+        *((word, one.words) for word, one in chip.named_tiers.items()),
     ]
     price = "no price" if chip.price_usd is None else dollars(chip.price_usd)
     power = "no power" if chip.power_w is None else show_unit(chip.power_w, "power")

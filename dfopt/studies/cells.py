@@ -240,7 +240,7 @@ def _digest(document: Document) -> str:
 def _said(options: Request) -> dict[str, Any]:
     """What a request says; keys that came later only where they say something, so that cells keep their keys."""
     first = {"p_max", "formulation", "gap", "time_limit", "solver", "pin_partition", "pin_sharding"}
-    return options.model_dump(mode="json", include=first) | options.said()
+    return options.model_dump(mode="json", include=first) | options.stated()
 
 
 # The rest of a study, so that options of an axis go through the same validation as a file's.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dfopt.documents.base import Document
-from dfopt.documents.zoo import beside
+from dfopt.documents.zoo import resolve_near
 from dfopt.processes.packing import Task, pack
 from dfopt.studies.cells import Cell
 
@@ -36,10 +36,10 @@ class Tasks(Sequence[Task]):
         if (question := cell.largest) is None:
             workload: dict[str, Any] = {"graphs": self._once(cell.graphs)}
         else:
-            path = beside("graphs", self.folder, str(question.graph))
+            path = resolve_near("graphs", self.folder, str(question.graph))
             workload = {"graph": str(path), "parameters": question.parameters}
         documents = {"system": self._once([cell.system]), "assumptions": self._once([cell.assumptions])}
-        return {**workload, **documents, "options": cell.options.said(), "seed": cell.seed}
+        return {**workload, **documents, "options": cell.options.stated(), "seed": cell.seed}
 
     def _once(self, documents: Sequence[Document]) -> str:
         if (key := id(documents[0])) not in self._packed:  # the cells keep it alive, so its id stays its own

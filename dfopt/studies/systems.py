@@ -15,7 +15,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.study import label_of
 from dfopt.documents.study_entries import Choice, PartsEntry, SystemEntry
 from dfopt.documents.system import System
-from dfopt.documents.zoo import beside
+from dfopt.documents.zoo import resolve_near
 from dfopt.errors import DocumentError, GraphError, Issue, PlanError, SystemSpecError, json_path
 from dfopt.library import load_source, system_from
 from dfopt.machines.compose import compose
@@ -89,7 +89,7 @@ def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[
     label = entry.label or entry.system
     name, chips = split_size(entry.system)
     with of_study(path, where, f"system {label}"):
-        source = load_source(beside("systems", folder, name))
+        source = load_source(resolve_near("systems", folder, name))
         system = system_from(source, entry.set, entry.system, chips)
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
     stack = None if system.stack is None else system.stack.name

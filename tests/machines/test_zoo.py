@@ -14,7 +14,7 @@ from dfopt.documents.parts import PARTS, ChipPart
 from dfopt.documents.system import System
 from dfopt.documents.technology import Technology
 from dfopt.documents.technology_part import TechnologyPart
-from dfopt.documents.zoo import KINDS, PART_KINDS, find, one, zoo
+from dfopt.documents.zoo import KINDS, PART_KINDS, find, singular, zoo
 from dfopt.library import load_any
 from dfopt.machines.compose import compose, load_system
 from dfopt.machines.stacks import load_stack
@@ -91,7 +91,7 @@ def test_topologies_are_named_ones_or_plain_products(name: str) -> None:
 
 def test_kinds_of_the_zoo() -> None:
     assert zoo("systems") == sorted(path.stem for path in find("systems", "sn10-8-ring").parent.glob("*.yaml"))
-    assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology", "stack",
+    assert [singular(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology", "stack",
                                             "technology", "design", "calibration"]  # fmt: skip
     assert not set(zoo("chips")) & set(zoo("systems"))
 

@@ -30,7 +30,7 @@ def test_answers_are_those_of_each_plan(plans: list[Plan]) -> None:
 
     def work(plan: Plan) -> Any:
         if plan.tp == 1:
-            return plan.tp, plan.said("batch")
+            return plan.tp, plan.axis_values("batch")
         return plan.tp, plan.microbatches if plan.tp == 2 else plan.only("kernels").tp
 
     question = ByReads()

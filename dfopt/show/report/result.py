@@ -317,7 +317,7 @@ def _versions(result: Result) -> Section:
         seal = mark("intact", "good")
     else:
         seal = mark("broken: this result was edited after it was made", "bad")
-    asked = [f"{name}={_shown(value)}" for name, value in request.said().items()]
+    asked = [f"{name}={_shown(value)}" for name, value in request.stated().items()]
     rows: list[tuple[str, object]] = [
         ("dfopt", made.dfopt), ("solver", made.solver), ("HiGHS", made.highs), ("Python", made.python),
         ("seed", made.seed), ("digest of the graph", made.graph_digest), ("digest of the system", made.system_digest),
