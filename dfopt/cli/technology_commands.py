@@ -45,13 +45,13 @@ def derive(
         from dfopt.api import derive as derived
         from dfopt.errors import SystemSpecError
         from dfopt.show.technology import chip_report
-        from dfopt.technology.told import told, told_price
+        from dfopt.technology.plain_data import plain_figures, plain_price
 
         check_output("--system-out", system_out, (".yaml", ".yml", ".json"))
         check_output("--stack-out", stack_out, (".yaml", ".yml", ".json"))
         made = derived(design, on)
         try:
-            parts, price = told(made.components, made.design.sizes is not None), told_price(made.price)
+            parts, price = plain_figures(made.components, made.design.sizes is not None), plain_price(made.price)
             if system_out is not None:
                 made.system.dump(system_out)
             if stack_out is not None:

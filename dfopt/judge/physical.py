@@ -299,9 +299,9 @@ def _violations(here: _Setting, state: State, throttle: bool) -> tuple[Sequence[
     for broken in state.broken:
         kinds.append(broken.what)
         if broken.what == "power":
-            sentences.append(f"the stack takes {broken.found:.4g} W{even}, the limit is {broken.limit:.4g} W")
+            sentences.append(f"the stack takes {broken.value:.4g} W{even}, the limit is {broken.limit:.4g} W")
         else:
-            celsius, limit = broken.found - _ZERO_C, broken.limit - _ZERO_C
+            celsius, limit = broken.value - _ZERO_C, broken.limit - _ZERO_C
             sentences.append(f"{_NAMES[broken.what]} reaches {celsius:.2f} degC{even}, the limit is {limit:.4g} degC")
     fullest = max(here.score.stages, key=lambda stage: stage.dram_bytes)
     if fullest.dram_bytes > stack.dram.capacity * (1 + 1e-6):

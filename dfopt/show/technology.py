@@ -19,8 +19,8 @@ def chip_report(
 ) -> RenderableType:
     """What a design yields: components with their size, speed and power, what binds them, and what they leave.
 
-    ``parts`` are figures by component, as :func:`dfopt.technology.told.told` has them, and ``price`` those of
-    :func:`dfopt.technology.told.told_price`.
+    ``parts`` are figures by component, as :func:`dfopt.technology.plain_data.plain_figures` has them, and ``price``
+    those of :func:`dfopt.technology.plain_data.plain_price`.
     """
     given = design.budgets
     area = f"{given.chip_area_mm2:.4g} mm2 of chip, {given.package_area_mm2:.4g} mm2 of package"
@@ -46,8 +46,8 @@ def _price(price: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if price is None:
         return [("price", "unknown: the technology has no wafer")]
     dies = f"{price['dies']} of {price['die_area_mm2']:.4g} mm2" if price["dies"] > 1 else "1"
-    made = f"{price['dies_per_wafer']:.4g} on a wafer, {price['die_yield']:.1%} of them good"
-    rows = [("dies", f"{dies}; {made}, {price['die_usd']:,.0f} USD each")]
+    per_wafer = f"{price['dies_per_wafer']:.4g} on a wafer, {price['die_yield']:.1%} of them good"
+    rows = [("dies", f"{dies}; {per_wafer}, {price['die_usd']:,.0f} USD each")]
     missing = [
         what
         for what, key in (("price of DRAM", "dram_usd"), ("package", "package"))
@@ -88,8 +88,8 @@ def _built(part: Mapping[str, Any]) -> str:
 def _bound(part: Mapping[str, Any]) -> str:
     """What binds speed; and what binds how much of it there is, where that is something else."""
     counts = {part[key]: of for key, of in (("link_bound", "links"), ("count_bound", "number")) if key in part}
-    said = [f"{of} by {limit}" for limit, of in counts.items() if limit != part["bound"]]
-    return ", ".join([part["bound"], *said])
+    others = [f"{of} by {limit}" for limit, of in counts.items() if limit != part["bound"]]
+    return ", ".join([part["bound"], *others])
 
 
 def _left(part: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def derived_stack(design: Design, chip: Derived, on: Stack) -> Stack:
     area = design.budgets.chip_area_mm2 * _MM2
     side_x = math.sqrt(area * on.side_x / on.side_y)
     side_y = area / side_x
-    dies, dram = on.dies, on.dram if on.dram_dies else _beside(design, chip.dram, on.dram)
+    dies, dram = on.dies, on.dram if on.dram_dies else _off_chip_dram(design, chip.dram, on.dram)
     if (part := design.technology.layers) is not None and design.sizes is not None:
         dies = layered_dies(on.dies, design.sizes.dram_layers, part.pitch)
         dram = layered_dram(design, part, chip, on.dram)
@@ -116,19 +116,19 @@ def _issues(design: Design, chip: Derived, on: Stack) -> Iterator[Issue]:
     elif on.dram_dies:
         have, need = design.budgets.chip_area_mm2, on.side_x * on.side_y / _MM2
         if has:
-            found = f"found DRAM beside the chip, expected none: stack {on.name} has DRAM dies"
+            message = f"found DRAM beside the chip, expected none: stack {on.name} has DRAM dies"
             another = "" if design.technology.stacks.on_die else ", or name a stack without DRAM dies"
-            yield Issue("$.shares", found, f"take dram out of the shares{another}")
+            yield Issue("$.shares", message, f"take dram out of the shares{another}")
         if abs(have - need) > _SAME_AREA * need:
-            found = f"found {have:.6g} mm2, expected the {need:.6g} mm2 of the dies of stack {on.name}"
-            yield Issue("$.budgets.chip_area_mm2", found, "dies of a stack have one size: set it to theirs")
+            message = f"found {have:.6g} mm2, expected the {need:.6g} mm2 of the dies of stack {on.name}"
+            yield Issue("$.budgets.chip_area_mm2", message, "dies of a stack have one size: set it to theirs")
     elif not has:
-        found = f"found a chip without DRAM, expected some: stack {on.name} has no DRAM dies"
-        yield Issue("$.shares", found, "give dram more area, power and perimeter, or name a stack that has")
+        message = f"found a chip without DRAM, expected some: stack {on.name} has no DRAM dies"
+        yield Issue("$.shares", message, "give dram more area, power and perimeter, or name a stack that has")
     elif design.technology.stacks.on_die:
-        found = f"found {design.technology.name}, whose DRAM is dies on the logic die: stack {on.name} has none"
+        message = f"found {design.technology.name}, whose DRAM is dies on the logic die: stack {on.name} has none"
         remedy = "name a technology with DRAM beside the chip, or a stack with DRAM dies and no dram in the shares"
-        yield Issue("$.technology", found, remedy)
+        yield Issue("$.technology", message, remedy)
 
 
 def _logic(design: Design, chip: Derived, die: Die, side_x: float, side_y: float) -> Die:
@@ -136,9 +136,9 @@ def _logic(design: Design, chip: Derived, die: Die, side_x: float, side_y: float
     technology, core = design.technology, chip.core
     compute, shared = float(core.units) * technology.core.area_mm2, 0.0
     for level in technology.sram:
-        made = chip.sram[level.name]
+        memory = chip.sram[level.name]
         links = float(core.clusters) * level.link_area_mm2 if level.shared else 0.0
-        area = float(made.banks) * (level.bank * 8 * level.bit_area_mm2 / (1 - level.overhead) + links)
+        area = float(memory.banks) * (level.bank * 8 * level.bit_area_mm2 / (1 - level.overhead) + links)
         compute, shared = (compute, shared + area) if level.shared else (compute + area, shared)
     grid = min(max(math.isqrt(int(core.clusters)), 2), _COLUMNS)
     outward = tuple(
@@ -175,7 +175,7 @@ def _interface(design: Design, chip: Derived) -> Interface:
 def leaking_w(chip: Derived, unit: CoreUnit) -> float:
     """Watts that cores and SRAM leak."""
     return float(chip.core.units) * (unit.static_power or 0.0) + math.fsum(
-        float(made.static_power) for made in chip.sram.values() if made.size > 0
+        float(memory.static_power) for memory in chip.sram.values() if memory.size > 0
     )
 
 
@@ -188,7 +188,9 @@ def _energies(design: Design, chip: Derived) -> LogicEnergies:
     technology = design.technology
     own = design.template.sram if design.template is not None else technology.sram[-1].name if technology.sram else None
     others = math.fsum(
-        float(made.bandwidth) * float(made.energy) for name, made in chip.sram.items() if name != own and made.size > 0
+        float(memory.bandwidth) * float(memory.energy)
+        for name, memory in chip.sram.items()
+        if name != own and memory.size > 0
     )
     used = [dim.links for dim in design.template.network if dim.links] if design.template is not None else []
     roles: list[LinkRole] = used or [role for role in technology.links if role != "between_dies"]
@@ -200,9 +202,9 @@ def _energies(design: Design, chip: Derived) -> LogicEnergies:
     )
 
 
-def _beside(design: Design, made: Dram, like: DramStack) -> DramStack:
+def _off_chip_dram(design: Design, memory: Dram, like: DramStack) -> DramStack:
     """DRAM beside the chip: channels like those of another stack, at the rate and with the energies of the design."""
-    part, channels = design.technology.stacks, max(round(float(made.links) / like.io_bits), 1)
-    flowing = part.static_w_per_bit * 8 * float(made.size) / channels
-    dram = like_rate(like, channels, float(made.rate) / part.utilization, float(made.energy), flowing)
-    return dram.model_copy(update={"capacity": float(made.size)})
+    part, channels = design.technology.stacks, max(round(float(memory.links) / like.io_bits), 1)
+    flowing = part.static_w_per_bit * 8 * float(memory.size) / channels
+    dram = like_rate(like, channels, float(memory.rate) / part.utilization, float(memory.energy), flowing)
+    return dram.model_copy(update={"capacity": float(memory.size)})

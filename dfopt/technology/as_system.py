@@ -145,5 +145,5 @@ def _off(chip: Derived, template: Template, memory: Dram | None) -> Iterator[Iss
             needs[dim.links] = links.rate, f"links for its dim {dim.name}", links.bound
     for component, (rate, what, bound) in needs.items():
         if not rate > 0:
-            found = f"found a chip without {component} ({limit_names(int(bound))} ends it), expected {what}"
-            yield Issue("$.shares", found, f"give {component} more area, power and perimeter")
+            message = f"found a chip without {component} ({limit_names(int(bound))} ends it), expected {what}"
+            yield Issue("$.shares", message, f"give {component} more area, power and perimeter")

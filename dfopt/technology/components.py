@@ -187,10 +187,10 @@ def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: 
     )
 
 
-def dram_of(part: DramStacks, beside: Numbers, area: Numbers, power: Numbers, edge: Numbers) -> Dram:
+def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbers, edge: Numbers) -> Dram:
     """Stacks that fit beside the chip and have a controller on it, and links that the edge has room for."""
-    do = arithmetic_of(beside, area, power, edge)
-    placed, controlled = beside // part.stack_area_mm2, area // part.controller_area_mm2
+    do = arithmetic_of(package_area, area, power, edge)
+    placed, controlled = package_area // part.stack_area_mm2, area // part.controller_area_mm2
     stacks = do.maximum(do.minimum(placed, controlled), 0.0)
     routed, offered = do.floor(edge * part.links_per_mm), stacks * part.links_per_stack
     links = do.minimum(routed, offered)
@@ -216,7 +216,7 @@ def dram_of(part: DramStacks, beside: Numbers, area: Numbers, power: Numbers, ed
         power=drawn,
         power_left=power - drawn,
         area_left=area - kept * part.controller_area_mm2,
-        package_area_left=beside - kept * part.stack_area_mm2,
+        package_area_left=package_area - kept * part.stack_area_mm2,
         edge_left=edge - wired / part.links_per_mm,
         count_bound=count_bound,
         link_bound=link_bound,

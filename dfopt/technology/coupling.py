@@ -103,7 +103,7 @@ class Broken:
     """A limit that is exceeded: ``logic`` and ``dram`` in kelvin, ``power`` in watts."""
 
     what: str
-    found: float
+    value: float
     limit: float
 
 
@@ -250,7 +250,7 @@ def _settle(
         interval = float(stage_s.max())
         # While rates may still rise, a chip above a limit may be saved by it: slower memory asks for less power.
         settled = not dies.dram.any() or min(rates) >= dies.top_rate
-        found, idle, leak = list[Leaking](), np.empty(len(chips)), np.empty(len(chips))
+        solved, idle, leak = list[Leaking](), np.empty(len(chips)), np.empty(len(chips))
         for c, (chip, rate) in enumerate(zip(chips, rates, strict=True)):
             busy = chip.runs * partition_s[c] / interval
             rest = max(1.0 - float(busy.sum()), 0.0)
@@ -262,19 +262,19 @@ def _settle(
                 enough = partial(_asks_for_more, stack, heat, dies, rate)
             elif not last:
                 enough = partial(_is_lost, stack, heat, dies)
-            found.append(leaking(heat, feedback, watts, leak[c], enough))
-            iterations += found[-1].rounds
-            if settled and not last and (found[-1].enough or found[-1].runaway):
+            solved.append(leaking(heat, feedback, watts, leak[c], enough))
+            iterations += solved[-1].rounds
+            if settled and not last and (solved[-1].enough or solved[-1].runaway):
                 return None, iterations
-        tiles_w = np.array([one.watts for one in found])
-        known = [c for c, one in enumerate(found) if not one.enough]
+        tiles_w = np.array([solution.watts for solution in solved])
+        complete = [c for c, solution in enumerate(solved) if not solution.enough]
         die_max = np.full((len(chips), len(heat.dies)), np.inf)  # of the others it is known to be more than enough
-        if known:
-            die_max[known] = heat.die_max(tiles_w[known])
+        if complete:
+            die_max[complete] = heat.die_max(tiles_w[complete])
         wanted = list(rates)
         if dies.dram.any():
-            hottest = zip(found, die_max[:, dies.dram].max(axis=1).tolist(), strict=True)
-            wanted = [dies.top_rate if one.runaway else stack.dram.refresh_rate(hot) for one, hot in hottest]
+            hottest = zip(solved, die_max[:, dies.dram].max(axis=1).tolist(), strict=True)
+            wanted = [dies.top_rate if solution.runaway else stack.dram.refresh_rate(hot) for solution, hot in hottest]
         # one step at a time: at the next rate the memory is slower, and may be cool enough to stay there
         higher = [_next_rate(stack, rate) if more > rate else rate for rate, more in zip(rates, wanted, strict=True)]
         if higher == rates:
@@ -287,7 +287,7 @@ def _settle(
         stage_s=stage_s,
         interval_s=interval,
         tiles_w=tiles_w,
-        tiles_k=np.array([one.temperature for one in found]),
+        tiles_k=np.array([solution.temperature for solution in solved]),
         die_max_k=die_max,
         die_mean_k=heat.die_mean(tiles_w),
         refresh_rates=tuple(rates),
@@ -296,8 +296,8 @@ def _settle(
         leak_voltage=leak,
         voltages=voltages,
         gain=0.0,
-        runaway=any(one.runaway for one in found),
-        change_k=max(one.change for one in found),
+        runaway=any(solution.runaway for solution in solved),
+        change_k=max(solution.change for solution in solved),
         iterations=iterations,
         broken=tuple(_broken(stack, dies, die_max, tiles_w)),
     )

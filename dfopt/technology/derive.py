@@ -143,14 +143,14 @@ def derive_design(design: Design) -> Derived:
 
 
 def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
-    known, issues = technology.components, []
+    components, issues = technology.components, []
     if budgets.dies > 1 and "between_dies" not in technology.links:
         issues.append(Issue("$.budgets.dies", *no_links_between(budgets.dies, technology)))
     shares = (("area", budgets.area_shares), ("power", budgets.power_shares), ("perimeter", budgets.edge_shares))
     for what, by_name in shares:
         total: Numbers = 0.0
         for name, share in by_name.items():
-            if name not in known:
+            if name not in components:
                 issues.append(Issue(f"$.shares.{what}.{name}", *unknown(technology)))
             elif _any(share < 0):
                 message = "found a share below 0, expected 0 or more"

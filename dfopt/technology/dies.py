@@ -40,7 +40,9 @@ def memory_per_link_rate(dies: int) -> float:
     rows, columns = _grid(dies)
     # through the middle seam, in each direction, go the bytes that half of the dies read from the other half
     served = [
-        one**2 / ((one // 2) * (one - one // 2)) * other for one, other in ((columns, rows), (rows, columns)) if one > 1
+        wide**2 / ((wide // 2) * (wide - wide // 2)) * high
+        for wide, high in ((columns, rows), (rows, columns))
+        if wide > 1
     ]
     return min(served) / _seams(dies)
 

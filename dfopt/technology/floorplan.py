@@ -70,19 +70,19 @@ def floorplan(
     inner = side_x - 2 * width
     if inner <= 0:
         raise ValueError(f"interfaces of {dram.area * 1e6:.6g} mm2 leave no room")
-    strips = [_strip(one.area / 2, one.edge / 2, inner, side_y) for one in links]
-    whole = math.fsum(length for _, length in strips)
-    squeezed = max(whole / inner, 1.0)
-    at, height = width + (inner - whole / squeezed) / 2, 0.0
-    for one, (deep, length) in zip(links, strips, strict=True):
+    strips = [_strip(link.area / 2, link.edge / 2, inner, side_y) for link in links]
+    total = math.fsum(length for _, length in strips)
+    squeezed = max(total / inner, 1.0)
+    at, height = width + (inner - total / squeezed) / 2, 0.0
+    for link, (deep, length) in zip(links, strips, strict=True):
         deep, length = deep * squeezed, length / squeezed
         if deep:
-            tiles.append(_tile(f"{one.name}-bottom", "io", at, 0.0, length, deep))
-            tiles.append(_tile(f"{one.name}-top", "io", at, side_y - deep, length, deep))
+            tiles.append(_tile(f"{link.name}-bottom", "io", at, 0.0, length, deep))
+            tiles.append(_tile(f"{link.name}-top", "io", at, side_y - deep, length, deep))
         at, height = at + length, max(height, deep)
     middle = side_y - 2 * height
     if middle <= 0:
-        raise ValueError(f"interfaces of {math.fsum(one.area for one in links) * 1e6:.6g} mm2 leave no room")
+        raise ValueError(f"interfaces of {math.fsum(link.area for link in links) * 1e6:.6g} mm2 leave no room")
     between = inner * sram / (compute + sram) / (grid - 1)
     column, row = (inner - between * (grid - 1)) / grid, middle / grid
     tiles += [

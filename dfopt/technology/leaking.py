@@ -110,9 +110,9 @@ def leaking(heat: Heat, feedback: Feedback, watts: Floats, voltage: float, enoug
     now, leak, change, rounds, runaway = start, np.zeros(len(leaky)), 0.0, 0, False
 
     def all_tiles() -> tuple[Floats, Floats]:
-        whole = watts.copy()
-        whole[leaky] += leak
-        return base + feedback.all_tiles @ leak, whole
+        watts_t = watts.copy()
+        watts_t[leaky] += leak
+        return base + feedback.all_tiles @ leak, watts_t
 
     for rounds in range(1, _ROUNDS + 1):
         after = nominal * np.exp(np.minimum(beta * (now - feedback.at), HOTTEST_EXPONENT))

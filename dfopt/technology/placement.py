@@ -34,10 +34,10 @@ def snake(tiles: Sequence[Tile]) -> list[int]:
             rows[-1].append(number)
         else:
             rows.append([number])
-    found: list[int] = []
+    order: list[int] = []
     for position, row in enumerate(rows):
-        found += sorted(row, key=lambda i: tiles[i].x, reverse=position % 2 == 1)
-    return found
+        order += sorted(row, key=lambda i: tiles[i].x, reverse=position % 2 == 1)
+    return order
 
 
 def placement_shares(
@@ -89,7 +89,7 @@ def placement_shares(
     low = np.maximum(start[..., None], edges[:-1])
     high = np.minimum(end[..., None], edges[1:])
     overlap = np.maximum(high - low, 0.0)
-    whole = overlap.sum(axis=-1, keepdims=True)
-    found = np.empty_like(even)
-    found[..., line] = np.where(whole > 0, overlap / np.where(whole > 0, whole, 1.0), even[..., line])
-    return found
+    placed = overlap.sum(axis=-1, keepdims=True)
+    shares = np.empty_like(even)
+    shares[..., line] = np.where(placed > 0, overlap / np.where(placed > 0, placed, 1.0), even[..., line])
+    return shares

@@ -82,10 +82,10 @@ class Block:
 
 def _padded(rows: Sequence[Sequence[float]]) -> Floats:
     """Rows as an array, shorter ones with zeros at the end."""
-    found = np.zeros((len(rows), max(map(len, rows), default=0)))
+    padded = np.zeros((len(rows), max(map(len, rows), default=0)))
     for position, row in enumerate(rows):
-        found[position, : len(row)] = row
-    return found
+        padded[position, : len(row)] = row
+    return padded
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +156,9 @@ class PowerModel:
                 message = f"found leakage on the passive die {die.name!r}, which has no tiles to put its power on"
                 raise SystemSpecError(stack.name, [Issue(f"$.dies[{i}].leakage", message, "leave it out")])
             for layer in die.layers():
-                mine = dies == layer.name
-                leak += die.leakage.power * over(mine)
-                at[mine], beta[mine] = die.leakage.at, die.leakage.beta_per_k
+                on_layer = dies == layer.name
+                leak += die.leakage.power * over(on_layer)
+                at[on_layer], beta[on_layer] = die.leakage.at, die.leakage.beta_per_k
         io = kinds == "io"
         return cls(
             stack=stack,
@@ -217,8 +217,8 @@ class PowerModel:
                 for name in ("flop", "sram_traffic_bytes", "noc_bytes")
             ]
             placed[:, positions] = np.einsum("abk,bkf->abf", np.array(done), shares)
-        whole = ("network_bytes", "activates", "read_bursts", "write_bursts")
-        return Activity(*placed, *(self.vector(getattr(block, name) for block in blocks) for name in whole))
+        totals = ("network_bytes", "activates", "read_bursts", "write_bursts")
+        return Activity(*placed, *(self.vector(getattr(block, name) for block in blocks) for name in totals))
 
     def logic_dynamic(self, activity: Activity) -> Floats:
         """Joules of the logic's own work at nominal voltage, (B, I).

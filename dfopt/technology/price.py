@@ -153,18 +153,18 @@ def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> 
     if not dies:
         raise ValueError("dies: found none, expected one or more; name the area and the price of each")
     area = sum(each for each, _ in dies) / _MM2
-    made = sum(usd + packaging.bump_usd_per_mm2 * each / _MM2 for each, usd in dies)
+    dies_usd = sum(usd + packaging.bump_usd_per_mm2 * each / _MM2 for each, usd in dies)
     bonded = packaging.bonding_yield ** len(dies)
     if packaging.interposer is None:
         substrate = packaging.area_factor * area * packaging.usd_per_mm2 * _layers(packaging, len(dies), area)
-        return PackagePrice(made, substrate, _lost(made, bonded), _lost(substrate, bonded))
+        return PackagePrice(dies_usd, substrate, _lost(dies_usd, bonded), _lost(substrate, bonded))
     below = packaging.interposer.area_factor * area
     wafer = packaging.interposer.wafer
     between = float(_each(wafer, dies_per_wafer(below * _MM2, wafer))) + packaging.ball_usd_per_mm2 * below
     substrate = packaging.area_factor * below * packaging.usd_per_mm2
     good, last = float(die_yield(below * _MM2, wafer)), packaging.substrate_yield
     lost = _lost(between, good * bonded * last) + _lost(substrate, last)
-    return PackagePrice(made, between + substrate, _lost(made, bonded * last), lost)
+    return PackagePrice(dies_usd, between + substrate, _lost(dies_usd, bonded * last), lost)
 
 
 def _lost(usd: float, kept: float) -> float:
@@ -180,6 +180,6 @@ def _each(wafer: Wafer, pieces: _Reals) -> _Reals:
 
 def _layers(packaging: Packaging, dies: int, area: float) -> float:
     """How many times its price a substrate of several dies costs, by its area."""
-    whole = packaging.area_factor * area
-    steps = [factor for least, factor in packaging.layers if whole > least]
+    substrate_mm2 = packaging.area_factor * area
+    steps = [factor for least, factor in packaging.layers if substrate_mm2 > least]
     return steps[-1] if dies > 1 and steps else 1.0

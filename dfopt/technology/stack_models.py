@@ -116,6 +116,6 @@ def _heat(key: Same[Stack]) -> Heat:
     weights = tile_weights([tile for _, tile in tiles], cells, cells, body.side_x, body.side_y)
     means = np.empty((len(tiles), len(tiles)))
     for die, of_die in zip(dies, matrix.reshape(len(dies), cells**2, -1), strict=True):
-        mine = [index for index, (name, _) in enumerate(tiles) if name == die]
-        means[mine] = weights[mine].reshape(len(mine), -1) @ of_die
+        on_die = [index for index, (name, _) in enumerate(tiles) if name == die]
+        means[on_die] = weights[on_die].reshape(len(on_die), -1) @ of_die
     return Heat(means, matrix, dies, stack.ambient)

@@ -135,7 +135,7 @@ class Memory:
         self._name, self._dram = stack.name, stack.dram
         self._row_bursts = self._dram.row / self._dram.burst
         self._patterns: dict[_Pattern, int] = {}  # and their numbers, from 0
-        self._known: dict[float, list[_Channel]] = {}  # of each refresh rate, by number
+        self._channels_by_rate: dict[float, list[_Channel]] = {}  # of each refresh rate, by number
 
     def by_pattern(self, flows: Sequence[Flow]) -> ByPattern:
         """The flows of a partition, ready to be served; all that were brought so far are looked at together."""
@@ -174,8 +174,8 @@ class Memory:
         for number, size in flows.parts:
             channel = channels[number]
             spent[channel.binding].append(size / (channel.bandwidth * count * turn))
-        sums = {name: math.fsum(times) for name, times in spent.items()}
-        seconds, longest = math.fsum(sums.values()), max(sums, key=sums.__getitem__)
+        seconds_by_limit = {name: math.fsum(times) for name, times in spent.items()}
+        seconds, longest = math.fsum(seconds_by_limit.values()), max(seconds_by_limit, key=seconds_by_limit.__getitem__)
         return Served(seconds, math.fsum(size for _, size in flows.parts) / seconds, longest)
 
     def out_of_range(self, flows: ByPattern, refresh_rate: float) -> list[str]:
@@ -191,33 +191,33 @@ class Memory:
 
     def _channels(self, rate: float) -> list[_Channel]:
         """What every pattern so far gets at a refresh rate; those not known yet are looked at together."""
-        known = self._known.setdefault(rate, [])
-        missing = list(self._patterns)[len(known) :] if len(known) < len(self._patterns) else []
+        channels = self._channels_by_rate.setdefault(rate, [])
+        missing = list(self._patterns)[len(channels) :] if len(channels) < len(self._patterns) else []
         if missing:
             dram = self._dram
             requests = dram.buffers.requests
             rows = [
                 (
-                    one.bursts, dram.banks, dram.bank_groups, one.scattered, one.reads, dram.buffers.round_trip,
-                    _bursts_per_turn(one.reads, requests), requests,
+                    pattern.bursts, dram.banks, dram.bank_groups, pattern.scattered, pattern.reads,
+                    dram.buffers.round_trip, _bursts_per_turn(pattern.reads, requests), requests,
                 )
-                for one in missing
+                for pattern in missing
             ]  # fmt: skip
-            found = bounds_of_streams(rows, dram.timings, dram.burst, rate)
-            if not found.bandwidth.min() > 0:
+            bounds = bounds_of_streams(rows, dram.timings, dram.burst, rate)
+            if not bounds.bandwidth.min() > 0:
                 message = f"at {rate:.6g} times the normal refresh rate the DRAM does nothing but refresh"
                 raise SystemSpecError(self._name, [Issue("$.dram.refresh", message, "lower the rate, or tRFC")])
             # Where column commands come as fast as the bus can take their data, it is the bus that binds.
             column, port = LIMITS.index("column"), LIMITS.index("port")
-            as_fast = found.limits[column] >= found.limits[port] * (1 - 1e-12)
-            binding = np.where((found.binding == column) & as_fast, port, found.binding)
+            as_fast = bounds.limits[column] >= bounds.limits[port] * (1 - 1e-12)
+            binding = np.where((bounds.binding == column) & as_fast, port, bounds.binding)
             names = [LIMITS[each] for each in binding.tolist()]
             why_not = (
-                out_of_range(one.bursts, dram.banks, one.scattered, one.reads, requests, limits)
-                for one, limits in zip(missing, found.limits.T.tolist(), strict=True)
+                out_of_range(pattern.bursts, dram.banks, pattern.scattered, pattern.reads, requests, limits)
+                for pattern, limits in zip(missing, bounds.limits.T.tolist(), strict=True)
             )
-            known.extend(map(_Channel, found.bandwidth.tolist(), names, found.turnaround.tolist(), why_not))
-        return known
+            channels.extend(map(_Channel, bounds.bandwidth.tolist(), names, bounds.turnaround.tolist(), why_not))
+        return channels
 
 
 def _bursts_per_turn(reads: float, requests: float) -> float:

@@ -16,8 +16,8 @@ from dfopt.errors import SystemSpecError
 from dfopt.exploring.decisions import Decisions
 from dfopt.library import as_design
 from dfopt.technology.dies import memory_per_link_rate, seam_mm
+from dfopt.technology.plain_data import plain_figures
 from dfopt.technology.price import die_price, die_yield, package_price
-from dfopt.technology.told import told
 from tests.technology.test_as_system import fixed
 
 # USD of a wafer and defects per cm2 of N5: The Information Network, and Chiplet Actuary's parameter.ini (b85c29f);
@@ -177,7 +177,7 @@ def test_dies_pay_for_the_links_between_them() -> None:
     thin["shares"]["power"]["between_dies"] = 1e-4
     slow = df.derive(Design.from_data(thin)).components
     assert slow.dram.rate == 2 * slow.links["between_dies"].rate < split.dram.rate
-    assert told(slow)["dram"]["bound"] == "dies"
+    assert plain_figures(slow)["dram"]["bound"] == "dies"
     assert df.derive(whole).system.chip.fastest.bandwidth == split.dram.rate
 
 

@@ -40,21 +40,21 @@ def kept(name: str, shape: tuple[int, int], work: Callable[[], Floats]) -> Float
     """The matrix of a name, read-only: known in memory or as a file, else worked out and kept in both."""
     if shape[0] * shape[1] > _LARGEST:
         return work()
-    found = _MEMORY.pop(name, None)
-    if found is None or found.shape != shape:
+    matrix = _MEMORY.pop(name, None)
+    if matrix is None or matrix.shape != shape:
         folder = directory()
         path = None if folder is None else folder / f"{name}.npz"
-        found = None if path is None else _read(path, name, shape)
-        if found is None:
-            found = work()
+        matrix = None if path is None else _read(path, name, shape)
+        if matrix is None:
+            matrix = work()
             if path is not None:
                 with contextlib.suppress(OSError):
-                    _write(path, name, found)
-        found.setflags(write=False)
-    _MEMORY[name] = found
+                    _write(path, name, matrix)
+        matrix.setflags(write=False)
+    _MEMORY[name] = matrix
     while len(_MEMORY) > _IN_MEMORY:
         _MEMORY.popitem(last=False)
-    return found
+    return matrix
 
 
 def _read(path: Path, key: str, shape: tuple[int, int]) -> Floats | None:

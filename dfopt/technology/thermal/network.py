@@ -80,14 +80,14 @@ class _Wires:
     ends: list[Ints] = field(default_factory=list)
     values: list[Floats] = field(default_factory=list)
 
-    def add(self, one: Ints, other: Ints, conductance: Floats | float) -> None:
+    def add(self, left: Ints, right: Ints, conductance: Floats | float) -> None:
         """Links between the nodes of two arrays of one shape."""
-        one, other = np.broadcast_arrays(one, other)
-        self.ends.append(np.stack((one.ravel(), other.ravel())))
-        self.values.append(np.broadcast_to(conductance, one.shape).ravel().astype(np.float64))
+        left, right = np.broadcast_arrays(left, right)
+        self.ends.append(np.stack((left.ravel(), right.ravel())))
+        self.values.append(np.broadcast_to(conductance, left.shape).ravel().astype(np.float64))
 
 
-def _beside(sheet: Sheet) -> tuple[Floats, Floats]:
+def _within_sheet(sheet: Sheet) -> tuple[Floats, Floats]:
     """Conductances between neighbours of a sheet along x, (ny, nx - 1), and along y, (ny - 1, nx)."""
     k, t = sheet.conductivity, sheet.thickness
     half_x, half_y = sheet.dx / (2 * k), sheet.dy[:, None] / (2 * k)
@@ -119,7 +119,7 @@ def network_of(body: Body, nx: int, ny: int) -> Network:
     above = [(1.0 if at_face else 0.5) * s.thickness / s.conductivity for s in sheets]
     wires = _Wires()
     for sheet, nodes in zip(sheets, ids, strict=True):
-        along_x, along_y = _beside(sheet)
+        along_x, along_y = _within_sheet(sheet)
         wires.add(nodes[:, :-1], nodes[:, 1:], along_x)
         wires.add(nodes[:-1], nodes[1:], along_y)
     links: list[Floats] = []

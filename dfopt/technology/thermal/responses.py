@@ -84,15 +84,15 @@ def responses(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -
     solver = solver_of(network)
     weights = tile_weights([tile for _, tile in tiles], nx, ny, body.side_x, body.side_y)
     slabs = [body.names.index(name) for name, _ in tiles]
-    found = np.empty((len(tiles), *network.slab_nodes.shape))
+    rises_tsyx = np.empty((len(tiles), *network.slab_nodes.shape))
     for first in range(0, len(tiles), _AT_ONCE):
         part = range(first, min(first + _AT_ONCE, len(tiles)))
         watts = np.zeros((network.nodes, len(part)))
         for column, index in enumerate(part):
             watts[network.slab_nodes[slabs[index]].ravel(), column] = weights[index].ravel()
         rises = solver.solve(watts)[network.slab_nodes]
-        found[part.start : part.stop] = np.moveaxis(rises, -1, 0)
-    return found
+        rises_tsyx[part.start : part.stop] = np.moveaxis(rises, -1, 0)
+    return rises_tsyx
 
 
 def digest(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -> str:

@@ -74,17 +74,17 @@ def graded(first: float, length: float) -> Floats:
 def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
     """The sheets of the slabs of a body, far face first: source part and rest of each."""
     dx, dy = np.full(nx, body.side_x / nx), np.full(ny, body.side_y / ny)
-    found: list[Sheet] = []
+    sheets: list[Sheet] = []
     for index, slab in enumerate(body.slabs):
         k = np.broadcast_to(np.asarray(slab.conductivity, dtype=np.float64), (ny, nx))
         cv = np.broadcast_to(np.asarray(slab.heat_capacity, dtype=np.float64), (ny, nx))
         # A node of HotSpot already is the far face of its layer, where a source part would be.
         source = None if body.package.mode == "hotspot" else slab.source_thickness_m
         source = slab.thickness_m if source is None else source
-        found.append(Sheet(slab.name, source, k, cv, dx, dy, slab=index))
+        sheets.append(Sheet(slab.name, source, k, cv, dx, dy, slab=index))
         if source < slab.thickness_m:
-            found.append(Sheet(slab.name, slab.thickness_m - source, k, cv, dx, dy))
-    return found
+            sheets.append(Sheet(slab.name, slab.thickness_m - source, k, cv, dx, dy))
+    return sheets
 
 
 def plates_of(body: Body, dx: Floats, dy: Floats) -> list[Sheet]:

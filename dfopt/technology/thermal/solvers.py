@@ -39,15 +39,15 @@ class Factorised:
     """
 
     def __init__(self, network: Network, extra: Floats | float = 0.0, first: int = 0) -> None:
-        one, other = network.edges
+        left, right = network.edges
         links, diagonal = network.conductance, network.ground + extra
-        np.add.at(diagonal, one, links)
-        np.add.at(diagonal, other, links)
-        inside = np.minimum(one, other) >= first
-        one, other, links = one[inside] - first, other[inside] - first, links[inside]
+        np.add.at(diagonal, left, links)
+        np.add.at(diagonal, right, links)
+        inside = np.minimum(left, right) >= first
+        left, right, links = left[inside] - first, right[inside] - first, links[inside]
         own = np.arange(network.nodes - first)
         values = np.concatenate((diagonal[first:], -links, -links))
-        at = np.concatenate((own, one, other)), np.concatenate((own, other, one))
+        at = np.concatenate((own, left, right)), np.concatenate((own, right, left))
         matrix = sp.csc_array((values, at), shape=(own.size, own.size))
         symmetric = {"SymmetricMode": True}
         self._lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=symmetric)
@@ -98,8 +98,8 @@ class Cosine:
         for i in range(self._shape[0] - 2, -1, -1):
             waves[:, i] += self._up[i] * waves[:, i + 1]
             waves[:, i] /= self._pivot[i]
-        found = idctn(waves, axes=(2, 3), norm="ortho", overwrite_x=True)
-        return np.asarray(np.moveaxis(found, 0, -1).reshape(-1, waves.shape[0]))
+        rises = idctn(waves, axes=(2, 3), norm="ortho", overwrite_x=True)
+        return np.asarray(np.moveaxis(rises, 0, -1).reshape(-1, waves.shape[0]))
 
     @property
     def last(self) -> Floats:
@@ -132,19 +132,19 @@ class Condensed:
 
     def _responses(self, nodes: int, ny: int, nx: int) -> Floats:
         """Rise under the die per watt at each node under the die, of the package on its own: a quarter and mirrors."""
-        found = np.empty((ny, nx, ny, nx))
+        response = np.empty((ny, nx, ny, nx))
         rows, columns = np.arange((ny + 1) // 2), np.arange((nx + 1) // 2)
         for row in rows:
             rhs = np.zeros((nodes, columns.size))
             rhs[self._under[row * nx + columns], columns] = 1.0
             rises = self._package.solve(rhs)[self._under].reshape(ny, nx, -1)
             for column in columns:
-                one = rises[:, :, column]
-                found[:, :, row, column] = one
-                found[:, :, row, nx - 1 - column] = one[:, ::-1]
-                found[:, :, ny - 1 - row, column] = one[::-1]
-                found[:, :, ny - 1 - row, nx - 1 - column] = one[::-1, ::-1]
-        return found.reshape(ny * nx, ny * nx)
+                rise = rises[:, :, column]
+                response[:, :, row, column] = rise
+                response[:, :, row, nx - 1 - column] = rise[:, ::-1]
+                response[:, :, ny - 1 - row, column] = rise[::-1]
+                response[:, :, ny - 1 - row, nx - 1 - column] = rise[::-1, ::-1]
+        return response.reshape(ny * nx, ny * nx)
 
     def solve(self, rhs: Floats) -> Floats:
         """Kelvin at each node."""

@@ -9,12 +9,12 @@ from dfopt.technology.chip_price import ChipPrice
 from dfopt.technology.derive import Derived
 from dfopt.technology.operating import limit_names
 
-__all__ = ["told", "told_price"]
+__all__ = ["plain_figures", "plain_price"]
 
 _LIMITS = ("bound", "count_bound", "link_bound")
 
 
-def told(chip: Derived, layered: bool = False) -> dict[str, Any]:
+def plain_figures(chip: Derived, layered: bool = False) -> dict[str, Any]:
     """Figures of every component of one chip by name, in SI units and mm2; limits by their names.
 
     Parameters
@@ -31,7 +31,8 @@ def told(chip: Derived, layered: bool = False) -> dict[str, Any]:
     >>> links = Links(4.0, 0.5, 1e9, 2e9, 1e-11, 0.5, 0.0, 0.25, 0.0, AREA, POWER)
     >>> core = links._replace(bound=AREA)  # of the same figures, for once
     >>> chip = Derived(core, {}, links, {"in_package": links})  # type: ignore[arg-type]
-    >>> told(chip)["in_package"]["links"], told(chip)["in_package"]["bound"], told(chip)["core"]["bound"]
+    >>> figures = plain_figures(chip)
+    >>> figures["in_package"]["links"], figures["in_package"]["bound"], figures["core"]["bound"]
     (4, 'power', 'area')
     """
     parts: dict[str, Any] = {"core": chip.core, **chip.sram, "dram": chip.dram}
@@ -43,12 +44,12 @@ def told(chip: Derived, layered: bool = False) -> dict[str, Any]:
     }
 
 
-def told_price(price: ChipPrice | None) -> dict[str, Any] | None:
+def plain_price(price: ChipPrice | None) -> dict[str, Any] | None:
     """Areas, yield and USD of one chip by name; what is not known is None.
 
     Examples
     --------
-    >>> told_price(ChipPrice(2, 400.0, 120.0, 0.64, 220.0, None, None))["die_usd"]
+    >>> plain_price(ChipPrice(2, 400.0, 120.0, 0.64, 220.0, None, None))["die_usd"]
     220.0
     """
     if price is None:
@@ -63,6 +64,6 @@ def _plain(key: str, value: Any) -> Any:
     if key in _LIMITS:
         return limit_names(int(value))
     if isinstance(value, dict):
-        return {name: _plain("", one) for name, one in value.items()}
+        return {name: _plain("", entry) for name, entry in value.items()}
     number = float(value)
     return int(number) if number.is_integer() and abs(number) < 1e6 else number
