@@ -72,8 +72,8 @@ def assumed_again(assumptions: Assumptions, found_on: System, system: System) ->
     >>> assumed_again(chosen, found_on, load_system("a100-512")).calibration.profile
     'a100-calibrated'
     """
-    known = (one for one in _of_zoo() if one.chip == system.chip.name == found_on.chip.name)
-    fitted = next((one for one in known if one.efficiency == found_on.chip.efficiency), None)
+    of_chip = (calibration for calibration in _of_zoo() if calibration.chip == system.chip.name == found_on.chip.name)
+    fitted = next((calibration for calibration in of_chip if calibration.efficiency == found_on.chip.efficiency), None)
     if fitted is None or assumptions.compute_model != "efficiency":
         return Assumed(assumptions, system)
     return Assumed(assumptions, fitted.applied(system), fitted)
@@ -94,9 +94,9 @@ def calibration_of(system: System) -> Calibration:
     'a100-calibrated'
     """
     every = _of_zoo()
-    for one in every:
-        if one.chip == system.chip.name:
-            return one
+    for calibration in every:
+        if calibration.chip == system.chip.name:
+            return calibration
     peaks = {chip.name: chip.peak_flops for chip in (ChipPart.load(find("chips", name)) for name in zoo("chips"))}
     near = sorted(every, key=lambda other: abs(math.log(peaks[other.chip] / system.chip.peak_flops)))
     chips = ", ".join(f"{other.chip!r} ({other.profile})" for other in near)
@@ -118,7 +118,7 @@ def usual(graph: Graph, system: System) -> tuple[Calibration | None, str]:
     >>> usual(load_graph("gpt3-175b"), load_system("a100-512"))
     (None, 'it was fitted to training steps')
     """
-    fitted = next((one for one in _of_zoo() if one.chip == system.chip.name), None)
+    fitted = next((calibration for calibration in _of_zoo() if calibration.chip == system.chip.name), None)
     if fitted is None:
         return None, ""
     reasons = {
@@ -143,6 +143,6 @@ def _named(text: str, folder: Path) -> Assumptions | Calibration:
     path = find("calibrations", meant)
     data = load_strict(path)  # once: it may be a pipe
     kind: type[Document] = Calibration if kind_of(data, str(path)) == "calibration" else Assumptions
-    made = kind.from_data(data, str(path))
-    assert isinstance(made, Assumptions | Calibration)
-    return made
+    document = kind.from_data(data, str(path))
+    assert isinstance(document, Assumptions | Calibration)
+    return document

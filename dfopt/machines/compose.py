@@ -120,19 +120,19 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
     if not isinstance(data, Mapping) or not _is_composed(data):
         return System.from_data(data, file)
     resolver = Resolver(folder_of(file))
-    whole = dict(data)
-    if "chip" in whole:
-        whole["chip"] = resolver.part("chips", whole["chip"], "$.chip")
+    expanded = dict(data)
+    if "chip" in expanded:
+        expanded["chip"] = resolver.part("chips", expanded["chip"], "$.chip")
     for key, resolve in (("memory", resolver.memory), ("network", resolver.network)):
-        if key in whole:
-            whole[key] = resolve(whole[key], f"$.{key}")
-    if "scale_out" in whole:
-        whole["scale_out"] = resolver.part("links", whole["scale_out"], "$.scale_out")
-    if "stack" in whole:
-        whole["stack"] = stack_data(resolver, whole["stack"], "$.stack", file)
+        if key in expanded:
+            expanded[key] = resolve(expanded[key], f"$.{key}")
+    if "scale_out" in expanded:
+        expanded["scale_out"] = resolver.part("links", expanded["scale_out"], "$.scale_out")
+    if "stack" in expanded:
+        expanded["stack"] = stack_data(resolver, expanded["stack"], "$.stack", file)
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
-    form: Any = _form_of(whole).from_data(whole, file)
+    form: Any = _form_of(expanded).from_data(expanded, file)
     memories = _memories(form, data, file)
     try:
         return System(
@@ -331,13 +331,13 @@ def _data(value: Any) -> Any:
 
 def _words(*parts: Any) -> list[str]:
     """The names in references, for the name of what they make."""
-    found = []
+    words = []
     for part in parts:
         if isinstance(part, str):
-            found.append(part)
+            words.append(part)
         elif isinstance(part, Mapping):
             for key in ("part", "topology", "links"):
-                found += [part[key]] if isinstance(part.get(key), str) else []
+                words += [part[key]] if isinstance(part.get(key), str) else []
             sizes = part.get("sizes")
-            found += ["x".join(map(str, sizes))] if isinstance(sizes, list | tuple) else []
-    return [word.replace("/", "_") for word in found]
+            words += ["x".join(map(str, sizes))] if isinstance(sizes, list | tuple) else []
+    return [word.replace("/", "_") for word in words]

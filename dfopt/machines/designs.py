@@ -59,9 +59,9 @@ def design_schema() -> dict[str, Any]:
     >>> design_schema()["properties"]["technology"]["anyOf"][0]["type"]
     'string'
     """
-    whole, own = schema_json(Design), technology_schema(Technology)
-    whole["$defs"] |= own.pop("$defs")
+    schema, own = schema_json(Design), technology_schema(Technology)
+    schema["$defs"] |= own.pop("$defs")
     name = {"type": "string", "description": "Zoo name or path of the technology."}
     forms = [{**form, "required": ["name", *form["required"][2:]]} for form in own["anyOf"]]
-    whole["properties"]["technology"] = {"anyOf": [name, *forms]}
-    return whole
+    schema["properties"]["technology"] = {"anyOf": [name, *forms]}
+    return schema

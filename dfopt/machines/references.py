@@ -165,11 +165,11 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
     {'a': {'b': 1, 'c': 3}}
     """
-    made = deepcopy(dict(base))
+    combined = deepcopy(dict(base))
     for key, value in changes.items():
-        inner = made.get(key)
-        made[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
-    return made
+        inner = combined.get(key)
+        combined[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return combined
 
 
 def _listed(names: list[str], most: int = 8) -> str:

@@ -44,11 +44,11 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
     >>> replaced({"dies": [{"name": "logic"}, {"name": "dram", "count": 8}]}, {"dies[1].count": 4}, "mine")
     {'dies': [{'name': 'logic'}, {'name': 'dram', 'count': 4}]}
     """
-    made = deepcopy(dict(data))
+    document = deepcopy(dict(data))
     for field, value in fields.items():
-        holder, key = place_of(made, field, file)
+        holder, key = place_of(document, field, file)
         holder[key] = value
-    return made
+    return document
 
 
 def with_set(

@@ -87,14 +87,14 @@ def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Sta
     if not isinstance(data, Mapping) or "part" not in data:
         return Stack.from_data(data, file)
     resolver = Resolver(folder_of(file))
-    whole = stack_data(resolver, data, "$", file, (*above, os.path.realpath(file)))
+    expanded = stack_data(resolver, data, "$", file, (*above, os.path.realpath(file)))
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
     # What a file says about itself is its own: the part's name and description would be of another stack.
     for key in ("schema", "name", "description"):
         if key not in data:
-            whole.pop(key, None)
-    return Stack.from_data(whole, file)
+            expanded.pop(key, None)
+    return Stack.from_data(expanded, file)
 
 
 def stack_at(value: Any, where: str, file: str) -> Stack:
@@ -209,18 +209,18 @@ def with_stack(system: System, stack: Stack | str | os.PathLike[str], memory: bo
     >>> made.stack.name, made.chip.dram.bandwidth
     ('hybrid-vault', 16384000000000.0)
     """
-    found = stack if isinstance(stack, Stack) else load_stack(stack)
+    loaded = stack if isinstance(stack, Stack) else load_stack(stack)
     if len(system.chip.tiers) > 1:
-        message = f"stack {found.name!r} has one memory, the chip has {len(system.chip.tiers)}"
+        message = f"stack {loaded.name!r} has one memory, the chip has {len(system.chip.tiers)}"
         raise SystemSpecError(system.name, [Issue("$.chip.memories", message, "give the chip one memory, or no stack")])
     if not memory:
-        issues = memory_issues(system.chip.fastest, found, "$.chip.dram")
+        issues = memory_issues(system.chip.fastest, loaded, "$.chip.dram")
         if issues:
             raise SystemSpecError(system.name, issues)
-        return system.model_copy(update={"stack": found})
-    own = memory_of(found, system.chip.dram)
+        return system.model_copy(update={"stack": loaded})
+    own = memory_of(loaded, system.chip.dram)
     chip = system.chip.model_copy(update={"dram": own, "memories": None})
-    return system.model_copy(update={"stack": found, "chip": chip})
+    return system.model_copy(update={"stack": loaded, "chip": chip})
 
 
 def stack_schema() -> dict[str, Any]:
@@ -231,11 +231,11 @@ def stack_schema() -> dict[str, Any]:
     >>> [form["required"] for form in stack_schema()["anyOf"]][1]
     ['schema', 'name', 'part']
     """
-    whole = schema_json(Stack)
-    top = {key: whole.pop(key) for key in ("$schema", "$id", "$defs")}
+    explicit = schema_json(Stack)
+    top = {key: explicit.pop(key) for key in ("$schema", "$id", "$defs")}
     derived = {
         "part": {"type": "string", "description": "Zoo name or path of the stack that this one changes."},
         "set": {"type": "object", "description": "Changed values by path, such as dies.dram.count."},
     }
-    loose = {**whole, "properties": {**whole["properties"], **derived}, "required": ["schema", "name", "part"]}
-    return {"title": "Stack", **top, "anyOf": [whole, loose]}
+    loose = {**explicit, "properties": {**explicit["properties"], **derived}, "required": ["schema", "name", "part"]}
+    return {"title": "Stack", **top, "anyOf": [explicit, loose]}

@@ -87,7 +87,7 @@ def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Tec
         if kind_of(load_strict(path), str(path)) != "technology-part":
             return load_technology(name_or_path)
     resolver = Resolver()
-    parts = _made(resolver, {"parts": names}, "$", text, ())
+    parts = _written_out(resolver, {"parts": names}, "$", text, ())
     if resolver.issues:
         raise DocumentError(text, resolver.issues)
     data = {**base.to_data(), **parts, "name": text, "description": f"{base.name} with {text}", "source": base.source}
@@ -122,7 +122,7 @@ def technology_at(value: Any, where: str, file: str) -> Any:
     if isinstance(value, str):
         data = _base(resolver, value, where, ())
     elif isinstance(value, Mapping) and in_terms(value):
-        data = _made(resolver, value, where, file, ())
+        data = _written_out(resolver, value, where, file, ())
     else:
         return value
     if resolver.issues:
@@ -143,8 +143,8 @@ def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str
     >>> [form["required"] for form in technology_schema(Technology)["anyOf"]][1]
     ['schema', 'name']
     """
-    whole = schema_json(kind)
-    top = {key: whole.pop(key) for key in ("$schema", "$id", "$defs")}
+    explicit = schema_json(kind)
+    top = {key: explicit.pop(key) for key in ("$schema", "$id", "$defs")}
     number = {"type": "number", "exclusiveMinimum": 0}
     steps = {"type": "object", "additionalProperties": number, "description": "Factors by path, such as core.area_mm2."}
     scaling = {
@@ -166,23 +166,25 @@ def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str
         "scaling": scaling,
         "set": {"type": "object", "description": "Changed values by path, such as dram.frequency."},
     }
-    loose = {**whole, "properties": {**whole["properties"], **terms}, "required": ["schema", "name"]}
-    return {"title": kind.__name__, **top, "anyOf": [whole, loose]}
+    loose = {**explicit, "properties": {**explicit["properties"], **terms}, "required": ["schema", "name"]}
+    return {"title": kind.__name__, **top, "anyOf": [explicit, loose]}
 
 
 def _expanded(kind: type[Kind], data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Kind:
     if not isinstance(data, Mapping) or not in_terms(data):
         return kind.from_data(data, file)
     resolver = Resolver(folder_of(file))
-    made = _made(resolver, data, "$", file, (*above, os.path.realpath(file)))
+    expanded = _written_out(resolver, data, "$", file, (*above, os.path.realpath(file)))
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
-    return kind.from_data(made, file)
+    return kind.from_data(expanded, file)
 
 
-def _made(resolver: Resolver, data: Mapping[str, Any], where: str, file: str, above: tuple[str, ...]) -> dict[str, Any]:
+def _written_out(
+    resolver: Resolver, data: Mapping[str, Any], where: str, file: str, above: tuple[str, ...]
+) -> dict[str, Any]:
     """Data with what it says in terms of others written out; what is wrong is left with the resolver."""
-    made = {key: deepcopy(value) for key, value in data.items() if key not in _TERMS}
+    expanded = {key: deepcopy(value) for key, value in data.items() if key not in _TERMS}
     parts, fields = data.get("parts", []), data.get("set", {})
     if not isinstance(parts, list | tuple) or not all(isinstance(name, str) for name in parts):
         resolver.wrong(f"{where}.parts", f"found {shown(parts)}, expected a list of names", "write [n5, hbm3]")
@@ -193,7 +195,7 @@ def _made(resolver: Resolver, data: Mapping[str, Any], where: str, file: str, ab
         bases.append(
             (f"{where}.scaling", "scaling", _scaled(resolver, data["scaling"], f"{where}.scaling", file, above))
         )
-    taken = dict.fromkeys([*_claims(made)], "this document")
+    taken = dict.fromkeys([*_claims(expanded)], "this document")
     for at, name, base in bases:
         for section in _claims(base):
             if section in taken:
@@ -202,8 +204,8 @@ def _made(resolver: Resolver, data: Mapping[str, Any], where: str, file: str, ab
             taken[section] = name
         for key in SECTIONS:
             if key in base:
-                made[key] = {**made.get(key, {}), **base[key]} if key == "links" else base[key]
-    return with_set(resolver, made, fields, where, file, "{dram.frequency: 5.6 GHz}")
+                expanded[key] = {**expanded.get(key, {}), **base[key]} if key == "links" else base[key]
+    return with_set(resolver, expanded, fields, where, file, "{dram.frequency: 5.6 GHz}")
 
 
 def _claims(data: Mapping[str, Any]) -> list[str]:
@@ -227,27 +229,27 @@ def _scaled(resolver: Resolver, value: Any, where: str, file: str, above: tuple[
     """The data of the technology that ``scaling`` starts from, times its factors."""
     name = value.get("from") if isinstance(value, Mapping) else None
     if not isinstance(name, str):
-        found = shown(value) if not isinstance(value, Mapping) else shown(name) if "from" in value else "no from"
-        resolver.wrong(where, f"found {found}, expected the name of a technology and factors",
+        given = shown(value) if not isinstance(value, Mapping) else shown(name) if "from" in value else "no from"
+        resolver.wrong(where, f"found {given}, expected the name of a technology and factors",
                        "write {from: n5, steps: {core.area_mm2: 0.6}}")  # fmt: skip
         return {}
     for key in value:
         if key not in ("from", "steps"):
             resolver.wrong(f"{where}{json_path(key)[1:]}", "unknown key", "scaling has from and steps")
-    made, steps = _base(resolver, name, f"{where}.from", above), value.get("steps", {})
+    base, steps = _base(resolver, name, f"{where}.from", above), value.get("steps", {})
     if not isinstance(steps, Mapping):
         resolver.wrong(f"{where}.steps", f"found {shown(steps)}, expected a mapping of paths to factors",
                        "write {core.area_mm2: 0.6}")  # fmt: skip
-        return made
-    for field, factor in steps.items() if made else ():
+        return base
+    for field, factor in steps.items() if base else ():
         try:
-            holder, key = place_of(made, field, file)
+            holder, key = place_of(base, field, file)
             holder[key] = _product(holder, key, factor)
         except DocumentError as error:
             for issue in error.issues:
                 at = f"{where}.steps{json_path(field)[1:]}"
                 resolver.wrong(at, f"{issue.where}: {issue.message}" if issue.where else issue.message, issue.remedy)
-    return made
+    return base
 
 
 def _product(holder: Any, key: Any, factor: Any) -> Any:

@@ -65,8 +65,8 @@ _AXES = ("x", "y", "z", "w", "v", "u", "t", "s")
 _OURS = "the definition of the word"
 
 TOPOLOGIES: dict[str, NamedTopology] = {
-    known.name: known
-    for known in (
+    topology.name: topology
+    for topology in (
         NamedTopology("ring", "each chip linked to two neighbours", _OURS, {"ring": "ring"}),
         NamedTopology("line", "a chain: a ring without the link that closes it", _OURS, {"line": "line"}),
         NamedTopology("switch", "each chip with one port into a non-blocking switch", _OURS, {"switch": "switch"}),
@@ -172,16 +172,16 @@ def expand(
     >>> [dim.link_bandwidth for dim in expand("fat_tree", (8, 4), [Link(bandwidth=50e9)], taper=[2])]
     [50000000000.0, 25000000000.0]
     """
-    known = _known(topology)
-    issues = _issues(known, sizes, links, names, taper)
+    named = _named_topology(topology)
+    issues = _issues(named, sizes, links, names, taper)
     if issues:
         raise SystemSpecError("", issues)
     each = tuple(links) * len(sizes) if len(links) == 1 else tuple(links)
-    build = _BUILD.get(known.name, _product)
+    build = _BUILD.get(named.name, _product)
     figures = build(tuple(sizes), each, tuple(taper))
     dims: list[NetworkDim] = []
     for name, wiring, size, link, (bandwidth, latency) in zip(
-        names or known.dims, known.dims.values(), sizes, each, figures, strict=False
+        names or named.dims, named.dims.values(), sizes, each, figures, strict=False
     ):
         fields = {IN_A_DIM.get(key, key): value for key, value in dict(link).items()}
         if build is _dragonfly and dims:
@@ -190,25 +190,25 @@ def expand(
             share = link.bandwidth / sizes[0] / bandwidth
             for key in ("link_usd_per_gb_s", "link_w_per_gb_s"):
                 fields[key] = None if fields[key] is None else share * fields[key]
-        if dims and known.name in _BUILD:  # up through the leaf, or over links of the group
+        if dims and named.name in _BUILD:  # up through the leaf, or over links of the group
             fields["port_of"] = dims[0].name
         fields |= {"name": name, "topology": wiring, "size": size, "link_bandwidth": bandwidth, "latency": latency}
         dims.append(NetworkDim(**fields))
     return tuple(dims)
 
 
-def _known(topology: str | Sequence[str]) -> NamedTopology:
+def _named_topology(topology: str | Sequence[str]) -> NamedTopology:
     """The topology of a name, or one made of wirings."""
     if isinstance(topology, str):
         if topology in TOPOLOGIES:
             return TOPOLOGIES[topology]
         remedy = did_you_mean(topology, TOPOLOGIES, f"known: {', '.join(TOPOLOGIES)}")
         raise SystemSpecError("", [Issue("$.topology", f"found {topology!r}, expected a named topology", remedy)])
-    known = get_args(Wiring)
+    allowed = get_args(Wiring)
     issues = [
-        Issue(f"$.topology[{i}]", f"found {wiring!r}, expected one of {', '.join(known)}")
+        Issue(f"$.topology[{i}]", f"found {wiring!r}, expected one of {', '.join(allowed)}")
         for i, wiring in enumerate(topology)
-        if wiring not in known
+        if wiring not in allowed
     ]
     if len(topology) > MOST:
         issues.append(Issue("$.topology", f"found {len(topology)} wirings, expected at most {MOST}"))
@@ -219,34 +219,34 @@ def _known(topology: str | Sequence[str]) -> NamedTopology:
 
 
 def _issues(
-    known: NamedTopology,
+    named: NamedTopology,
     sizes: Sequence[int],
     links: Sequence[Link],
     names: Sequence[str] | None,
     taper: Sequence[float],
 ) -> list[Issue]:
     """All that is wrong with the figures of a topology."""
-    count, found = len(sizes), []
-    is_a = f"a {known.name} is: {known.description}"
-    if not known.takes(count):
-        found.append(Issue("$.sizes", f"found {count} sizes, expected {known.sizes} for {known.name}", is_a))
+    count, issues = len(sizes), []
+    is_a = f"a {named.name} is: {named.description}"
+    if not named.takes(count):
+        issues.append(Issue("$.sizes", f"found {count} sizes, expected {named.sizes} for {named.name}", is_a))
     for position, size in enumerate(sizes):
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            found.append(Issue(f"$.sizes[{position}]", f"found {size!r}, expected a whole number of 1 or more"))
+            issues.append(Issue(f"$.sizes[{position}]", f"found {size!r}, expected a whole number of 1 or more"))
     if count and len(links) not in (1, count):
         remedy = "give a link for each size, or one for all"
-        found.append(Issue("$.links", f"found {len(links)} links, expected 1 or {count}", remedy))
+        issues.append(Issue("$.links", f"found {len(links)} links, expected 1 or {count}", remedy))
     if names is not None and len(names) != count:
-        found.append(Issue("$.names", f"found {len(names)} names, expected {count}", "name every dim, or none"))
-    if taper and known.name != "fat_tree":
-        found.append(Issue("$.taper", f"only a fat_tree is tapered, found a {known.name}", "leave taper out"))
+        issues.append(Issue("$.names", f"found {len(names)} names, expected {count}", "name every dim, or none"))
+    if taper and named.name != "fat_tree":
+        issues.append(Issue("$.taper", f"only a fat_tree is tapered, found a {named.name}", "leave taper out"))
     elif taper and len(taper) != count - 1:
         remedy = "one for each level above the first"
-        found.append(Issue("$.taper", f"found {len(taper)} tapers, expected {max(count - 1, 0)}", remedy))
+        issues.append(Issue("$.taper", f"found {len(taper)} tapers, expected {max(count - 1, 0)}", remedy))
     for position, factor in enumerate(taper):
         if not (factor >= 1 and isfinite(factor)):
-            found.append(Issue(f"$.taper[{position}]", f"found {factor}, expected a finite number of 1 or more"))
-    return found
+            issues.append(Issue(f"$.taper[{position}]", f"found {factor}, expected a finite number of 1 or more"))
+    return issues
 
 
 Figures = tuple[tuple[float, float], ...]  # bandwidth and latency of each dim
