@@ -41,8 +41,8 @@ def _accuracy(answer: Answer) -> tuple[str, str, str]:
     profile = answer.assumptions.profile
     compares = profile == "default" or (kind[2] == "measured" and not profile.endswith(CHANGED))
     with Path(__file__).with_name("accuracy.csv").open(encoding="utf-8", newline="") as rows:
-        found = {tuple(row[:4]): row[4:] for row in csv.reader(rows)}
-    if not compares or answer.system.stack is not None or tuple(kind) not in found:
+        errors = {tuple(row[:4]): row[4:] for row in csv.reader(rows)}
+    if not compares or answer.system.stack is not None or tuple(kind) not in errors:
         return NEVER, "", ""
-    off, over, table = found[tuple(kind)]
+    off, over, table = errors[tuple(kind)]
     return off, over, table

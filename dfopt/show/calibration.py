@@ -10,17 +10,17 @@ from dfopt.documents.calibration import Calibration
 __all__ = ["calibration_report"]
 
 
-def calibration_report(made: Calibration) -> Group:
+def calibration_report(calibration: Calibration) -> Group:
     """What was fitted, and how far it is from what was measured, by source."""
-    numbers = Table(title=f"{made.profile}: {made.chip}", show_edge=False)
+    numbers = Table(title=f"{calibration.profile}: {calibration.chip}", show_edge=False)
     errors = Table(title="relative errors", show_edge=False)
     for name in ("number", "value", "least", "most"):
         numbers.add_column(name, justify="left" if name == "number" else "right", no_wrap=True)
-    for one in made.fitted:
-        numbers.add_row(one.name, *(f"{value:.4g}" for value in (one.value, one.least, one.most)))
+    for fitted in calibration.fitted:
+        numbers.add_row(fitted.name, *(f"{value:.4g}" for value in (fitted.value, fitted.least, fitted.most)))
     for name in ("source", "rows", "mean", "max", "bias", "left out"):
         errors.add_column(name, justify="left" if name == "source" else "right", no_wrap=True)
-    for row in made.errors:
+    for row in calibration.errors:
         out = "-" if row.left_out is None else f"{row.left_out:.1%}"
         errors.add_row(row.source, str(row.rows), f"{row.mean:.1%}", f"{row.most:.1%}", f"{row.bias:+.1%}", out)
     return Group(numbers, "", errors)

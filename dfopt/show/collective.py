@@ -9,15 +9,18 @@ from dfopt.units import format as show_unit
 __all__ = ["collective_facts"]
 
 
-def collective_facts(made: CollectiveTime) -> Facts:
+def collective_facts(timing: CollectiveTime) -> Facts:
     """Time, algorithm and bandwidths."""
-    size = show_unit(made.bytes, "bytes")
+    size = show_unit(timing.bytes, "bytes")
     return Facts(
         [
-            ("collective", f"{made.kind.value} of {size} per chip over {made.chips} chips: {', '.join(made.dims)}"),
-            ("time", f"{show_unit(made.time_s, 'time')}, of which {show_unit(made.latency_s, 'time')} at any size"),
-            ("algorithm", made.algorithm),
-            ("algorithm bandwidth", f"{show_unit(made.algorithm_bandwidth, 'bandwidth')}, the size over the time"),
-            ("bus bandwidth", f"{show_unit(made.bus_bandwidth, 'bandwidth')}, as nccl-tests has it"),
+            (
+                "collective",
+                f"{timing.kind.value} of {size} per chip over {timing.chips} chips: {', '.join(timing.dims)}",
+            ),
+            ("time", f"{show_unit(timing.time_s, 'time')}, of which {show_unit(timing.latency_s, 'time')} at any size"),
+            ("algorithm", timing.algorithm),
+            ("algorithm bandwidth", f"{show_unit(timing.algorithm_bandwidth, 'bandwidth')}, the size over the time"),
+            ("bus bandwidth", f"{show_unit(timing.bus_bandwidth, 'bandwidth')}, as nccl-tests has it"),
         ]
     )

@@ -48,22 +48,23 @@ def _metric(name: str, result: Result) -> str:
 
 
 _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
-    "plan": lambda one: plan_words(one.plan, one.graph.microbatch),
-    "computed": lambda one: one.graph.variant or "-",
+    "plan": lambda result: plan_words(result.plan, result.graph.microbatch),
+    "computed": lambda result: result.graph.variant or "-",
     "step time": partial(_metric, "step_time_s"),
-    "without heat": lambda one: "-" if one.score.physical is None else seconds(one.step_time_s),
+    "without heat": lambda result: "-" if result.score.physical is None else seconds(result.step_time_s),
     **{metric.words: partial(_metric, name) for name, metric in METRICS.items() if metric.headline},
-    "tokens per second per chip": lambda one: number(one.score.sustained.tokens_per_s / one.system.chips),
+    "tokens per second per chip": lambda result: number(result.score.sustained.tokens_per_s / result.system.chips),
     "status": status_line,
-    "bound by": lambda one: one.score.bound_by,
-    "memory of a chip": lambda one: held_words(
-        max(stage.held_in(one.system.chip.fastest_tier) for stage in one.score.stages), one.system.chip.fastest.capacity
+    "bound by": lambda result: result.score.bound_by,
+    "memory of a chip": lambda result: held_words(
+        max(stage.held_in(result.system.chip.fastest_tier) for stage in result.score.stages),
+        result.system.chip.fastest.capacity,
     ),
-    "partitions": lambda one: str(len(one.score.partitions)),
-    "price": lambda one: _total(one.score, "price", one.score.price_usd, dollars),
-    "power": lambda one: _total(one.score, "power", one.score.power_w, partial(show_unit, dimension="power")),
-    "routing": lambda one: routing_of(one.graph) or "-",
-    "left out": lambda one: left_out(one) or "-",
+    "partitions": lambda result: str(len(result.score.partitions)),
+    "price": lambda result: _total(result.score, "price", result.score.price_usd, dollars),
+    "power": lambda result: _total(result.score, "power", result.score.power_w, partial(show_unit, dimension="power")),
+    "routing": lambda result: routing_of(result.graph) or "-",
+    "left out": lambda result: left_out(result) or "-",
 }
 
 
@@ -83,9 +84,9 @@ def pace_words(time_s: float, first_s: float) -> str:
 
 def _figures(results: Sequence[Result]) -> Rows:
     rows = [(name, *map(of, results)) for name, of in _FIGURES.items()]
-    first, *others = (one.score.sustained for one in results)
-    other = ["" if math.isclose(one.flop_per_step, first.flop_per_step) else ", of other work" for one in others]
-    paces = [pace_words(one.step_time_s, first.step_time_s) + end for one, end in zip(others, other, strict=True)]
+    first, *others = (result.score.sustained for result in results)
+    other = ["" if math.isclose(result.flop_per_step, first.flop_per_step) else ", of other work" for result in others]
+    paces = [pace_words(result.step_time_s, first.step_time_s) + end for result, end in zip(others, other, strict=True)]
     rows.insert(3, ("against the first", "-", *paces))
     return [row for row in rows if set(row[1:]) != {"-"}]
 
@@ -109,31 +110,34 @@ def _fields(data: Any, path: str) -> dict[str, str]:
 
 def _questions(results: Sequence[Result]) -> Rows:
     """What differs in what was asked: in words, then field by field."""
-    stacks = ({"stack": "none" if one.system.stack is None else one.system.stack.name} for one in results)
-    rows = _unlike([dict(asked_facts(one)) | stack for one, stack in zip(results, stacks, strict=True)])
+    stacks = ({"stack": "none" if result.system.stack is None else result.system.stack.name} for result in results)
+    rows = _unlike([dict(asked_facts(result)) | stack for result, stack in zip(results, stacks, strict=True)])
     rows += _document_rows(results)
-    rows += _unlike([_fields(one.request.stated(), "asked") for one in results])
-    drawn = [{"kernels": f"{len(one.graph.kernels)} in graph {one.graph.digest()}"} for one in results]
-    return rows if len({(one.graph.microbatch, one.graph.variant) for one in results}) > 1 else rows + _unlike(drawn)
+    rows += _unlike([_fields(result.request.stated(), "asked") for result in results])
+    drawn = [{"kernels": f"{len(result.graph.kernels)} in graph {result.graph.digest()}"} for result in results]
+    graphs = {(result.graph.microbatch, result.graph.variant) for result in results}
+    return rows if len(graphs) > 1 else rows + _unlike(drawn)
 
 
 def _document_rows(results: Sequence[Result]) -> Rows:
     """What differs in the documents of the questions, field by field."""
     return [
-        row for name in _DOCUMENTS for row in _unlike([_fields(getattr(one, name).to_data(), name) for one in results])
+        row
+        for name in _DOCUMENTS
+        for row in _unlike([_fields(getattr(result, name).to_data(), name) for result in results])
     ]
 
 
 def difference(results: Sequence[Result]) -> str:
     """What differs between results, in a line: of the question, else of the documents, else of the mapping."""
-    asked = [_said(one) for one in results]
+    asked = [_question_fields(result) for result in results]
     rows = _unlike(asked) if all(asked) else []
-    if not rows and len({tuple(getattr(one, name).digest() for name in _DOCUMENTS) for one in results}) > 1:
+    if not rows and len({tuple(getattr(result, name).digest() for name in _DOCUMENTS) for result in results}) > 1:
         rows = _document_rows(results)
     if rows:
         first = "; ".join(f"{name}: {_against(values)}" for name, *values in rows[:_FIRST])
         return f"different {first}" + (f"; and {len(rows) - _FIRST} more" if len(rows) > _FIRST else "")
-    if len({one.mapping.digest() for one in results}) > 1:
+    if len({result.mapping.digest() for result in results}) > 1:
         return "the same question, different mappings"
     return "the same question, the same mapping"
 
@@ -143,7 +147,7 @@ def _against(values: Sequence[str]) -> str:
     return " against ".join("not given" if value == "-" else value for value in values)
 
 
-def _said(result: Result) -> dict[str, str]:
+def _question_fields(result: Result) -> dict[str, str]:
     """What a question says, by the names of its options and parameters; nothing where it is not in the result."""
     if result.question is None:
         return {}
@@ -161,12 +165,12 @@ def _plainly(value: Any) -> str:
 def _mappings(results: Sequence[Result]) -> Rows:
     """What differs in places of kernels: how many are fused with others, and runs of them that are sharded alike."""
     blocks: list[dict[str, frozenset[str]]] = []
-    for one in results:
-        held = [(kernel.stage, kernel.partition, kernel.name) for kernel in one.mapping.kernels]
+    for result in results:
+        held = [(kernel.stage, kernel.partition, kernel.name) for kernel in result.mapping.kernels]
         blocks.append({name: frozenset(each[2] for each in held if each[:2] == (i, j)) for i, j, name in held})
     others = [sum(each.get(name) != block for name, block in blocks[0].items()) for each in blocks]
     fused = ("fused unlike the first", "-", *(f"{count} of {len(blocks[0])} kernels" for count in others[1:]))
-    places = [{kernel.name: kernel.sharding for kernel in one.mapping.kernels} for one in results]
+    places = [{kernel.name: kernel.sharding for kernel in result.mapping.kernels} for result in results]
     cells = {name: tuple(each.get(name, "-") for each in places) for name in dict.fromkeys(chain(*places))}
     rows = [(f"{shortlist(alike)} sharded by", *where) for where, alike in groupby(cells, cells.__getitem__)]
     return [fused] * any(others) + [row for row in rows if len(set(row[1:])) > 1]
@@ -177,7 +181,7 @@ def _tables(names: Sequence[str], results: Sequence[Result]) -> list[Grid]:
         raise PlanError(f"compare: found {', '.join(names) or 'nothing'}, expected two or more different results")
     columns: dict[str, Kind] = {"": "text", **dict.fromkeys(names, "text")}
     questions, mappings = _questions(results), _mappings(results)
-    spent = [(one.score.breakdown or Breakdown()).parts for one in results]
+    spent = [(result.score.breakdown or Breakdown()).parts for result in results]
     parts = [(name.replace("_", " "), *(seconds(each.get(name, 0.0)) for each in spent))
              for name in dict.fromkeys(chain(*spent))]  # fmt: skip
     return [
@@ -199,6 +203,6 @@ def compare_page(names: Sequence[str], results: Sequence[Result], version: str) 
     """Results side by side as one HTML file; raises as `compare_report` does."""
     grids = _tables(names, results)
     parts = [paragraph(difference(results))]
-    parts += [table(one.title, one.names, one.rows) if one.rows else paragraph(one.title) for one in grids]
+    parts += [table(grid.title, grid.names, grid.rows) if grid.rows else paragraph(grid.title) for grid in grids]
     head = Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>")
     return assemble("dfopt comparison", head, [Section("results", "Side by side", parts)], version)

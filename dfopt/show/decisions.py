@@ -25,17 +25,17 @@ def decisions(result: Result) -> Grid | None:
     plan, plans = result.plan, [record.plan for record in result.plans]
     rows = []
     for place, (axis, degree, dims) in enumerate(plan.axes):
-        degrees = {one.axes[place].degree for one in plans}
+        degrees = {plan.axes[place].degree for plan in plans}
         of = f" on {', '.join(dims)}" if dims else ""
         if degrees != {1}:
             rows.append((axis.title, f"{degree}{of}", listed(degrees)))
-    chunks = {one.interleave for one in plans}
-    if any(one.stages > 1 for one in plans):
+    chunks = {plan.interleave for plan in plans}
+    if any(plan.stages > 1 for plan in plans):
         rows.append(("schedule", order_of(result), f"chunks of layers {listed(chunks)}"))
-    rows.append(("microbatch", str(result.graph.microbatch), listed(one.microbatch for one in drawn)))
-    ways = sorted({way_of(one.variant) for one in drawn}, key=lambda way: (way != "none", way))
+    rows.append(("microbatch", str(result.graph.microbatch), listed(graph.microbatch for graph in drawn)))
+    ways = sorted({way_of(graph.variant) for graph in drawn}, key=lambda way: (way != "none", way))
     rows.append(("recomputation", way_of(result.graph.variant), ", ".join(ways)))
-    levels = {one.zero or 0 for one in plans}
+    levels = {plan.zero or 0 for plan in plans}
     rows.append(("optimizer sharding", f"ZeRO-{plan.zero}" if plan.zero else "none", f"ZeRO {listed(levels)}"))
     split = sum(output_axis(kernel.sharding) == "n" for kernel in result.mapping.kernels)
     how = {"allow": "allowed of every kernel", "none": "not allowed", "force": "wherever it can be"}
@@ -52,7 +52,7 @@ def _hidden(result: Result) -> list[tuple[str, str, str]]:
     asked, plan, chip = result.request, result.plan, result.system.chip
     ways = {"any": "none, ring, pipe"}
     way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
-    found = [
+    rows = [
         (
             "tensor-parallel overlap",
             str(way or "none"),
@@ -61,14 +61,14 @@ def _hidden(result: Result) -> list[tuple[str, str, str]]:
     ]
     behind = {True: "behind the backward pass", False: "after the backward pass"}
     free = ", ".join(behind.values()) if asked.gradient_overlap == "any" else asked.gradient_overlap or _ASSUMED
-    found.append(("gradient reduction", behind[result.hides_gradients], free))
+    rows.append(("gradient reduction", behind[result.hides_gradients], free))
     placed = "nothing" if plan.placement is None else plan.placement.label or "nothing"
     of = "one memory" if len(chip.tiers) == 1 else "(not asked for)"
     if asked.offload is not None:
         of = "every item" if asked.offload == "any" else ", ".join(asked.offload)
     elif asked.place:
         of = "(asked for)"
-    return [*found, ("offload", placed, of)]
+    return [*rows, ("offload", placed, of)]
 
 
 def listed(values: Iterable[int]) -> str:
@@ -79,13 +79,13 @@ def listed(values: Iterable[int]) -> str:
     >>> listed([4, 1, 2]), listed(range(1, 100))
     ('1, 2, 4', '1, 2, 3, ... 99 (99 values)')
     """
-    found = sorted(set(values))
-    if len(found) <= _MOST:
-        return ", ".join(map(str, found))
-    return f"{', '.join(map(str, found[:3]))}, ... {found[-1]} ({len(found)} values)"
+    ordered = sorted(set(values))
+    if len(ordered) <= _MOST:
+        return ", ".join(map(str, ordered))
+    return f"{', '.join(map(str, ordered[:3]))}, ... {ordered[-1]} ({len(ordered)} values)"
 
 
 def _seen(result: Result) -> str:
     """How many scores are counted, which a library may skip that knows the mask; nothing where there are none."""
-    shares = sorted({one.density or 1.0 for one in result.graph.kernels if one.role == "scores"})
+    shares = sorted({kernel.density or 1.0 for kernel in result.graph.kernels if kernel.role == "scores"})
     return ", ".join("all" if share == 1 else f"{share:.4g} of them" for share in shares)

@@ -54,31 +54,29 @@ def figure(value: float, objective: ObjectiveName) -> str:
     return dollars(value) + unit.removeprefix("USD") if unit.startswith("USD") else f"{number(value)} {unit}"
 
 
-def exploration_report(made: Exploration) -> RenderableType:
+def exploration_report(explored: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
-    chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
-    objective, fixed = made.request.objective, ", ".join(made.fixed)
-    names = ", ".join(one.technology.name for one in made.designs)
+    chip, effort, best = explored.result.system.chip, explored.effort, explored.designs[explored.best_design]
+    objective, fixed = explored.request.objective, ", ".join(explored.fixed)
+    names = ", ".join(design.technology.name for design in explored.designs)
+    value, bound = figure(explored.value, objective), figure(explored.bound, objective)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
-        *asked_facts(made.result),
-        ("design", f"{made.designs[0].name}: {effort.designs:,} designs in {names}{_plans(effort)}"),
-        (
-            "step" if objective == "time" else objective,
-            f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
-        ),
-        *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
-        *([("limits", made.request.limits.words)] if made.request.limits is not None else []),
-        ("proof", f"{_ENDED[made.status]} (fixed: {fixed or 'nothing'})"),
+        *asked_facts(explored.result),
+        ("design", f"{explored.designs[0].name}: {effort.designs:,} designs in {names}{_plans(effort)}"),
+        ("step" if objective == "time" else objective, f"{value}, bound {bound}, gap {100 * explored.gap:.2f} %"),
+        *([("step", show_unit(explored.result.value, "time"))] if objective != "time" else []),
+        *([("limits", explored.request.limits.words)] if explored.request.limits is not None else []),
+        ("proof", f"{_ENDED[explored.status]} (fixed: {fixed or 'nothing'})"),
         ("technology", best.technology.name),
-        ("plan", made.result.plan.label),
-        *_heat(made),
-        *_elsewhere(made),
+        ("plan", explored.result.plan.label),
+        *_heat(explored),
+        *_elsewhere(explored),
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
     figures_of = ("best", "least", "most", "sizes")
     columns: dict[str, Kind] = {"component": "word", **dict.fromkeys(figures_of, "figure")}
-    rows = [[name, _size(made, name, size), *_range(made, name)] for name, size in made.best.items()]
+    rows = [[name, _size(explored, name, size), *_range(explored, name)] for name, size in explored.best.items()]
     made_of: dict[str, Kind] = {"chip": "word", "of the best design": "figure"}
     figures = [
         ["peak", show_unit(chip.peak_flops, "flop_rate")],
@@ -87,62 +85,61 @@ def exploration_report(made: Exploration) -> RenderableType:
             "DRAM",
             f"{show_unit(chip.fastest.bandwidth, 'bandwidth')}, {show_unit(chip.fastest.capacity or 0.0, 'bytes')}",
         ],
-        *([dim.name, show_unit(dim.link_bandwidth, "bandwidth")] for dim in made.result.system.network),
+        *([dim.name, show_unit(dim.link_bandwidth, "bandwidth")] for dim in explored.result.system.network),
         ["power", show_unit(chip.power_w or 0.0, "power")],
     ]
     tables: list[RenderableType] = [
         Grid("Sizes", columns, rows),
         "",
         Grid("Chip", made_of, figures),
-        *_others(made),
-        *_at_ends(made),
+        *_others(explored),
+        *_at_ends(explored),
     ]
-    return Group(Facts(facts), "", *tables, *_sensitivity(made))
+    return Group(Facts(facts), "", *tables, *_sensitivity(explored))
 
 
-def _others(made: Exploration) -> list[RenderableType]:
+def _others(explored: Exploration) -> list[RenderableType]:
     """The best designs, one a line, and what no other is below."""
-    if not made.others:
+    if not explored.others:
         return []
-    objective, one_of = made.request.objective, len(made.designs) > 1
+    objective, one_of = explored.request.objective, len(explored.designs) > 1
     columns: dict[str, Kind] = {"": "figure", objective: "figure", "from the best": "figure"}
     columns |= {"technology": "word"} if one_of else {}
-    columns |= dict.fromkeys(made.best, "figure")
-    first = (made.best_design, made.value, made.best)
+    columns |= dict.fromkeys(explored.best, "figure")
+    first = (explored.best_design, explored.value, explored.best)
     rows = []
-    for rank, (which, value, best) in enumerate([first, *((o.design, o.value, o.best) for o in made.others)], 1):
-        name = [made.designs[which].technology.name] if one_of else []
-        off = f"{100 * abs(value / made.value - 1):.2f} %" if made.value > 0 else "-"
-        rows.append(
-            [str(rank), figure(value, objective), off, *name, *(_size(made, key, size) for key, size in best.items())]
-        )
-    least = "no other can be had" if made.others_bound is None else figure(made.others_bound, objective)
+    for rank, (which, value, best) in enumerate([first, *((o.design, o.value, o.best) for o in explored.others)], 1):
+        name = [explored.designs[which].technology.name] if one_of else []
+        off = f"{100 * abs(value / explored.value - 1):.2f} %" if explored.value > 0 else "-"
+        sizes = [_size(explored, key, size) for key, size in best.items()]
+        rows.append([str(rank), figure(value, objective), off, *name, *sizes])
+    least = "no other can be had" if explored.others_bound is None else figure(explored.others_bound, objective)
     return ["", Grid("Best designs", columns, rows), "", f"bound on all other designs: {least}"]
 
 
-def _at_ends(made: Exploration) -> list[RenderableType]:
+def _at_ends(explored: Exploration) -> list[RenderableType]:
     """The answer at both ends of the energy of DRAM beside that in between, and whether it is another design."""
-    ends = made.energy_range
+    ends = explored.energy_range
     if ends is None:
         return []
-    objective, one_of = made.request.objective, len(made.designs) > 1
+    objective, one_of = explored.request.objective, len(explored.designs) > 1
     columns: dict[str, Kind] = {"energy of DRAM": "word", "": "figure", objective: "figure", "gap": "figure"}
     columns |= {"technology": "word"} if one_of else {}
-    columns |= dict.fromkeys(made.best, "figure")
+    columns |= dict.fromkeys(explored.best, "figure")
     rows = []
-    for name, one in (("low", ends.low), ("middle", made), ("high", ends.high)):
-        of = one.designs[one.best_design].technology
-        energy, value = f"{of.stacks.energy / 8e-12:.3g} pJ/bit", figure(one.value, objective)
-        sizes = [_size(one, key, size) for key, size in one.best.items()]
-        rows.append([name, energy, value, f"{100 * one.gap:.2f} %", *([of.name] if one_of else []), *sizes])
-    best = made.best_design, made.best
+    for name, end in (("low", ends.low), ("middle", explored), ("high", ends.high)):
+        of = end.designs[end.best_design].technology
+        energy, value = f"{of.stacks.energy / 8e-12:.3g} pJ/bit", figure(end.value, objective)
+        sizes = [_size(end, key, size) for key, size in end.best.items()]
+        rows.append([name, energy, value, f"{100 * end.gap:.2f} %", *([of.name] if one_of else []), *sizes])
+    best = explored.best_design, explored.best
     names = (("low", ends.low), ("high", ends.high))
-    differs = [name for name, one in names if (one.best_design, one.best) != best]
-    said = f"another design is best at the {' and the '.join(differs)} end" if differs else "the same design is best"
-    return ["", Grid("Energy of DRAM", columns, rows), "", said + ("" if differs else " at both ends")]
+    differs = [name for name, end in names if (end.best_design, end.best) != best]
+    verdict = f"another design is best at the {' and the '.join(differs)} end" if differs else "the same design is best"
+    return ["", Grid("Energy of DRAM", columns, rows), "", verdict + ("" if differs else " at both ends")]
 
 
-def _sensitivity(made: Exploration) -> list[RenderableType]:
+def _sensitivity(explored: Exploration) -> list[RenderableType]:
     """What more of each budget would buy, and which budgets were not looked at."""
     columns: dict[str, Kind] = {
         "budget": "word",
@@ -151,56 +148,58 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
         "better by at least": "figure",
         "with": "text",  # of a terminal of 80 columns it takes what is left
     }
-    objective, rows = made.request.objective, []
-    for one in made.sensitivity:
-        value = turned(objective, made.value)
-        gain = 1 - turned(objective, one.value) / value if value > 0 else 0.0
-        other = {name: size for name, size in one.best.items() if size != made.best[name]}
-        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.items()) or "the same sizes"
+    objective, rows = explored.request.objective, []
+    for change in explored.sensitivity:
+        value = turned(objective, explored.value)
+        gain = 1 - turned(objective, change.value) / value if value > 0 else 0.0
+        other = {name: size for name, size in change.best.items() if size != explored.best[name]}
+        sizes = ", ".join(f"{name} {_size(explored, name, size)}" for name, size in other.items()) or "the same sizes"
         least = f"{100 * gain:.2f} %"  # a layer is one more, whether that is better or not
-        bought = [figure(one.value, objective), least] if gain > SAME or one.budget == "layers" else ["nothing", "-"]
-        rows.append([_BUDGETS[one.budget][0], f"{one.more:.4g} {_BUDGETS[one.budget][1]}", *bought, sizes])
-    every = made.request.budgets_of(made.designs[made.best_design])
-    late = [_BUDGETS[name][0] for name in every if name not in {one.budget for one in made.sensitivity}]
-    said: list[RenderableType] = ["", Grid("More of each budget", columns, rows)] if rows else []
-    if late and made.request.sensitivity:
-        said += ["", f"no design was found in time with more of {', '.join(late)}"]
-    return said
+        pays = gain > SAME or change.budget == "layers"
+        bought = [figure(change.value, objective), least] if pays else ["nothing", "-"]
+        rows.append([_BUDGETS[change.budget][0], f"{change.more:.4g} {_BUDGETS[change.budget][1]}", *bought, sizes])
+    every = explored.request.budgets_of(explored.designs[explored.best_design])
+    late = [_BUDGETS[name][0] for name in every if name not in {change.budget for change in explored.sensitivity}]
+    lines: list[RenderableType] = ["", Grid("More of each budget", columns, rows)] if rows else []
+    if late and explored.request.sensitivity:
+        lines += ["", f"no design was found in time with more of {', '.join(late)}"]
+    return lines
 
 
-def _heat(made: Exploration) -> list[tuple[str, str]]:
+def _heat(explored: Exploration) -> list[tuple[str, str]]:
     """How it is with heat, and what the design that is best without heat comes to."""
-    on_stack = made.result.score.physical
-    if (lumped := made.lumped) is not None:
+    on_stack = explored.result.score.physical
+    if (lumped := explored.lumped) is not None:
         warned = ", a warning" if lumped.temperature_c > WARNING_C else ""
         hot = f"lumped: {lumped.temperature_c:.1f} degC at the nominal clock{warned}; clock at {lumped.frequency:.0%}"
         facts = [("heat", hot)]
-    elif made.request.heat is None or on_stack is None or made.request.stack is None:
+    elif explored.request.heat is None or on_stack is None or explored.request.stack is None:
         return []
     else:
-        hot = f"{made.request.heat} on stack {made.request.stack.name}: clock at {on_stack.frequency:.0%}"
+        hot = f"{explored.request.heat} on stack {explored.request.stack.name}: clock at {on_stack.frequency:.0%}"
         dram = "" if on_stack.dram_max_c is None else f", DRAM at {on_stack.dram_max_c:.1f} degC"
         facts = [("heat", f"{hot}, logic at {on_stack.logic_max_c:.1f} degC{dram}, {on_stack.power_w:.1f} W")]
         facts += [("note", note) for note in on_stack.notes or ()]
     return facts
 
 
-def _elsewhere(made: Exploration) -> list[tuple[str, str]]:
+def _elsewhere(explored: Exploration) -> list[tuple[str, str]]:
     """What other questions find, and what it comes to in this one."""
-    found = [] if made.without_heat is None else [("without heat", made.without_heat)]
-    facts, objective = [], made.request.objective
-    for name, other in [*found, *((f"under {one.question}", one) for one in made.comparisons)]:
-        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.best.items())
+    others = [] if explored.without_heat is None else [("without heat", explored.without_heat)]
+    facts, objective = [], explored.request.objective
+    others += [(f"under {comparison.question}", comparison) for comparison in explored.comparisons]
+    for name, other in others:
+        sizes = ", ".join(f"{name} {_size(explored, name, size)}" for name, size in other.best.items())
         judged = "nothing: too hot at every level"
         if other.judged is not None:
-            lost = turned(objective, other.judged) / turned(objective, made.value) - 1
+            lost = turned(objective, other.judged) / turned(objective, explored.value) - 1
             judged = figure(other.judged, objective) + (f", {100 * lost:.2f} % worse" if lost > SAME else "")
         at = f", clock at {other.frequency:.0%}" if other.frequency < 1 else ""
         facts.append((name, f"{sizes}: predicted {figure(other.predicted, objective)}, here {judged}{at}"))
     return facts
 
 
-def _size(made: Exploration, name: str, size: float) -> str:
+def _size(explored: Exploration, name: str, size: float) -> str:
     if name == "dram":
         return f"{size:.0f} stack{'' if size == 1 else 's'}"
     if name == POWER:
@@ -211,13 +210,13 @@ def _size(made: Exploration, name: str, size: float) -> str:
         return "yes" if size else "no"
     if name == "buffer_port":
         return f"{size:.4g} B/cycle"
-    return show_unit(size, "bandwidth" if name in made.designs[0].technology.links else "bytes")
+    return show_unit(size, "bandwidth" if name in explored.designs[0].technology.links else "bytes")
 
 
-def _range(made: Exploration, name: str) -> list[str]:
-    boxes = [box for box in made.boxes if box.design == made.best_design]
-    ends = [box.low[name] for box in boxes], [box.high[name] for box in boxes]
-    return [_size(made, name, min(ends[0])), _size(made, name, max(ends[1])), f"{made.effort.sizes[name]:,}"]
+def _range(explored: Exploration, name: str) -> list[str]:
+    boxes = [box for box in explored.boxes if box.design == explored.best_design]
+    least, most = min(box.low[name] for box in boxes), max(box.high[name] for box in boxes)
+    return [_size(explored, name, least), _size(explored, name, most), f"{explored.effort.sizes[name]:,}"]
 
 
 def _plans(effort: Effort) -> str:

@@ -170,9 +170,9 @@ class Facts:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         names = max((cell_len(name) for name, _ in self.rows), default=0)
-        beside = names + 2 <= options.max_width // 2
+        side_by_side = names + 2 <= options.max_width // 2
         for name, value in self.rows:
-            if not beside:
+            if not side_by_side:
                 yield from _lines(name, options.max_width, "bold")
                 yield from _lines(value, options.max_width, indent=2)
                 continue

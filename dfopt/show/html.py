@@ -86,7 +86,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
     ]
     head = "".join(
         f'<th scope="col"{kind}>{escape(name)}</th>'
-        for name, kind in zip(columns, (' class="n"' if one else "" for one in right), strict=True)
+        for name, kind in zip(columns, (' class="n"' if numeric else "" for numeric in right), strict=True)
     )
     body = "".join(f"<tr>{''.join(map(_cell, row, right))}</tr>\n" for row in lines)
     size = (" tall" if len(lines) > _TALL else "") + (" wide" if len(columns) > _PRINTED else "")

@@ -40,8 +40,8 @@ def type_words(graph: Graph) -> str:
     if graph.dtypes is None:
         return f"{graph.word_bytes} B per element"
     by_type: dict[str, list[str]] = {}
-    known = {data: graph.dtypes.of(data) for data in get_args(DataClass)}
-    for data, kind in (known | ({"state": graph.dtypes.state} if graph.dtypes.state else {})).items():
+    types = {data: graph.dtypes.of(data) for data in get_args(DataClass)}
+    for data, kind in (types | ({"state": graph.dtypes.state} if graph.dtypes.state else {})).items():
         by_type.setdefault(f"{kind} ({getattr(graph.words, data):.6g} B)", []).append(data)
     converted = f", multiplied in {graph.dtypes.operands}" if graph.dtypes.operands else ""
     return ", ".join(f"{' and '.join(', '.join(d).rsplit(', ', 1))} {kind}" for kind, d in by_type.items()) + converted
@@ -52,9 +52,9 @@ def layers_words(graph: Graph) -> str:
     if graph.sections is None:
         return "drawn as a whole"
     return ", ".join(
-        (f"{one.repeat} x " if one.repeat > 1 else "") + (names if len(one.layers) == 1 else f"({names})")
-        for one in graph.sections
-        for names in (_counted_names(one.layers),)
+        (f"{section.repeat} x " if section.repeat > 1 else "") + (names if len(section.layers) == 1 else f"({names})")
+        for section in graph.sections
+        for names in (_counted_names(section.layers),)
     )
 
 
@@ -74,7 +74,7 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
     columns: dict[str, Kind] = {"kernel": "text", "op": "word", "pass": "word"}
     columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
     table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
-    work = sum(graph.times_of(kernel) * one for kernel, one in zip(graph.kernels, flop, strict=True))
+    work = sum(graph.times_of(kernel) * each for kernel, each in zip(graph.kernels, flop, strict=True))
     step = work * graph.batch / graph.microbatch
     facts = [
         ("graph", entitled(graph)),
@@ -83,14 +83,17 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
         ("batch", f"{batch_words(graph)}, {graph.microbatch} per evaluation"),
         ("FLOP", f"{show_unit(sum(flop), 'flop')} per evaluation, {show_unit(step, 'flop')} per step"),
     ]
-    return Group(Facts([*facts, *_beside(counted), *routing_facts(routing_of(graph)), *_ends(graph)]), "", table)
+    facts += [*_against_published(counted), *routing_facts(routing_of(graph)), *_ends(graph)]
+    return Group(Facts(facts), "", table)
 
 
-def _beside(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
+def _against_published(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
     """What a model counts, beside what is published of it."""
-    said = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "B kept of a token"}
-    beside = {one.name: f" (published {one.published:,})" if one.published is not None else "" for one in figures}
-    words = [f"{one.computed:,} {said[one.name]}{beside[one.name]}" for one in figures]
+    units = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "B kept of a token"}
+    words = []
+    for figure in figures:
+        published = "" if figure.published is None else f" (published {figure.published:,})"
+        words.append(f"{figure.computed:,} {units[figure.name]}{published}")
     return [("model", ", ".join(words))] if words else []
 
 
@@ -105,19 +108,19 @@ def _ends(graph: Graph) -> list[tuple[str, str]]:
     ends = (
         ("inputs", "read from DRAM: ", [(names[k], size) for k, _, size in graph.reads()]),
         ("outputs", "written to DRAM: ", [(names[k], size) for k, size in graph.writes()]),
-        ("carried", "", [(f"{one.src} to {one.dst}", graph.bytes_of(one)) for one in graph.carried]),
+        ("carried", "", [(f"{tensor.src} to {tensor.dst}", graph.bytes_of(tensor)) for tensor in graph.carried]),
     )
-    found = []
+    facts = []
     for end, how, moved in ends:
         words = [f"{name} {show_unit(size, 'bytes')}" for name, size in moved[:4]]
         more = [f"{len(moved) - 4} more"] if len(moved) > 4 else []
-        found.append((end, how + ", ".join(words + more) if moved else "none"))
-    return found
+        facts.append((end, how + ", ".join(words + more) if moved else "none"))
+    return facts
 
 
 def _shares(chip: Chip, unit: str) -> str:
     """The rows of one unit in a chip's table of shares, on one line."""
-    found = []
+    shares = []
     for row in chip.efficiency or ():
         if row.unit == unit:
             least = [show_unit(row.flop, "flop")] if row.flop is not None else []
@@ -125,8 +128,8 @@ def _shares(chip: Chip, unit: str) -> str:
             least += [show_unit(row.bytes, "bytes")] if row.bytes is not None else []
             of = f"{row.memory} " if row.memory is not None else ""
             of += f"{row.op} " if row.op is not None else ""
-            found.append(of + percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
-    return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
+            shares.append(of + percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
+    return ", ".join([*shares[:-1], f"else {shares[-1]}" if len(shares) > 1 else shares[-1]])
 
 
 def _units(chip: Chip) -> list[str]:
@@ -150,7 +153,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
         ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
         *((f"{unit} shares", _shares(chip, unit)) for unit in _units(chip)),
         ("SRAM", chip.sram.words),
-        *((word, one.words) for word, one in chip.named_tiers.items()),
+        *((word, memory.words) for word, memory in chip.named_tiers.items()),
     ]
     price = "no price" if chip.price_usd is None else dollars(chip.price_usd)
     power = "no power" if chip.power_w is None else show_unit(chip.power_w, "power")

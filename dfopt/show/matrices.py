@@ -52,13 +52,13 @@ def marks_of(matrices: Matrices, graph: Graph) -> Marks:
     (('a > b', 'B.'), ('a > c', 'HD'))
     """
     count = matrices.partitions
-    taken, inside, cut, alive, made = map(set, (matrices.A, matrices.B, matrices.D, matrices.L, matrices.H))
+    taken, inside, cut, alive, written = map(set, (matrices.A, matrices.B, matrices.D, matrices.L, matrices.H))
 
     def letter(row: int, p: int) -> str:
         if (row, p) in inside:
             return "B"
         if (row, p) in cut:
-            return "H" if (row, p) in made else "D"
+            return "H" if (row, p) in written else "D"
         return "L" if (row, p) in alive else _NONE
 
     kernels = tuple(

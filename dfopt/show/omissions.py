@@ -92,35 +92,41 @@ def _is_without_ends(graph: Graph) -> bool:
 
 
 OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
-    (lambda one: _runs(one, _ALONE) and _follows(one, "matmul", "elementwise"), "fused attention"),
-    (lambda one: _runs(one, _ALONE) and _follows(one, "gemm", "elementwise"), "elementwise kernels fused into others"),
-    (lambda one: _runs(one, _ALONE, "library"), "kernel launches"),
-    (lambda one: _runs(one, "dataflow") and len(one.score.partitions) > 1, "switching between partitions"),
+    (lambda answer: _runs(answer, _ALONE) and _follows(answer, "matmul", "elementwise"), "fused attention"),
+    (
+        lambda answer: _runs(answer, _ALONE) and _follows(answer, "gemm", "elementwise"),
+        "elementwise kernels fused into others",
+    ),
+    (lambda answer: _runs(answer, _ALONE, "library"), "kernel launches"),
+    (lambda answer: _runs(answer, "dataflow") and len(answer.score.partitions) > 1, "switching between partitions"),
     # what `ends: true` adds under the H100's calibration: 9.0 % of Llama 3.2 1B, 9.6 % of 3.1 8B, 0.7 % of 70B
     (
-        lambda one: one.graph.trains and bool(one.graph.carried) and _is_without_ends(one.graph),
+        lambda answer: answer.graph.trains and bool(answer.graph.carried) and _is_without_ends(answer.graph),
         "embedding, logits and loss (usually 1 to 10 % of a step)",
     ),
     # 4096 tokens of Qwen3 30B on an H100, beside 0.66 ms of products: benchmarks/reference/training.md
     (
-        lambda one: has_experts(one.graph),
+        lambda answer: has_experts(answer.graph),
         "order of tokens by experts on a chip (0.8 to 1.9 times as long as their products where it was measured)",
     ),
-    (lambda one: one.graph.evaluation_tokens.produced is not None, "token sampling and host work between steps"),
-    (lambda one: _is_mixed(one.graph), "sequences of a sample dealt out among copies (ask for more samples of fewer)"),
-    (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
+    (lambda answer: answer.graph.evaluation_tokens.produced is not None, "token sampling and host work between steps"),
     (
-        lambda one: (
-            one.graph.trains
-            and one.plan.copies * one.plan.members > 1
-            and (one.assumptions.gradient_overlap is None or not one.graph.folded)
+        lambda answer: _is_mixed(answer.graph),
+        "sequences of a sample dealt out among copies (ask for more samples of fewer)",
+    ),
+    (lambda answer: len(answer.system.chip.tiers) > 1, "memories that move data at the same time"),
+    (
+        lambda answer: (
+            answer.graph.trains
+            and answer.plan.copies * answer.plan.members > 1
+            and (answer.assumptions.gradient_overlap is None or not answer.graph.folded)
         ),
         "gradients reduced during the backward pass (at most {reduced} of the step)",
     ),
-    (lambda one: _loss_held(one) > 0, "a loss in fp32 ({loss}: --param loss_held=12B)"),
+    (lambda answer: _loss_held(answer) > 0, "a loss in fp32 ({loss}: --param loss_held=12B)"),
     # peaks are stated for types, and a graph that states none has words of two bytes in the whole zoo
-    (lambda one: one.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
-    (lambda one: _has_other_types(one), "peaks by type ({peak} is taken for all)"),
+    (lambda answer: answer.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
+    (lambda answer: _has_other_types(answer), "peaks by type ({peak} is taken for all)"),
 )
 """When something is left out of the answer, and what it is."""
 

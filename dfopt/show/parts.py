@@ -105,8 +105,8 @@ def _work(score: Score) -> dict[str, float]:
             terms = dict([max(terms.items(), key=lambda term: term[1])])
         for name, time in terms.items():
             spent[name] += slowest.runs.get(part.stage, 0) * time
-    whole = math.fsum(spent.values()) or 1.0
-    return {name: time / whole for name, time in spent.items()}
+    total = math.fsum(spent.values()) or 1.0
+    return {name: time / total for name, time in spent.items()}
 
 
 def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:
@@ -121,8 +121,8 @@ def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:
 
 
 def _shares(parts: Mapping[str, float]) -> str:
-    whole = math.fsum(parts.values())
-    named = {name.replace("_", " ").replace("sram", "SRAM"): part / whole for name, part in parts.items()}
+    total = math.fsum(parts.values())
+    named = {name.replace("_", " ").replace("sram", "SRAM"): part / total for name, part in parts.items()}
     return ", ".join(f"{name} {percent(share)}" for name, share in named.items())
 
 
@@ -134,10 +134,10 @@ def hidden_words(breakdown: Breakdown, link_time: LinkTime | None) -> str:
     >>> hidden_words(Breakdown(forward_s=0.9, data_parallel_s=0.1), LinkTime(data_parallel_s=0.4))
     'data parallel 40 % (10 % shows)'
     """
-    told, exposed = [], dict(breakdown)
+    words, exposed = [], dict(breakdown)
     for name, busy in (link_time.parts if link_time else {}).items():
         shows = exposed[f"{name}_s"]
         if shows < 0.99 * busy:
             shares = percent(busy / breakdown.total), percent(shows / breakdown.total)
-            told.append(f"{name.replace('_', ' ')} {shares[0]} ({shares[1]} shows)")
-    return ", ".join(told)
+            words.append(f"{name.replace('_', ' ')} {shares[0]} ({shares[1]} shows)")
+    return ", ".join(words)

@@ -52,8 +52,8 @@ def _memory(physical: PhysicalScore) -> str:
 
 def physical_tables(physical: PhysicalScore, top: int, per: str) -> list[Grid]:
     """Partitions, energy by component, dies and the ``top`` hottest tiles."""
-    made = [_partitions(physical), _components(physical, per), _dies(physical)]
-    return [*made, _tiles(physical, top)] if top > 0 else made
+    tables = [_partitions(physical), _components(physical, per), _dies(physical)]
+    return [*tables, _tiles(physical, top)] if top > 0 else tables
 
 
 def _figure(value: float, form: str = "") -> Cell:
@@ -111,7 +111,7 @@ def _tiles(physical: PhysicalScore, top: int) -> Grid:
     hottest = physical.hottest_tiles(top)
     stage = f" of stage {physical.hottest_chip.stage}" if len(physical.chips) > 1 else ""
     rows: list[list[Shown]] = [
-        [one.die, one.tile, _figure(one.power_w, ".3f"), _figure(one.mean_c, ".2f")] for one in hottest
+        [tile.die, tile.tile, _figure(tile.power_w, ".3f"), _figure(tile.mean_c, ".2f")] for tile in hottest
     ]
     columns: dict[str, Kind] = {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}
     return Grid(f"Hottest {len(hottest)} tiles{stage}", columns, rows)
@@ -126,7 +126,7 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
     if physical is None:
         return report
     facts = physical_facts(physical, per) + [("limit broken", sentence) for sentence in physical.violations]
-    tables = (part for one in physical_tables(physical, top, per) for part in ("", one))
+    tables = (part for grid in physical_tables(physical, top, per) for part in ("", grid))
     return Group(report, "", Facts(facts), *tables)
 
 
@@ -150,34 +150,42 @@ class Ranked:
         return (*self.score.violations, *(physical.violations if physical is not None else ()))
 
 
-def _beside(ranked: Sequence[Ranked]) -> list[str]:
+def _relative_paths(ranked: Sequence[Ranked]) -> list[str]:
     """The files without the folder that all of them are in."""
-    paths = [os.path.abspath(one.file) for one in ranked]
+    paths = [os.path.abspath(judged.file) for judged in ranked]
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
     return [os.path.relpath(path, folder) for path in paths]
 
 
 def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     """Several mappings beside each other, in the order given."""
-    kinds = {counted(one.score) for one in ranked}
+    kinds = {counted(judged.score) for judged in ranked}
     per = kinds.pop() if len(kinds) == 1 else "step"  # tokens and samples do not compare
     columns: dict[str, Kind] = {"#": "figure", "result": "text", "mapping": "text"}
     columns |= {name: "figure" for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", f"J/{per}")}
     rows = []
-    for place, (one, file) in enumerate(zip(ranked, _beside(ranked), strict=True), start=1):
-        physical = one.score.physical
-        row = [str(place), file, one.what, seconds(one.score.sustained.step_time_s), seconds(one.score.step_time_s)]
+    for place, (judged, file) in enumerate(zip(ranked, _relative_paths(ranked), strict=True), start=1):
+        physical = judged.score.physical
+        row = [
+            str(place),
+            file,
+            judged.what,
+            seconds(judged.score.sustained.step_time_s),
+            seconds(judged.score.step_time_s),
+        ]
         if physical is None:
             row += ["-"] * 4
         else:
             dram = "-" if physical.dram_max_c is None else f"{physical.dram_max_c:.2f}"
             row += [percent(physical.frequency), f"{physical.logic_max_c:.2f}", dram]
             row += [f"{physical.energy_per_step_j if per == 'step' else physical.energy_per_token_j:.4g}"]
-        rows.append([*row, "broken" if one.violations else "kept"])
-    sentences = [(one.file, sentence) for one in ranked for sentence in one.violations]
+        rows.append([*row, "broken" if judged.violations else "kept"])
+    sentences = [(mapping.file, sentence) for mapping in ranked for sentence in mapping.violations]
     title = "By step time; those that break a limit come last"
     parts: list[RenderableType] = [Grid(title, {**columns, "limit": "word"}, rows)]
-    sentences += [("left out", missing) for missing in dict.fromkeys(left_out(one.answer) for one in ranked) if missing]
+    sentences += [
+        ("left out", missing) for missing in dict.fromkeys(left_out(mapping.answer) for mapping in ranked) if missing
+    ]
     if sentences:
         parts += ["", Facts(sentences)]
     return Group(*parts)

@@ -57,10 +57,10 @@ def _written(report: Any) -> str:
     def figure(value: float) -> str:
         return show_unit(value, "time") if report.unit == "s" else f"{value:.6g} {report.unit}".rstrip()
 
-    known, proven = math.isfinite(report.incumbent), math.isfinite(report.bound) and report.bound > 0
-    figures = [f"best {figure(report.incumbent)}" if known else report.plan]
+    solved, proven = math.isfinite(report.incumbent), math.isfinite(report.bound) and report.bound > 0
+    figures = [f"best {figure(report.incumbent)}" if solved else report.plan]
     figures += [f"bound {figure(report.bound)}" if proven else "no bound yet"]
-    if known and proven and report.incumbent > 0:
+    if solved and proven and report.incumbent > 0:
         low, high = sorted((report.incumbent, report.bound))  # which of them is better depends on the objective
         figures += [f"gap {100 * (1 - low / high):.2f} %"]
-    return ", ".join([*figures, report.problem]) + (f": {report.plan}" if known else "")
+    return ", ".join([*figures, report.problem]) + (f": {report.plan}" if solved else "")

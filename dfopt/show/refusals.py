@@ -38,38 +38,38 @@ def brief(report: str, shown: int = _SHOWN) -> str:
     plans_of: dict[str, list[str]] = {}
     levers: dict[str, None] = {}
     for line in lines:
-        _, plan, said = _PLAN.split(line.strip(), maxsplit=1)
-        reason, _, remedies = said.partition("; levers: ")
+        _, plan, words = _PLAN.split(line.strip(), maxsplit=1)
+        reason, _, remedies = words.partition("; levers: ")
         plans_of.setdefault(reason, []).append(plan)
-        levers.update(dict.fromkeys(one for one in remedies.split(", ") if one))
+        levers.update(dict.fromkeys(remedy for remedy in remedies.split(", ") if remedy))
     reasons = sorted(plans_of, key=_lacking)  # stable: those without bytes as listed
     best, rest = reasons[:shown], reasons[shown:]
     count = sum(len(plans_of[reason]) for reason in rest)
-    found = [f"{heading.rstrip(':')}; nearest of {len(lines)}:" if rest else heading]
-    found += [f"  {first_of(plans_of[reason], _NAMED)}: {reason}" for reason in best]
+    shortened = [f"{heading.rstrip(':')}; nearest of {len(lines)}:" if rest else heading]
+    shortened += [f"  {first_of(plans_of[reason], _NAMED)}: {reason}" for reason in best]
     if rest:
-        found.append(f"and {count} more plan{'' if count == 1 else 's'}: {_counted(rest, plans_of)}")
+        shortened.append(f"and {count} more plan{'' if count == 1 else 's'}: {_counted(rest, plans_of)}")
     if levers:
-        found.append(f"levers: {', '.join(levers)}")
-    return "\n".join(found)
+        shortened.append(f"levers: {', '.join(levers)}")
+    return "\n".join(shortened)
 
 
 def _lacking(reason: str) -> float:
     """Bytes that a plan is short of; infinite where its reason is another one."""
-    found = _SHORT.search(reason)
-    return float(found[1]) * _BYTES[found[2]] if found else math.inf
+    match = _SHORT.search(reason)
+    return float(match[1]) * _BYTES[match[2]] if match else math.inf
 
 
 def _counted(reasons: list[str], plans_of: dict[str, list[str]]) -> str:
     """How many plans lack which memory, by how much; of other reasons the first few."""
-    said = []
+    parts = []
     for memory in ("DRAM", "SRAM"):
-        mine = [one for one in reasons if math.isfinite(_lacking(one)) and memory in one]
-        if mine:
-            least, most = (" ".join(_SHORT.findall(one)[0]) for one in (mine[0], mine[-1]))
+        short = [reason for reason in reasons if math.isfinite(_lacking(reason)) and memory in reason]
+        if short:
+            least, most = (" ".join(_SHORT.findall(reason)[0]) for reason in (short[0], short[-1]))
             span = least if least == most else f"{least} to {most}"
-            said.append(f"{sum(len(plans_of[one]) for one in mine)} short of {memory} by {span}")
-            reasons = [one for one in reasons if one not in mine]
-    said += [f"{len(plans_of[one])}: {one}" for one in reasons[:_NAMED]]
-    left = sum(len(plans_of[one]) for one in reasons[_NAMED:])
-    return "; ".join([*said, *([f"{left} for other reasons"] if left else [])])
+            parts.append(f"{sum(len(plans_of[reason]) for reason in short)} short of {memory} by {span}")
+            reasons = [reason for reason in reasons if reason not in short]
+    parts += [f"{len(plans_of[reason])}: {reason}" for reason in reasons[:_NAMED]]
+    left = sum(len(plans_of[reason]) for reason in reasons[_NAMED:])
+    return "; ".join([*parts, *([f"{left} for other reasons"] if left else [])])

@@ -89,15 +89,15 @@ def _power(stack: Stack) -> list[tuple[str, str]]:
     logic, limits, energies = stack.logic, stack.limits, stack.dram.energies
     read_bit = (energies.read_burst / stack.dram.burst + energies.io) / 8
     at = {"logic": limits.logic, "DRAM": limits.dram}
-    known = [f"{name} {_celsius(kelvin)}" for name, kelvin in at.items() if kelvin is not None]
-    known += [show_unit(limits.power, "power")] if limits.power is not None else []
+    limit_words = [f"{name} {_celsius(kelvin)}" for name, kelvin in at.items() if kelvin is not None]
+    limit_words += [show_unit(limits.power, "power")] if limits.power is not None else []
     per_bit = (("SRAM", logic.sram), ("NoC", logic.noc), ("network", logic.network))
     listed = [f"{logic.flop * 1e12:.3g} pJ/FLOP", *(f"{name} {_per_bit(value / 8)}" for name, value in per_bit)]
     levels = [f"{level.frequency:.3g} ({level.voltage:.3g})" for level in stack.levels]
     return [
         ("logic", f"{', '.join(listed)}, idle {show_unit(logic.idle, 'power')}"),
         ("DRAM reads", f"{_per_bit(read_bit)} with the way, {show_unit(energies.activate, 'energy')} per activate"),
-        ("limits", ", ".join(known) or "none"),
+        ("limits", ", ".join(limit_words) or "none"),
         ("levels", f"frequency (voltage) {', '.join(levels)}"),
     ]
 

@@ -12,24 +12,24 @@ __all__ = ["order_of", "stage_facts"]
 
 def stage_facts(result: Result) -> list[tuple[str, str]]:
     """Rows of the table of a result, if there is anything to say."""
-    found = []
+    facts = []
     stages, plan = result.score.stages, result.plan
     if result.graph.trains and plan.stages > 1 and (result.request.schedule or order_of(result) == "GPipe"):
-        found.append(("schedule", order_of(result)))
+        facts.append(("schedule", order_of(result)))
     if plan.two_batch_overlap:
-        found.append(("two batches", _in_turns(max(stages, key=lambda stage: stage.time_s))))
+        facts.append(("two batches", _in_turns(max(stages, key=lambda stage: stage.time_s))))
     if plan.recomputed:
-        needs = [(_named(one, plan.stages), one.recomputed) for one in stages if one.recomputed is not None]
-        told = ", ".join(f"{name} {count}" for name, count in needs)
-        found.append(("recomputed", f"{plan.recomputed} layers of each stage; to fit {told}"))
+        needs = [(_named(stage, plan.stages), stage.recomputed) for stage in stages if stage.recomputed is not None]
+        words = ", ".join(f"{name} {count}" for name, count in needs)
+        facts.append(("recomputed", f"{plan.recomputed} layers of each stage; to fit {words}"))
     way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
     if way is not None and plan.shards > 1:
-        found.append(("products", f"hide collectives tile by tile: {way}"))
+        facts.append(("products", f"hide collectives tile by tile: {way}"))
     if (link_s := result.score.gradient_link_s) is not None and plan.copies > 1:
         when = "behind the backward pass" if result.hides_gradients else "after the step"
-        shown, linked = (show_unit(one, "time") for one in (result.score.gradient_reduction_s, link_s))
-        found.append(("gradients", f"added up {when}: {shown} of {linked} show"))
-    return found
+        shown, linked = (show_unit(time, "time") for time in (result.score.gradient_reduction_s, link_s))
+        facts.append(("gradients", f"added up {when}: {shown} of {linked} show"))
+    return facts
 
 
 def order_of(result: Answer) -> str:
@@ -49,5 +49,5 @@ def _named(stage: StageScore, stages: int) -> str:
 
 def _in_turns(stage: StageScore) -> str:
     """What two microbatches that take turns save."""
-    apart = 2 * (stage.layers * stage.layer_time_s + stage.once_time_s + stage.point_to_point_s)
-    return f"{show_unit(stage.time_s, 'time')} in turns, {show_unit(apart, 'time')} one after the other"
+    in_sequence_s = 2 * (stage.layers * stage.layer_time_s + stage.once_time_s + stage.point_to_point_s)
+    return f"{show_unit(stage.time_s, 'time')} in turns, {show_unit(in_sequence_s, 'time')} one after the other"

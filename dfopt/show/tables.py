@@ -66,10 +66,10 @@ def seconds(value: float) -> str:
 
 def shortlist(names: Iterable[str], limit: int = 6) -> str:
     """Names with commas between them; of many the first and the last."""
-    known = list(names)
-    if len(known) <= limit:
-        return ", ".join(known)
-    return ", ".join([*known[: limit - 2], f"... {len(known) - limit + 1} more", known[-1]])
+    listed = list(names)
+    if len(listed) <= limit:
+        return ", ".join(listed)
+    return ", ".join([*listed[: limit - 2], f"... {len(listed) - limit + 1} more", listed[-1]])
 
 
 def first_of(names: Sequence[str], most: int) -> str:

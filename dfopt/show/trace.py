@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from dfopt.documents.files import write_text
@@ -61,43 +62,44 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"trace: microbatches: found {microbatches}, expected 1 or more")
     distinct = {score_of_stage(result, stage).stage: stage for stage in reversed(range(plan.stages))}
-    known = {key: schedule.contents(result, stage) for key, stage in distinct.items()}
-    inside = [known[score_of_stage(result, stage).stage] for stage in range(plan.stages)]
+    contents = {key: schedule.contents(result, stage) for key, stage in distinct.items()}
+    inside = [contents[score_of_stage(result, stage).stage] for stage in range(plan.stages)]
     each = sum(_size(content) for chunks in inside for both in chunks for content in both)
     count = min(microbatches or _fitting(result, events // max(each, 1)), plan.microbatches)
     order, trains = result.assumptions.schedule, schedule.trains(result)
     tokens = result.mapping.blocks_by_partition
-    made = schedule.blocks(plan, order, schedule.passes(result), trains, count)
+    timeline = schedule.blocks(plan, order, schedule.passes(result), trains, count)
     overlap = schedule.overlap_of(result)
-    found: list[Event] = []
+    trace_events: list[Event] = []
     left, detailed = events, 0
-    whole = sum(map(len, made))
-    for block in sorted((one for stage in made for one in stage), key=lambda one: (one.microbatch, one.start)):
+    passes = sum(map(len, timeline))
+    for block in sorted(chain(*timeline), key=lambda block: (block.microbatch, block.start)):
         content = inside[block.stage][block.chunk][block.kind == "backward"]
         name = f"{block.kind} {block.microbatch}" + (f", chunk {block.chunk}" if plan.interleave > 1 else "")
-        found.append(_event(block.stage, 0, name, "pass", block.start, block.end))
+        trace_events.append(_event(block.stage, 0, name, "pass", block.start, block.end))
         if left >= _size(content):
             inner = list(_inside(block, content, overlap, tokens))
-            found += inner
+            trace_events += inner
             left -= len(inner)
             detailed += 1
         elif content.hop_s > 0:
-            found.append(_hop(block, content))
-    found += _end_of_step(result, made)
-    found = [one for one in found if one["dur"] > 0]  # what takes less than 0.1 ns has no width in any zoom
-    found.sort(key=lambda one: (one["pid"], one["tid"], one["ts"], -one["dur"]))
-    said = f"{count} of {plan.microbatches} microbatches"
-    if detailed < whole:
-        said += f", {detailed} of {whole} passes with their partitions"
+            trace_events.append(_hop(block, content))
+    trace_events += _end_of_step(result, timeline)
+    # what takes less than 0.1 ns has no width in any zoom
+    trace_events = [event for event in trace_events if event["dur"] > 0]
+    trace_events.sort(key=lambda event: (event["pid"], event["tid"], event["ts"], -event["dur"]))
+    coverage = f"{count} of {plan.microbatches} microbatches"
+    if detailed < passes:
+        coverage += f", {detailed} of {passes} passes with their partitions"
     return {
-        "traceEvents": [*_names(result, said, {one["tid"] for one in found}), *found],
+        "traceEvents": [*_names(result, coverage, {event["tid"] for event in trace_events}), *trace_events],
         "displayTimeUnit": "ns" if result.score.layer_time_s < 1e-4 else "ms",
         "otherData": {
             "writer": "dfopt",
             "graph": result.mapping.graph,
             "system": result.mapping.system,
             "plan": plan.label,
-            "drawn": said,
+            "drawn": coverage,
             "step_time_s": result.step_time,
         },
     }
@@ -133,10 +135,10 @@ def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int
                 until = min(clock + part.time_s * share, end)
                 first, *others = part.kernels
                 name = first + (f" +{len(others)}" if others else "")
-                said = {"partition": part.partition, "kernels": ", ".join(part.kernels), "bound_by": part.bound_by}
+                args = {"partition": part.partition, "kernels": ", ".join(part.kernels), "bound_by": part.bound_by}
                 if (place := (part.stage, part.partition)) in tokens:
-                    said["token_blocks"] = tokens[place]
-                yield _event(stage, 0, name, "partition", clock, until) | {"args": said}
+                    args["token_blocks"] = tokens[place]
+                yield _event(stage, 0, name, "partition", clock, until) | {"args": args}
                 for term, (begin, done) in schedule.busy_intervals(part, overlap).items():
                     stop = min(clock + done * share, until)
                     yield _event(stage, _OF_TERM[term], name, term, min(clock + begin * share, stop), stop)
@@ -151,9 +153,9 @@ def _hop(block: Block, content: Content) -> Event:
     return _event(block.stage, _LINKS, f"send {block.kind} {block.microbatch}", "point_to_point", start, block.end)
 
 
-def _end_of_step(result: Result, made: list[list[Block]]) -> Iterator[Event]:
+def _end_of_step(result: Result, timeline: list[list[Block]]) -> Iterator[Event]:
     score = result.score
-    for stage, line in enumerate(made):
+    for stage, line in enumerate(timeline):
         end = line[-1].end
         if score.point_to_point_s > 0:
             until = end + score.point_to_point_s
@@ -163,11 +165,11 @@ def _end_of_step(result: Result, made: list[list[Block]]) -> Iterator[Event]:
             yield _event(stage, 3, "gradient reduction", "gradient", end, end + score.gradient_reduction_s)
 
 
-def _names(result: Result, said: str, used: set[int]) -> Iterator[Event]:
+def _names(result: Result, coverage: str, used: set[int]) -> Iterator[Event]:
     for stage in range(result.plan.stages):
         named: list[tuple[int, str, Event]] = [
             (0, "process_name", {"name": f"stage {stage}: a chip of {result.mapping.system}"}),
-            (0, "process_labels", {"labels": said}), (0, "process_sort_index", {"sort_index": stage}),
+            (0, "process_labels", {"labels": coverage}), (0, "process_sort_index", {"sort_index": stage}),
         ]  # fmt: skip
         for track in sorted(used):
             named += [

@@ -250,7 +250,7 @@ def test_remarks_are_lines_of_their_files(name: str) -> None:
     root = Path(__file__).resolve().parents[2]
     for one in remarks("systems", name):
         line = (root / one.file).read_text(encoding="utf-8").splitlines()[one.number - 1]
-        assert one.line in line and one.said in line and one.kind in line.lower()
+        assert one.line in line and one.text in line and one.kind in line.lower()
 
 
 def test_remarks_follow_the_parts_that_a_file_names() -> None:
@@ -258,7 +258,7 @@ def test_remarks_follow_the_parts_that_a_file_names() -> None:
     assert {"systems/sn40l-8-3d.yaml", "systems/chips/sn40l.yaml", "systems/stacks/3d-100tbps.yaml"} <= own
     text = "latency: 900 ns               # unconfirmed: PCIe Gen 4, no published number"
     found = [one for one in remarks("systems", "sn10-8-ring") if one.line == "latency: 900 ns"]
-    assert [one.said for one in found] == [text.partition("# ")[2]]
+    assert [one.text for one in found] == [text.partition("# ")[2]]
     assert remarks("graphs", "sn10-8-ring") == ()
 
 

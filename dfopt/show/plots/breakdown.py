@@ -105,23 +105,23 @@ def _drawn(
 
 def _waterfall(ax: Axes, parts: Mapping[str, float], unit_s: float) -> None:
     total, start = sum(parts.values()), 0.0
-    whole = total / unit_s
+    length = total / unit_s
     for row, (name, part) in enumerate(parts.items()):
         end = bars(ax, row, [(_LOOKS[name], part / unit_s)], start)
         words = f" {show_unit(part, 'time', 3)}, {number(100 * part / total, 2)} % "
         side, at, under = "right", start, None
-        if end < 0.55 * whole:
+        if end < 0.55 * length:
             side, at = "left", end
-        elif end - start > 0.35 * whole:
+        elif end - start > 0.35 * length:
             side, at, under = "center", (start + end) / 2, style.PAPER
         ax.text(at, row, words, va="center", ha=side, fontsize=7.5, bbox=under)
         ax.plot([end] * 2, [row + 0.34, row + 0.66], color="#7F7F7F", linewidth=0.6)
         start = end
-    bars(ax, len(parts), [(Look("step", GREY, ""), whole)])
-    ax.text(0.5 * whole, len(parts), show_unit(total, "time", 3), va="center", ha="center", fontsize=7.5)
+    bars(ax, len(parts), [(Look("step", GREY, ""), length)])
+    ax.text(0.5 * length, len(parts), show_unit(total, "time", 3), va="center", ha="center", fontsize=7.5)
     names = [textwrap.fill(_LOOKS[name].label, letters(36)) for name in parts]
     ax.set_yticks(range(len(parts) + 1), [*names, "step"])
-    ax.set(xlim=(0, 1.01 * whole or 1.0), ylim=(len(parts) + 0.5, -0.5))
+    ax.set(xlim=(0, 1.01 * length or 1.0), ylim=(len(parts) + 0.5, -0.5))
 
 
 def _stacks(ax: Axes, parts: Sequence[Mapping[str, float]], shown: Sequence[str], unit_s: float, tall: float) -> None:

@@ -114,10 +114,10 @@ def axis_columns(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def varying(rows: Sequence[Row], apart: Sequence[str] = ()) -> list[str]:
-    """Axes that tell the cells apart beside those ``apart``: none that the others tell, see `telling`."""
-    names = [*axis_columns(rows), *apart]  # what is apart may be a figure, or a column that no row has
-    return telling([{name: text_of(row, name) for name in names} for row in rows], apart)
+def varying(rows: Sequence[Row], given: Sequence[str] = ()) -> list[str]:
+    """Axes that tell the cells apart beside the ``given`` ones: none that the others tell, see `telling`."""
+    names = [*axis_columns(rows), *given]  # what is apart may be a figure, or a column that no row has
+    return telling([{name: text_of(row, name) for name in names} for row in rows], given)
 
 
 def label_of(name: str) -> tuple[str, float]:
@@ -137,7 +137,7 @@ _SUFFIXES: Final = ("_bytes_per_s", "_bytes", "_usd", "_w", "_j", "_s")
 
 
 def _unit(name: str) -> tuple[str, str, float, Dimension | None]:
-    return next((one for one in _UNITS if name.endswith(one[0])), ("", "count", 1.0, None))
+    return next((unit for unit in _UNITS if name.endswith(unit[0])), ("", "count", 1.0, None))
 
 
 def with_unit_of(name: str) -> Callable[[float], str]:
@@ -154,7 +154,7 @@ def with_unit_of(name: str) -> Callable[[float], str]:
     after = "" if unit == "count" else f" {unit}"
 
     def written(value: float) -> str:
-        size, prefix = next((one for one in _PREFIXES if abs(value) >= one[0]), (1.0, ""))
+        size, prefix = next((prefix for prefix in _PREFIXES if abs(value) >= prefix[0]), (1.0, ""))
         return f"{value / size:.3g}{' B' if (prefix, unit) == (' G', 'USD') else prefix}{after}"
 
     return written
@@ -181,11 +181,11 @@ def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:
     """What to set against each other where nobody says: a cost that differs between cells, and a rate."""
     costs = ("price_usd", "power_w", "chips", "dram_used_bytes")
     rates = ("flop_per_s", "tokens_per_s", "utilization")
-    known = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates + RATES}
-    if {text_of(row, "phase") for row in rows} <= {"decode", "verify"} and all(len(known[n]) > 1 for n in RATES[:2]):
+    values = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates + RATES}
+    if {text_of(row, "phase") for row in rows} <= {"decode", "verify"} and all(len(values[n]) > 1 for n in RATES[:2]):
         return RATES[0], RATES[1]
-    cost = next((name for name in costs if len(known[name]) > 1), costs[0])
-    return cost, next((name for name in rates if known[name]), rates[0])
+    cost = next((name for name in costs if len(values[name]) > 1), costs[0])
+    return cost, next((name for name in rates if values[name]), rates[0])
 
 
 _ENDS: Final = {"gb_per_s": "GB/s", "tb_per_s": "TB/s", "tflops": "TFLOP/s", "mb": "MB", "gb": "GB", "us": "us",

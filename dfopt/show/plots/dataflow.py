@@ -46,10 +46,10 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
     for tensor in graph.tensors:
         ends = index[tensor.src], index[tensor.dst]
         pairs[ends] = pairs.get(ends, 0.0) + graph.bytes_of(tensor)
-    known = {kernel.name: (kernel.stage, kernel.partition) for kernel in placed}
-    place = [known.get(kernel.name, _NONE) for kernel in graph.kernels]
+    parts = {kernel.name: (kernel.stage, kernel.partition) for kernel in placed}
+    place = [parts.get(kernel.name, _NONE) for kernel in graph.kernels]
     passes = [kernel.pass_ for kernel in graph.kernels]
-    group = {key: i for i, key in enumerate(sorted(set(known.values())))}
+    group = {key: i for i, key in enumerate(sorted(set(parts.values())))}
     several = len({stage for stage, _ in group}) > 1
     words = {key: f"{key[0]}.{key[1]}" if several else str(key[1]) for key in group}
     colours = [_PASSES.get(pass_, "white") if group else "white" for pass_ in passes]
@@ -107,14 +107,14 @@ def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> 
 
     if limit < 2:
         raise PlanError(f"dataflow: limit: found {limit}, expected 2 or more boxes")
-    made = sketch(what, limit)
-    widths = [_LETTER * len(label) + 0.16 for label in made.labels]
+    drawing = sketch(what, limit)
+    widths = [_LETTER * len(label) + 0.16 for label in drawing.labels]
     wide, tall = max(widths, default=0.0), _ROW * len(widths)
-    longest = max([abs(dst - src) for src, dst in made.edges] or [1])
+    longest = max([abs(dst - src) for src, dst in drawing.edges] or [1])
     reach = min(max(inches(7.0) - 0.3 - wide, 0.5), 0.5 * longest + 0.2)
     ax = axes(ax, max(inches(5.0), wide + reach + 0.3), tall + 0.3)
-    largest = max([size for size, cut in zip(made.sizes, made.cut, strict=True) if cut], default=1.0) or 1.0
-    for (src, dst), cut, size in zip(made.edges, made.cut, made.sizes, strict=True):
+    largest = max([size for size, cut in zip(drawing.sizes, drawing.cut, strict=True) if cut], default=1.0) or 1.0
+    for (src, dst), cut, size in zip(drawing.edges, drawing.cut, drawing.sizes, strict=True):
         start, end = tall - _ROW * (src + 0.5) - _HEAD / 2, tall - _ROW * (dst + 0.5) + _HEAD / 2
         far = wide + (0.2 + (reach - 0.2) * abs(dst - src) / longest) / 0.75  # a curve goes 3/4 of the way there
         tip = wide + 0.8 * _HEAD
@@ -127,7 +127,7 @@ def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> 
         # the head is a patch of its own: dashes would break its outline
         corners = [(wide, end), (wide + _HEAD, end + 0.38 * _HEAD), (wide + _HEAD, end - 0.38 * _HEAD)]
         ax.add_patch(Polygon(corners, linewidth=0, gid=f"head-{src}-{dst}", color=colour, zorder=1))
-    for row, (label, colour, width) in enumerate(zip(made.labels, made.colours, widths, strict=True)):
+    for row, (label, colour, width) in enumerate(zip(drawing.labels, drawing.colours, widths, strict=True)):
         y = tall - _ROW * (row + 0.5)
         ax.add_patch(FancyBboxPatch(
             (wide - width, y - _TALL / 2), width, _TALL, boxstyle="round,pad=0,rounding_size=0.06",
@@ -138,24 +138,24 @@ def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> 
     ax.set(xlim=(-0.1, wide + reach + 0.1), ylim=(-0.1, tall + 0.1))
     ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure
     ax.set_axis_off()
-    _head(ax, what, made, largest)
+    _head(ax, what, drawing, largest)
     return ax
 
 
-def _head(ax: Axes, what: Result | Graph, made: Sketch, largest: float) -> None:
+def _head(ax: Axes, what: Result | Graph, drawing: Sketch, largest: float) -> None:
     handles = []
     if isinstance(what, Result):
         parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
-        cuts = sum(made.cut)
+        cuts = sum(drawing.cut)
         text = f"{what.mapping.graph}: {parts} partition{'s' * (parts != 1)}, {cuts} cut{'s' * (cuts != 1)}"
         inside = entry("tensor in a partition (SRAM)", color="#7F7F7F", linewidth=0.7, linestyle="-")
         cut = entry(f"cut tensor (DRAM), at most {show_unit(largest, 'bytes', 3)}", color="black", linewidth=1.8,
                     linestyle=(0, (3, 1.5)))  # fmt: skip
         handles = [
-            *[inside] * (cuts < len(made.cut)), *[cut] * (cuts > 0),
+            *[inside] * (cuts < len(drawing.cut)), *[cut] * (cuts > 0),
             *(entry(name.replace("recompute", "computed again"), marker="s", color=colour, markeredgecolor="black")
-              for name, colour in _PASSES.items() if colour in made.colours),
+              for name, colour in _PASSES.items() if colour in drawing.colours),
         ]  # fmt: skip
     else:
         text = f"{what.name}: {len(what.kernels)} kernels, {len(what.tensors)} tensors"
-    head(ax, f"{text}\n{made.note}" if made.note else text, handles)
+    head(ax, f"{text}\n{drawing.note}" if drawing.note else text, handles)

@@ -20,12 +20,12 @@ _MARKERS: Final = "osD^vPX"
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Positions of the points that no other beats, of equal ones the first; smaller is better, sorted by the first."""
-    best, found = math.inf, []
-    for position in sorted(range(len(points)), key=lambda one: points[one]):
+    best, positions = math.inf, []
+    for position in sorted(range(len(points)), key=lambda position: points[position]):
         if points[position][1] < best:
             best = points[position][1]
-            found.append(position)
-    return found
+            positions.append(position)
+    return positions
 
 
 @drawn
@@ -67,9 +67,9 @@ def pareto(
     groups = _groups(kept, by)
     ax = axes(ax, 8.0, 4.2)
     handles = []
-    for (label, mine), colour, marker in zip(groups.items(), CYCLE, _MARKERS, strict=False):
+    for (label, members), colour, marker in zip(groups.items(), CYCLE, _MARKERS, strict=False):
         ax.scatter(
-            [points[i][0] for i in mine], [points[i][1] for i in mine], s=26, marker=marker, facecolor=colour,
+            [points[i][0] for i in members], [points[i][1] for i in members], s=26, marker=marker, facecolor=colour,
             edgecolor="black", linewidth=0.4, zorder=3,
         )  # fmt: skip
         if label:
@@ -83,13 +83,13 @@ def pareto(
         works.setdefault(work, []).append(i)
     best: list[int] = []
     colours = dict(zip(groups, CYCLE, strict=False)) if by else {}
-    for (label, _), mine in works.items():
-        found = [mine[i] for i in front([(signs[0] * points[i][0], signs[1] * points[i][1]) for i in mine])]
+    for (label, _), members in works.items():
+        on_front = [members[i] for i in front([(signs[0] * points[i][0], signs[1] * points[i][1]) for i in members])]
         (line,) = ax.plot(
-            *zip(*(points[i] for i in found), strict=True), color=colours.get(label, BLACK), linewidth=1.1,
+            *zip(*(points[i] for i in on_front), strict=True), color=colours.get(label, BLACK), linewidth=1.1,
             linestyle="--", zorder=2, drawstyle="steps-post",
         )  # fmt: skip
-        best += found
+        best += on_front
     line.set_label("Pareto front" + (f" of each {(by or 'workload').replace('_', ' ')}" if len(works) > 1 else ""))
     handles.append(line)
     for figures, log in zip(zip(*points, strict=True), (ax.set_xscale, ax.set_yscale), strict=True):
@@ -104,7 +104,7 @@ def pareto(
     gridlines(ax)
     coloured = by or "graph"
     shown = [coloured] if coloured in ("graph", "system") and len(groups) > 1 and coloured in kept[0] else []
-    names = varying(kept, shown) or varying(kept) or _known(kept)
+    names = varying(kept, shown) or varying(kept) or _names_without_axes(kept)
     graphs = {text_of(row, "graph") for row in rows}
     title = f"{graphs.pop()}: ".removeprefix(": ") if len(graphs) == 1 else ""
     title += f"{len(kept)} of {len(rows)} cells, {len(best)} on {'a' if len(works) > 1 else 'the'} front"
@@ -124,7 +124,7 @@ def _lacking(rows: Sequence[Row], names: Sequence[str]) -> str:
     return lines
 
 
-def _known(rows: Sequence[Row]) -> list[str]:
+def _names_without_axes(rows: Sequence[Row]) -> list[str]:
     """What names the points where no axis does, as in an old store: the system, or else the plan and the cell."""
     return ["system"] if any(text_of(row, "system") for row in rows) else ["plan", "cell"]
 
@@ -140,9 +140,9 @@ def _groups(rows: list[Row], by: str | None) -> dict[str, list[int]]:
         by = "graph" if "graph" in few else few[0] if few else None
     if by is None:
         return {"": list(range(len(rows)))}
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for position, row in enumerate(rows):
-        found.setdefault(text_of(row, by) or "none", []).append(position)
-    if len(found) > len(CYCLE):
-        raise PlanError(f"pareto: by: found {len(found)} labels of {by!r}, expected at most {len(CYCLE)}")
-    return found
+        groups.setdefault(text_of(row, by) or "none", []).append(position)
+    if len(groups) > len(CYCLE):
+        raise PlanError(f"pareto: by: found {len(groups)} labels of {by!r}, expected at most {len(CYCLE)}")
+    return groups

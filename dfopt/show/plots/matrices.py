@@ -52,5 +52,7 @@ def matrices(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     title = f"Kernels and tensors in partitions: the matrices A, B, D, L, H of DFModel, stage {stage}\n{about(result)}"
     if left_out > 0:
         title += f"\n{left_out} tensors more are left out; dfopt show RESULT --matrices lists all"
-    head(ax, title, [Patch(facecolor=colours[letter], label=f"{letter}: {said}") for letter, said in MARKS.items()])
+    head(
+        ax, title, [Patch(facecolor=colours[letter], label=f"{letter}: {meaning}") for letter, meaning in MARKS.items()]
+    )
     return ax

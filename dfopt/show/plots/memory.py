@@ -59,10 +59,10 @@ def memory(result: Result, ax: Axes | None = None) -> Axes:
         near, sizes, label = True, {name: limit / 100 for name, limit in limits.items()}, "share of a memory (%)"
     ax = axes(ax, 8.0, 0.7 + 0.5 * max(len(rows), 1))
     others = dict.fromkeys(name for *_, parts in rows for name in parts if name not in _LOOKS)
-    looks = _LOOKS | {name: Look(LABELS.get(name, name), GREY, "....") for name in others}
+    fills = _LOOKS | {name: Look(LABELS.get(name, name), GREY, "....") for name in others}
     ends = [0.0]
     for row, (_, tier, parts) in enumerate(rows):
-        ends.append(bars(ax, row + 0.12, [(look, parts.get(name, 0.0) / sizes[tier]) for name, look in looks.items()],
+        ends.append(bars(ax, row + 0.12, [(fill, parts.get(name, 0.0) / sizes[tier]) for name, fill in fills.items()],
                          height=0.5))  # fmt: skip
         if near and tier in limits:
             ends.append(limits[tier] / sizes[tier])
@@ -73,7 +73,7 @@ def memory(result: Result, ax: Axes | None = None) -> Axes:
     ax.set(xlim=(0, 1.03 * max(ends) or 1.0), ylim=(len(rows) - 0.4, -0.6), xlabel=label)
     gridlines(ax, "x")
     seen = {name for _, tier, parts in rows for name, held in parts.items() if held / sizes[tier] > 0.002 * max(ends)}
-    handles = [patch(look) for name, look in looks.items() if name in seen]
+    handles = [patch(fill) for name, fill in fills.items() if name in seen]
     handles += [entry("capacity", color="black", marker="|", markersize=9, markeredgewidth=2.2)] * near
     fullest = max(stage.dram_bytes for stage in stages)
     title = f"What fills the memory of a chip: at most {show_unit(fullest, 'bytes', 3)}\n{about(result)}"

@@ -34,11 +34,11 @@ def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
 
     parts = sorted((p for p in result.score.partitions if p.stage == stage), key=lambda part: part.partition)
     if not parts:
-        known = sorted({part.stage for part in result.score.partitions})
-        raise PlanError(f"partitions: found stage {stage}, expected one of {', '.join(map(str, known))}")
+        stages = sorted({part.stage for part in result.score.partitions})
+        raise PlanError(f"partitions: found stage {stage}, expected one of {', '.join(map(str, stages))}")
     lines, merged = _lines(parts)
-    whole = sum(part.time_s for part in parts)
-    unit_s, unit = style.scale(whole)
+    total_s = sum(part.time_s for part in parts)
+    unit_s, unit = style.scale(total_s)
     names = [_label(line) for line in lines]
     ax = axes(ax, 7.0 + 0.065 * max(map(len, names)), 0.7 + 0.26 * max(3, len(lines)))
     overlap, named = overlap_of(result), terms_of(parts)
@@ -53,11 +53,11 @@ def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
                 bars(ax, place, [(LOOKS[term], (until - begin) / unit_s)], (start + begin) / unit_s, high)
             start += part.time_s
     ax.set_yticks(range(len(lines)), names)
-    ax.set(xlim=(0, whole / unit_s * 1.01), ylim=(len(lines) - 0.4, -0.6))
+    ax.set(xlim=(0, total_s / unit_s * 1.01), ylim=(len(lines) - 0.4, -0.6))
     ax.set(xlabel=f"time ({unit})", ylabel="partition")
     gridlines(ax, "x")
     title = f"When a chip computes, reads and sends: {_what(result, stage)}, "
-    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}\n{about(result)}"
+    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(total_s, 'time', 3)}\n{about(result)}"
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
     head(ax, title, [*(patch(LOOKS[term]) for term in named), Patch(facecolor=GREY, label="partition runs")])

@@ -79,15 +79,15 @@ def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = 
     points = 72 * figure.get_size_inches()[0] * share / end  # of a second
     thin = points * sum(block.end - block.start for block in stages[0]) < _THIN * len(stages[0])
     dense = sum(map(len, rows)) > _RASTER
-    looks = set()
+    shown = set()
     for row, stage in enumerate(rows):
-        for key, look in _LOOKS.items():
+        for key, fill in _LOOKS.items():
             spans = [(block.start / unit_s, (block.end - block.start) / unit_s) for block in stage
                      if (block.kind, 0 if thin else block.chunk % 2) == key]  # fmt: skip
             if spans:
-                looks.add(key)
-                ax.broken_barh(spans, (row - 0.43, 0.86), facecolor=look.colour, rasterized=dense or thin,
-                               edgecolor=look.colour if thin else "black", linewidth=0.1 if dense else 0.3)  # fmt: skip
+                shown.add(key)
+                ax.broken_barh(spans, (row - 0.43, 0.86), facecolor=fill.colour, rasterized=dense or thin,
+                               edgecolor=fill.colour if thin else "black", linewidth=0.1 if dense else 0.3)  # fmt: skip
         if len(rows) <= 16:
             _numbers(ax, row, stage, points, unit_s)
     every = 1 if len(rows) <= 16 else 4
@@ -95,7 +95,7 @@ def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = 
     ax.set(xlim=(0, end / unit_s), ylim=(len(rows) - 0.4, -0.6))
     ax.set(xlabel=f"time ({unit})", ylabel="pipeline stage")
     even = ", even chunks" * (plan.interleave > 1 and not thin)
-    named = [patch(look, look.label + even * (key[1] == 0)) for key, look in _LOOKS.items() if key in looks]
+    named = [patch(fill, fill.label + even * (key[1] == 0)) for key, fill in _LOOKS.items() if key in shown]
     waits = any(sum(block.end - block.start for block in stage) < (1 - 1e-9) * end for stage in stages)
     style.head(ax, _title(result, count, len(rows)), [*named, *[patch(BUBBLE)] * waits, *handles])
     return ax

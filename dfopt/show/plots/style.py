@@ -104,11 +104,11 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         mpl = matplotlib_for(function.__name__, "pictures")
         with mpl.rc_context(cast(Any, _STYLE)):
-            made = function(*args, **kwargs)
+            drawing = function(*args, **kwargs)
             interactive = mpl.is_interactive()
         # the first figure of a notebook turns it on, and the end of the context would turn it off again
         mpl.interactive(interactive)
-        return made
+        return drawing
 
     return styled
 
@@ -169,9 +169,9 @@ def bars(
     ax: Axes, row: float, lengths: Iterable[tuple[Look, float]], start: float = 0.0, height: float = 0.68
 ) -> float:  # fmt: skip
     """Bars one after the other in a row, those without a length left out; gives where the last one ends."""
-    for look, length in lengths:
+    for fill, length in lengths:
         if length:
-            ax.barh([row], [length], left=[start], height=height, color=look.colour, hatch=look.hatch,
+            ax.barh([row], [length], left=[start], height=height, color=fill.colour, hatch=fill.hatch,
                     edgecolor="black", linewidth=0.5)  # fmt: skip
         start += length
     return start
@@ -197,18 +197,18 @@ def on(colour: tuple[float, float, float, float]) -> str:
     return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"  # luminance, ITU-R BT.709
 
 
-def patch(look: Look, label: str | None = None) -> Any:
+def patch(fill: Look, label: str | None = None) -> Any:
     """A legend entry for a kind of time."""
     from matplotlib.patches import Patch
 
-    return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.4, label=label or look.label)
+    return Patch(facecolor=fill.colour, hatch=fill.hatch, edgecolor="black", linewidth=0.4, label=label or fill.label)
 
 
-def entry(label: str, **looks: Any) -> Any:
+def entry(label: str, **style: Any) -> Any:
     """A legend entry for marks; of a line where ``linestyle`` is given."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], label=label, **{"linestyle": "", **looks})
+    return Line2D([], [], label=label, **{"linestyle": "", **style})
 
 
 def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
@@ -235,12 +235,12 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
         return
     below = figure.get_figheight()
     words, boxes = 0.16 * len(lines) + 0.06, 0.175 * rows + (0.06 if rows else 0.0)
-    whole = below + words + boxes
-    figure.set_figheight(whole)
-    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, below / whole))
+    height = below + words + boxes
+    figure.set_figheight(height)
+    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, below / height))
     figure.text(0.08 / inches, 1.0, "\n".join(lines), ha="left", va="top", fontsize=9)
     if handles:
-        figure.legend(loc="upper left", bbox_to_anchor=(0.0, 1.0 - words / whole), **style)
+        figure.legend(loc="upper left", bbox_to_anchor=(0.0, 1.0 - words / height), **style)
 
 
 def laid_out(figure: Figure) -> Any:
@@ -382,8 +382,8 @@ def free_labels(
             box = Text.get_window_extent(note, renderer)
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
             x0, y0, x1, y1 = box.extents
-            apart = (taken[:, 0] > x1 + gap) | (taken[:, 2] < x0 - gap) | (taken[:, 1] > y1) | (taken[:, 3] < y0)
-            if inside and apart.all():
+            clear = (taken[:, 0] > x1 + gap) | (taken[:, 2] < x0 - gap) | (taken[:, 1] > y1) | (taken[:, 3] < y0)
+            if inside and clear.all():
                 taken = np.vstack([taken, box.extents])
                 break
             note.remove()

@@ -51,18 +51,18 @@ def heat_map(
     rows = rows_of(runs)
     named(rows, value, "value", figures=True)
     across, down = _sides(rows, x, y)
-    columns, lines, met = _pivot(rows, value, across, down)
+    columns, lines, values = _pivot(rows, value, across, down)
     if max(len(columns), len(lines)) > _MOST:
-        found = f"found {len(columns)} x {len(lines)} cells"
-        raise PlanError(f"heat map: {found}, expected at most {_MOST} a side; choose other axes with x and y")
+        size = f"found {len(columns)} x {len(lines)} cells"
+        raise PlanError(f"heat map: {size}, expected at most {_MOST} a side; choose other axes with x and y")
     words, factor = label_of(value)
-    means = {at: factor * (math.fsum(all_) / len(all_)) if all_ else math.nan for at, all_ in sorted(met.items())}
+    means = {at: factor * (math.fsum(all_) / len(all_)) if all_ else math.nan for at, all_ in sorted(values.items())}
     ax = axes(ax, *_size(columns, lines))
-    known = [one for one in means.values() if math.isfinite(one)]
-    ends = [factor * end for end in limits] if limits else [min(known), max(known)]
+    finite = [mean for mean in means.values() if math.isfinite(mean)]
+    ends = [factor * end for end in limits] if limits else [min(finite), max(finite)]
     _draw(ax, means, columns, lines, ends, value)
     ax.set(xlabel=axis_title(across), ylabel=" / ".join(map(axis_title, down)))
-    most_met = max(map(len, met.values()))
+    most_met = max(map(len, values.values()))
     graphs = {text_of(row, "graph") for row in rows}
     words = f"{graphs.pop()}: {words}" if len(graphs) == 1 and graphs != {""} else words
     head(ax, title or words + (f", mean of up to {most_met} cells each" if most_met > 1 else ""))
@@ -70,18 +70,18 @@ def heat_map(
 
 
 def _sides(
-    rows: list[Row], x: str | None, y: str | Sequence[str] | None, apart: Sequence[str] = ()
+    rows: list[Row], x: str | None, y: str | Sequence[str] | None, taken: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
-    """The columns that run across and down; by default axes that vary, but those ``apart``."""
+    """The columns that run across and down; by default axes that vary, but those ``taken``."""
     down = [y] if isinstance(y, str) else list(y or ())
     for option, name in [*(("x", name) for name in (x,) if name), *(("y", name) for name in down)]:
         named(rows, name, option)
     if x is None:
-        free = varying(rows, [*down, *apart])
+        free = varying(rows, [*down, *taken])
         if not free:
             raise PlanError("heat map: found no axis with more than one label, expected one; choose it with x")
         x = "topology" if "topology" in free else free[-1]
-    return x, down or varying(rows, [x, *apart]) or ["graph" if "graph" in rows[0] and x != "graph" else x]
+    return x, down or varying(rows, [x, *taken]) or ["graph" if "graph" in rows[0] and x != "graph" else x]
 
 
 def _pivot(
@@ -92,11 +92,11 @@ def _pivot(
     spots = list(zip(downs, (text_of(row, across) or "none" for row in rows), strict=True))
     lines = {line: i for i, line in enumerate(dict.fromkeys(line for line, _ in spots))}
     columns = {column: i for i, column in enumerate(_merged([[c for at, c in spots if at == line] for line in lines]))}
-    met: dict[tuple[int, int], list[float]] = {}
+    values: dict[tuple[int, int], list[float]] = {}
     for row, (line, column) in zip(rows, spots, strict=True):
         figure = figure_of(row, value)
-        met.setdefault((lines[line], columns[column]), []).extend([] if figure is None else [figure])
-    return list(columns), list(lines), met
+        values.setdefault((lines[line], columns[column]), []).extend([] if figure is None else [figure])
+    return list(columns), list(lines), values
 
 
 def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
@@ -135,20 +135,20 @@ def _draw(
     shades = LogNorm(low, high) if wide else Normalize(low, high if high > low else low + 1)
     colours = mpl.colormaps[_COLOURS]
     table = np.full((len(lines), len(columns)), math.nan)
-    for at, one in means.items():
-        table[at] = one
+    for at, mean in means.items():
+        table[at] = mean
     masked = np.ma.masked_invalid(table)
     image = ax.imshow(masked, aspect="auto", cmap=_COLOURS, norm=shades, interpolation="nearest")
     largest = float(abs(masked).max())
     wanted = _size(columns, lines)[0]
     cell = 0.58 - (wanted - inches(wanted)) / len(columns)  # inches
-    for (row, column), one in means.items():
-        if math.isfinite(one):
-            words = _brief(one, largest) * (cell >= 0.32)  # else there is no room for numbers
-            ax.text(column, row, words, ha="center", va="center", fontsize=6.5, color=on(colours(shades(one))))
+    for (row, column), mean in means.items():
+        if math.isfinite(mean):
+            words = _brief(mean, largest) * (cell >= 0.32)  # else there is no room for numbers
+            ax.text(column, row, words, ha="center", va="center", fontsize=6.5, color=on(colours(shades(mean))))
         else:
-            looks: dict[str, Any] = {"facecolor": GREY, "hatch": "////", "edgecolor": "white", "linewidth": 0}
-            ax.add_patch(mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, **looks))
+            style: dict[str, Any] = {"facecolor": GREY, "hatch": "////", "edgecolor": "white", "linewidth": 0}
+            ax.add_patch(mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, **style))
     upright = sum(map(len, columns)) * 0.075 > cell * len(columns)
     turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if upright else {}
     turned = {"rotation": 90} if upright and cell < 0.25 else turned
@@ -201,7 +201,7 @@ def heat_maps(
         groups.setdefault(text_of(row, by) or "none", []).append(row)
     if len(groups) > 16:
         raise PlanError(f"heat maps: by: found {len(groups)} labels of {by!r}, expected at most 16")
-    figures = [one for row in rows if (one := figure_of(row, value)) is not None]
+    figures = [number for row in rows if (number := figure_of(row, value)) is not None]
     shared = (min(figures), max(figures))
     side_x, side_y = _sides(rows, x, y, [by])
     wide, high = _size(*_pivot(rows, value, side_x, side_y)[:2])
@@ -209,8 +209,8 @@ def heat_maps(
     deep = -(-len(groups) // across)
     figure, grid = plt.subplots(deep, across, figsize=(wide * across, high * deep), layout="constrained", squeeze=False)
     spots = grid.ravel()
-    for spot, (label, mine) in zip(spots, groups.items(), strict=False):
-        heat_map(mine, value, side_x, side_y, ax=spot, limits=shared, title=f"{by}: {label}")
+    for spot, (label, members) in zip(spots, groups.items(), strict=False):
+        heat_map(members, value, side_x, side_y, ax=spot, limits=shared, title=f"{by}: {label}")
     for spot in spots[len(groups) :]:
         spot.set_axis_off()
     return figure

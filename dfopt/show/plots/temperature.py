@@ -47,8 +47,8 @@ def temperature(
     heat, stack = _inputs(what, stack, stage)
     places = _places(stack, heat.tiles)
     dies = [die for die in stack.layers if any(name == die.name for name, _ in places)]
-    known = [tile.mean_c for tile in heat.tiles]
-    low, high = min(known), max(known)
+    means = [tile.mean_c for tile in heat.tiles]
+    low, high = min(means), max(means)
     shades = Normalize(low, high if high > low else low + 1.0)
     colours = mpl.colormaps[_COLOURS]
     wide, tall = 1.12 * stack.side_x, 1.2 * stack.side_y
@@ -74,8 +74,8 @@ def temperature(
     peaks = {die.die: die for die in heat.dies}
     for die in dies:
         left, base = corners[die.name]
-        said = f"{die.name}  {show_unit(peaks[die.name].power_w, 'power', 3)}" if die.name in peaks else die.name
-        ax.text(left, base + stack.side_y * 1.02, said, ha="left", va="bottom", fontsize=7)
+        label = f"{die.name}  {show_unit(peaks[die.name].power_w, 'power', 3)}" if die.name in peaks else die.name
+        ax.text(left, base + stack.side_y * 1.02, label, ha="left", va="bottom", fontsize=7)
     ax.set(xlim=(-0.02 * wide, across * wide), ylim=(-0.04 * tall, deep * tall))
     ax.set_aspect("equal", anchor="NW")
     ax.set_axis_off()
@@ -85,8 +85,8 @@ def temperature(
     title += f", {show_unit(heat.power_w, 'power', 3)}"
     title += f"\nhottest tile (framed): {hottest.tile} of {hottest.die}, {hottest.mean_c:.1f} °C"
     limits = {"logic": stack.limits.logic, "DRAM": stack.limits.dram}
-    said = ", ".join(f"{kind} {limit - 273.15:.4g} °C" for kind, limit in limits.items() if limit is not None)
-    head(ax, f"{title}\nlimits on the hottest point: {said}" if said else title)
+    limit_words = ", ".join(f"{kind} {limit - 273.15:.4g} °C" for kind, limit in limits.items() if limit is not None)
+    head(ax, f"{title}\nlimits on the hottest point: {limit_words}" if limit_words else title)
     return ax
 
 
@@ -108,11 +108,11 @@ def _inputs(what: PhysicalScore | Result, stack: Stack | None, stage: int | None
 
 def _places(stack: Stack, tiles: Iterable[TileHeat]) -> dict[tuple[str, str], tuple[float, float, float, float]]:
     """Where each tile is: left, base, width and height in metres, by die and tile."""
-    found = {(die, tile.name): (tile.x, tile.y, tile.width, tile.height) for die, tile in stack.tiles}
-    missing = [(one.die, one.tile) for one in tiles if (one.die, one.tile) not in found]
+    places = {(die, tile.name): (tile.x, tile.y, tile.width, tile.height) for die, tile in stack.tiles}
+    missing = [(tile.die, tile.tile) for tile in tiles if (tile.die, tile.tile) not in places]
     if missing:
         raise PlanError(
             f"temperature: found tile {missing[0][1]!r} of die {missing[0][0]!r}, which stack {stack.name} does"
             " not have; give the stack that was judged"
         )
-    return found
+    return places

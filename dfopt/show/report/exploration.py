@@ -16,9 +16,9 @@ __all__ = ["designs_section"]
 _WIDE = 120  # characters of a line
 
 
-def designs_section(made: Exploration) -> Section:
+def designs_section(exploration: Exploration) -> Section:
     """Sizes, proof and worth of budgets as `dfopt explore` prints them; the rest of the page is of the best design."""
-    said = StringIO()
-    print_to(said, exploration_report(made), _WIDE)
+    output = StringIO()
+    print_to(output, exploration_report(exploration), _WIDE)
     above = paragraph("What follows is the mapping of the best design.")
-    return Section("designs", "The best of many designs", [Html(f"<pre>{escape(said.getvalue())}</pre>"), above])
+    return Section("designs", "The best of many designs", [Html(f"<pre>{escape(output.getvalue())}</pre>"), above])

@@ -25,17 +25,17 @@ def heat_page(report: HeatReport, version: str = "") -> str:
 
 def _head(title: str, report: HeatReport) -> Html:
     boxes: list[tuple[str, object]] = []
-    for one in report.answers:
-        kept = mark("keeps its limits", "good") if one.keeps_limits else mark("breaks a limit", "bad")
-        boxes.append((TITLES[one.name], Html(f"{text(show_unit(one.step_time_s, 'time', 6))} {kept.code}")))
+    for answer in report.answers:
+        kept = mark("keeps its limits", "good") if answer.keeps_limits else mark("breaks a limit", "bad")
+        boxes.append((TITLES[answer.name], Html(f"{text(show_unit(answer.step_time_s, 'time', 6))} {kept.code}")))
     limits = {"logic": report.limit_logic_c, "DRAM": report.limit_dram_c}
-    said = [f"{name} {celsius:.4g} °C" for name, celsius in limits.items() if celsius is not None]
-    said += [f"{report.limit_power_w:.4g} W"] if report.limit_power_w is not None else []
+    limit_words = [f"{name} {celsius:.4g} °C" for name, celsius in limits.items() if celsius is not None]
+    limit_words += [f"{report.limit_power_w:.4g} W"] if report.limit_power_w is not None else []
     gain = gain_of(report)
     return heading(
         "answers to heat", title, boxes,
         paragraph(f"{gain[0].upper()}{gain[1:]}.") if gain else None,
-        facts([("plan", report.plan), ("stack", report.stack), ("limits", ", ".join(said) or "none")]),
+        facts([("plan", report.plan), ("stack", report.stack), ("limits", ", ".join(limit_words) or "none")]),
         paragraph(report.note) if report.note else None,
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def _answers(report: HeatReport) -> Section:
         [part.stage, part.partition, Cell(percent(part.frequency), part.frequency), ", ".join(part.kernels)]
         for part in report.slowed
     ]
-    broken = [[TITLES[one.name], sentence] for one in report.answers for sentence in one.violations]
+    broken = [[TITLES[answer.name], sentence] for answer in report.answers for sentence in answer.violations]
     return Section("answers", "Answers to heat", [
         table("One plan and sharding, three ways to deal with heat", answers.names, answers.rows),
         table("Limits that are broken", ["answer", "what"], broken) if broken else None,

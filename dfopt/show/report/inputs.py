@@ -31,14 +31,14 @@ _SHELVES: Final[dict[str, Kind]] = {
 class Remark:
     """A number of a zoo file that the file itself does not take for confirmed.
 
-    ``kind`` is the word it uses, ``line`` what is set there, and ``said`` the remark.
+    ``kind`` is the word it uses, ``line`` what is set there, and ``text`` the remark.
     """
 
     file: str
     number: int
     kind: str
     line: str
-    said: str
+    text: str
 
 
 def remarks(kind: Kind, name: str) -> tuple[Remark, ...]:
@@ -76,17 +76,20 @@ def _named(data: Any, shelf: Kind, roles: bool = False) -> Iterator[tuple[Kind, 
 
 def _of_file(path: Path, label: str) -> Iterator[Remark]:
     for number, raw in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        before, sharp, said = raw.partition(" #" if not raw.startswith("#") else "#")
-        word = _WORDS.search(said) if sharp else None
+        before, sharp, comment = raw.partition(" #" if not raw.startswith("#") else "#")
+        word = _WORDS.search(comment) if sharp else None
         if word is not None:
-            yield Remark(label, number, word[1].lower(), before.strip(), said.strip())
+            yield Remark(label, number, word[1].lower(), before.strip(), comment.strip())
 
 
 def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark], notes: Sequence[str]) -> Section:
     """The section on inputs: facts, remarks of the zoo's files, and what can and cannot be said of other numbers."""
     parts: list[Html | None] = [facts(rows) if rows else None, subtitle("Unconfirmed inputs")]
     if remarks:
-        listed = [[f"{one.file}:{one.number}", mark(one.kind, "note"), one.line, one.said] for one in remarks]
+        listed = [
+            [f"{remark.file}:{remark.number}", mark(remark.kind, "note"), remark.line, remark.text]
+            for remark in remarks
+        ]
         parts.append(table("Lines of zoo files that do not take their number for confirmed",
                            ["file", "word", "sets", "remark"], listed))  # fmt: skip
     return Section("inputs", "Inputs and sources", [*parts, *(paragraph(sentence) for sentence in notes)])

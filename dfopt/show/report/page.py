@@ -105,13 +105,13 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
     PlanError
         If it is too large without any figure.
     """
-    shown = [one for one in sections if one is not None]
-    figures = {part.name: part for one in shown for part in one.parts if isinstance(part, Figure)}
+    shown = [section for section in sections if section is not None]
+    figures = {part.name: part for section in shown for part in section.parts if isinstance(part, Figure)}
     while True:
-        whole = _written(title, head, shown, figures, version)
-        size = len(whole.encode())
+        document = _written(title, head, shown, figures, version)
+        size = len(document.encode())
         if size < limit:
-            return whole
+            return document
         if narrow := max((figure for figure in figures.values() if figure.narrow), key=_size, default=None):
             figures[narrow.name] = replace(narrow, narrow="")  # a phone shows the other one
             continue

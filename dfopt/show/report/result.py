@@ -206,9 +206,9 @@ def _stages(result: Result) -> Html:
 def _held(stage: StageScore, chip: Chip) -> dict[str, float]:
     """Bytes of every state, in one order, and of all together; of several memories also what lies in each."""
     parts = [(name, size) for held in stage.states.values() for name, size in held.items()]
-    sums = {name: math.fsum(size for label, size in parts if label == name) for name in LABELS}
+    totals = {name: math.fsum(size for label, size in parts if label == name) for name in LABELS}
     each = {f"in {name}": stage.held_in(name) for name in chip.tiers} if len(chip.tiers) > 1 else {}
-    return {**sums, "DRAM in all": stage.dram_bytes, **each}
+    return {**totals, "DRAM in all": stage.dram_bytes, **each}
 
 
 def _placement(result: Result) -> Section:
@@ -227,10 +227,10 @@ def _placement(result: Result) -> Section:
     ]
     settings += [
         (
-            f"partition {one.partition} of stage {one.stage}",
-            f"takes its tokens in {one.blocks} block{'s' * (one.blocks > 1)}",
+            f"partition {tokens.partition} of stage {tokens.stage}",
+            f"takes its tokens in {tokens.blocks} block{'s' * (tokens.blocks > 1)}",
         )
-        for one in mapping.token_blocks or ()
+        for tokens in mapping.token_blocks or ()
     ]
     settings += [(f"stage {pause.stage}", f"waits {seconds(pause.time)} to cool") for pause in mapping.pauses or ()]
     caption = "Kernels with the number and colour of their partition; tensors that are cut pass through DRAM."
@@ -251,7 +251,7 @@ def _on_stack(result: Result) -> Section | None:
         *_broken(physical.violations),
         facts(physical_facts(physical, per)),
         draw("temperature", caption, plots.temperature, result, paper=True),
-        *(table(one.title, one.names, one.rows) for one in physical_tables(physical, _HOTTEST, per)),
+        *(table(grid.title, grid.names, grid.rows) for grid in physical_tables(physical, _HOTTEST, per)),
     ])  # fmt: skip
 
 
@@ -275,11 +275,11 @@ def _assumptions(result: Result) -> Section:
             changed += 1
             how = mark("of the profile" if own is not None and value == named.get(name) else "changed", "open")
         rows.append([name, _shown(value), how, _shown(usual), field.text.replace("``", "")])
-    said = (
+    summary = (
         f"Profile {result.assumptions.profile}. {changed} of {len(rows)} fields are not those of the default profile."
     )
     return Section("assumptions", "Assumptions", [
-        paragraph(f"{said} Two results can be compared only if theirs are equal."),
+        paragraph(f"{summary} Two results can be compared only if theirs are equal."),
         table("What the model takes for granted", ["field", "here", "how", "default", "what it means"], rows),
     ])  # fmt: skip
 
@@ -310,7 +310,7 @@ def _inputs(result: Result) -> list[tuple[str, object]]:
 
 
 def _versions(result: Result) -> Section:
-    made, request = result.provenance, result.request
+    origin, request = result.provenance, result.request
     if not result.seal:
         seal: object = mark("not sealed", "open")
     elif result.seal == result.unsealed_digest():
@@ -319,9 +319,10 @@ def _versions(result: Result) -> Section:
         seal = mark("broken: this result was edited after it was made", "bad")
     asked = [f"{name}={_shown(value)}" for name, value in request.stated().items()]
     rows: list[tuple[str, object]] = [
-        ("dfopt", made.dfopt), ("solver", made.solver), ("HiGHS", made.highs), ("Python", made.python),
-        ("seed", made.seed), ("digest of the graph", made.graph_digest), ("digest of the system", made.system_digest),
-        ("digest of the assumptions", made.assumptions_digest), ("seal of the result", seal),
-        ("asked for", ", ".join(asked) or "nothing special"), ("solved in", f"{result.seconds:.2f} s"),
+        ("dfopt", origin.dfopt), ("solver", origin.solver), ("HiGHS", origin.highs), ("Python", origin.python),
+        ("seed", origin.seed), ("digest of the graph", origin.graph_digest),
+        ("digest of the system", origin.system_digest), ("digest of the assumptions", origin.assumptions_digest),
+        ("seal of the result", seal), ("asked for", ", ".join(asked) or "nothing special"),
+        ("solved in", f"{result.seconds:.2f} s"),
     ]  # fmt: skip
     return Section("versions", "Versions and digests", [facts(rows)])

@@ -28,7 +28,7 @@ def search_section(result: Result) -> Section:
     rows: list[tuple[str, object]] = [
         ("proof", result.proof),
         ("plans", f"{counts.total()}: {listed}"),
-        *([("graphs whose plans are not listed", _apart(result.apart))] if result.apart else []),
+        *([("graphs whose plans are not listed", _least_of_unlisted(result.apart))] if result.apart else []),
         ("no mapping has a shorter step than", show_unit(result.bound, "time", 6)),
         ("gap", percent(result.gap)),
         ("with these shardings no step is shorter than", show_unit(result.level_bound, "time", 6)),
@@ -48,8 +48,8 @@ def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
     return value is None, math.inf if value is None else value, bound is None, math.inf if bound is None else bound
 
 
-def _apart(graphs: Sequence[GraphRecord]) -> str:
-    least = min(one.bound for one in graphs)
+def _least_of_unlisted(graphs: Sequence[GraphRecord]) -> str:
+    least = min(graph.bound for graph in graphs)
     return f"{len(graphs)}: whatever the plan, all chips together take {show_unit(least, 'time', 6)} or more"
 
 
@@ -70,9 +70,9 @@ def _plans(result: Result) -> Html:
     best = result.value
     rows: list[Sequence[object]] = []
     for plan in ordered[:_MOST]:
-        known = plan.value if plan.value is not None else plan.level_bound
+        value = plan.value if plan.value is not None else plan.level_bound
         least = ">= " * (plan.value is None)
-        ratio = Cell("-") if known is None else Cell(f"{least}{known / best:.4g} x", known / best)
+        ratio = Cell("-") if value is None else Cell(f"{least}{value / best:.4g} x", value / best)
         chosen = plan.plan == result.plan and plan.status == "solved" and plan.value == best
         rows.append([
             plan.plan.label, plan.plan.microbatches, *([plan.tile_count] if tiled else []),
@@ -86,8 +86,8 @@ def _plans(result: Result) -> Html:
 
 
 def _solves(result: Result) -> Html:
-    found = [(plan, solve) for plan in sorted(result.plans, key=_order) for solve in plan.solves]
-    if not found:
+    solves = [(plan, solve) for plan in sorted(result.plans, key=_order) for solve in plan.solves]
+    if not solves:
         return paragraph("No plan needed a solver: bounds and closed forms decided.", kind="note")
     columns = ["plan", "problem", "stage", "formulation", "ended", "objective", "bound", "gap", "time", "nodes",
                "rows", "columns", "nonzeros", "note"]  # fmt: skip
@@ -98,12 +98,12 @@ def _solves(result: Result) -> Html:
             Cell(show_unit(solve.seconds, "time", 3), solve.seconds), solve.nodes, solve.rows, solve.columns,
             solve.nonzeros, solve.note,
         ]
-        for plan, solve in found[:_MOST]
+        for plan, solve in solves[:_MOST]
     ]  # fmt: skip
-    total = sum(solve.seconds for _, solve in found)
-    note = f"{len(found)} solves, {total:.3g} s together."
-    if len(found) > _MOST:
-        note += f" Those of the best plans are shown, {len(found) - _MOST} are left out."
+    total = sum(solve.seconds for _, solve in solves)
+    note = f"{len(solves)} solves, {total:.3g} s together."
+    if len(solves) > _MOST:
+        note += f" Those of the best plans are shown, {len(solves) - _MOST} are left out."
     return table("Solver records", columns, rows, note)
 
 
@@ -111,9 +111,9 @@ def _alternatives(result: Result) -> Html | None:
     if not result.alternatives:
         return None
     rows = [
-        [one.mapping.plan.label, one.microbatch, one.mapping.tile_count, _time(one.value),
-         Cell(f"{one.value / result.value:.4g} x", one.value / result.value)]
-        for one in result.alternatives
+        [option.mapping.plan.label, option.microbatch, option.mapping.tile_count, _time(option.value),
+         Cell(f"{option.value / result.value:.4g} x", option.value / result.value)]
+        for option in result.alternatives
     ]  # fmt: skip
     columns = ["plan", "microbatch", "tiles of the stream", "step time", "against the best"]
     return table("The next best mappings", columns, rows)

@@ -97,17 +97,17 @@ def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | N
             draw("pareto", _FRONTS.format("", label_of(x)[0], label_of(y)[0]), plots.pareto, rows, x, y, by),
         ]
     parts = {name: [row for row in rows if text_of(row, "graph") == name] for name in graphs[:_MAPS]} or {"": rows}
-    found = []
-    for number, (name, mine) in enumerate(parts.items()):
+    figures = []
+    for number, (name, members) in enumerate(parts.items()):
         of = f" of {name}" if name else ""
         words = f"Heat map of {label_of(value)[0]}{of}; hatched where a cell has no mapping."
-        found.append(draw(f"map-{number}", words, plots.heat_map, mine, value, title=name or None, paper=True))
+        figures.append(draw(f"map-{number}", words, plots.heat_map, members, value, title=name or None, paper=True))
         words = _FRONTS.format(of, label_of(x)[0], label_of(y)[0])
-        found.append(draw(f"pareto-{number}", words, plots.pareto, mine, x, y, by))
+        figures.append(draw(f"pareto-{number}", words, plots.pareto, members, x, y, by))
     if len(graphs) > _MAPS:
         why = f"the first {_MAPS} of {len(graphs)} workloads are; `dfopt plot` draws the others"
-        found.append(Figure("more", "Figures of all workloads.", why=why))
-    return found
+        figures.append(Figure("more", "Figures of all workloads.", why=why))
+    return figures
 
 
 def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]], claims: Sequence[Verdict]) -> Html:
@@ -121,10 +121,10 @@ def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]
     if gaps:
         boxes.append(("worst gap to any mapping", percent(max(gaps))))
     if claims:
-        held = sum(one.holds is True for one in claims)
-        kind = "good" if held == len(claims) else "open" if all(one.holds is not False for one in claims) else "bad"
+        held, failed = (sum(verdict.holds is holds for verdict in claims) for holds in (True, False))
+        kind = "good" if held == len(claims) else "bad" if failed else "open"
         boxes.append(("claims that hold", mark(f"{held} of {len(claims)}", kind)))
-    spent = [one for row in rows if (one := figure_of(row, "solve_s")) is not None]
+    spent = [solve_s for row in rows if (solve_s := figure_of(row, "solve_s")) is not None]
     if spent:
         boxes.append(("solved in", seconds(sum(spent))))
     described = [paragraph(words) for title, words in about if title == "description"]
@@ -133,9 +133,9 @@ def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]
 
 def _claims(claims: Sequence[Verdict]) -> Html:
     rows = [
-        [one.claim.name, one.claim.figure or "-", _four(one.claim.paper), _four(one.ours), one.expected,
-         mark(*_HOLDS[one.holds]), one.cells, one.why]
-        for one in claims
+        [verdict.claim.name, verdict.claim.figure or "-", _four(verdict.claim.paper), _four(verdict.ours),
+         verdict.expected, mark(*_HOLDS[verdict.holds]), verdict.cells, verdict.why]
+        for verdict in claims
     ]  # fmt: skip
     columns = ["claim", "figure", "source says", "ours", "holds if", "holds", "cells", "why"]
     return table("What the source claims, and what the cells say", columns, rows)
@@ -176,15 +176,15 @@ def _figure(row: dict[str, Any], name: str) -> Cell:
 
 def _problems(rows: list[dict[str, Any]]) -> Html | None:
     """Cells without a mapping by message: a hundred cells often share one."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for row in rows:
         status = text_of(row, "status")
         if status not in SOLVED:
-            found[status or "unknown", text_of(row, "note").strip().partition("\n")[0]] += 1
-    lines = [[status_name(status), count, message] for (status, message), count in found.items()]
+            counts[status or "unknown", text_of(row, "note").strip().partition("\n")[0]] += 1
+    lines = [[status_name(status), count, message] for (status, message), count in counts.items()]
     return table("Cells without a mapping", ["status", "cells", "why"], lines) if lines else None
 
 
 def _columns(rows: list[dict[str, Any]]) -> Section:
-    known = [[str(name), COLUMNS[str(name)]] for name in rows[0] if str(name) in COLUMNS]
-    return Section("columns", "Columns", [table("What the columns of cells mean", ["column", "meaning"], known)])
+    meanings = [[str(name), COLUMNS[str(name)]] for name in rows[0] if str(name) in COLUMNS]
+    return Section("columns", "Columns", [table("What the columns of cells mean", ["column", "meaning"], meanings)])
