@@ -72,9 +72,9 @@ class ThreeAnswers:
         blocks, problem, answer = self._pool(rate).choose(settler.without_limits(), True)
         nominal = tuple(np.zeros_like(levels) for levels in answer.choice.levels)
         choice = replace(answer.choice, levels=nominal)
-        found = self._judged(settler.mapping(blocks, problem, choice, problem.period(choice)))
-        if found.step_s < self.ignore.step_s * (1 - 1e-9):
-            self.ignore = found
+        judged = self._judged(settler.mapping(blocks, problem, choice, problem.period(choice)))
+        if judged.step_s < self.ignore.step_s * (1 - 1e-9):
+            self.ignore = judged
 
     def aware(self) -> Settled:
         """The heat-aware mapping: over all refresh rates that the DRAM may have.
@@ -96,7 +96,7 @@ class ThreeAnswers:
             return self.settler.settle(rate, begin, pool.choose)
 
         # where the throttled mapping is, a good start is
-        rates = sorted(self.settler.limits.rates, key=lambda one: one.rate != own)
+        rates = sorted(self.settler.limits.rates, key=lambda rate: rate.rate != own)
         return fastest(rates, at, "heat: no mapping was found that keeps the limits")
 
     def _slower(self, pool: BlockPool, rate: Rate, where: Operating, best: Settled) -> bool:
@@ -115,16 +115,16 @@ class ThreeAnswers:
         slowed: tuple[SlowedPartition, ...] = ()
         if not note:
             try:
-                found = self.aware()
+                settled = self.aware()
             except PlanError as error:
                 note = str(error)
             else:
-                best = self.best_of(found)
+                best = self.best_of(settled)
                 answers.append(self._answer("aware", best))
-                proof = self.proof(found)
-                price = self._price(found, finite_difference)
+                proof = self.proof(settled)
+                price = self._price(settled, finite_difference)
                 slowed = slowed_partitions(best.mapping)
-                if best is not found:
+                if best is not settled:
                     note = "no choice of partitions and levels is faster than the throttled mapping"
         limits = stack.limits
         return HeatReport(
@@ -142,9 +142,9 @@ class ThreeAnswers:
             note=note,
         )
 
-    def best_of(self, found: Settled) -> Judged:
+    def best_of(self, settled: Settled) -> Judged:
         """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
-        return found if found.step_s <= self.throttle.step_s else self.throttle
+        return settled if settled.step_s <= self.throttle.step_s else self.throttle
 
     def _answer(self, name: HeatName, judged: Judged) -> HeatAnswer:
         mapping, seen = judged.mapping, physical(judged.score)
@@ -170,8 +170,8 @@ class ThreeAnswers:
             violations=seen.violations,
         )
 
-    def proof(self, found: Settled) -> HeatProof:
-        answer = found.answer
+    def proof(self, settled: Settled) -> HeatProof:
+        answer = settled.answer
         status: Literal["optimal_per_level", "gap_reached", "limit_with_solution"] = "optimal_per_level"
         if not answer.proven:
             status = "gap_reached" if answer.gap <= self.effort.gap else "limit_with_solution"
@@ -180,21 +180,21 @@ class ThreeAnswers:
             bound_s=answer.bound_s,
             interval_s=answer.period_s,
             gap=0.0 if answer.proven else answer.gap,
-            blocks=found.blocks,
+            blocks=settled.blocks,
             levels=len(self.stack.levels),
             columns=answer.columns,
-            rounds=found.rounds,
+            rounds=settled.rounds,
             seconds=time.perf_counter() - self.began,
             note=answer.note,
         )
 
-    def _price(self, found: Settled, finite_difference: bool) -> ShadowPrice:
-        answer, names = found.answer, found.rows.names
+    def _price(self, settled: Settled, finite_difference: bool) -> ShadowPrice:
+        answer, names = settled.answer, settled.rows.names
         unit = step_time(self.ready.instance.plan, self.ready.instance.assumptions, 1.0).total
         by_row = answer.price_ri.sum(axis=0) * unit
         logic = self.stack.logic_die.name
         kind = ["power" if "power of the stack" in n else "logic" if f" die {logic}," in n else "dram" for n in names]
-        sums = {one: float(sum(p for p, k in zip(by_row, kind, strict=True) if k == one)) for one in set(kind)}
+        price_of = {each: float(sum(p for p, k in zip(by_row, kind, strict=True) if k == each)) for each in set(kind)}
         asked = answer.demand_ri.max(axis=0) if len(names) else np.zeros(0)
         binding = [row for row in np.argsort(-by_row, kind="stable").tolist() if by_row[row] > 0]
         binding += [
@@ -202,28 +202,28 @@ class ThreeAnswers:
         ]
         gained = None
         if finite_difference:
-            gained = self._one_kelvin(found)
+            gained = self._one_kelvin(settled)
         return ShadowPrice(
-            lp_logic_s_per_k=sums.get("logic", 0.0),
-            lp_dram_s_per_k=sums.get("dram", 0.0),
-            lp_power_s_per_w=sums.get("power", 0.0),
+            lp_logic_s_per_k=price_of.get("logic", 0.0),
+            lp_dram_s_per_k=price_of.get("dram", 0.0),
+            lp_power_s_per_w=price_of.get("power", 0.0),
             one_kelvin_more_s=gained,
             binding=tuple(names[row].split(",")[0] + "," + names[row].split(",")[1] for row in binding[:8]),
         )
 
-    def _one_kelvin(self, found: Settled) -> float | None:
+    def _one_kelvin(self, settled: Settled) -> float | None:
         """Step time that limits 1 K higher save, at the same leakage and refresh rate; the refresh moves with them."""
-        rows = found.rows
+        rows = settled.rows
         kelvin = np.array([0.0 if "power of the stack" in name else 1.0 for name in rows.names])
         warmer = replace(rows, budget_ri=rows.budget_ri + kelvin)
-        pool = self._pool(found.rate.rate)
-        pool.add(found.mapping)
-        pool.mappings = [found.mapping, *self.starts]
+        pool = self._pool(settled.rate.rate)
+        pool.add(settled.mapping)
+        pool.mappings = [settled.mapping, *self.starts]
         _, _, again = pool.choose(warmer, True)
         if again.gap > max(self.effort.gap, _SAME):
             return None  # the time ran out: a bad answer would say that a kelvin is worth nothing
         unit = step_time(self.ready.instance.plan, self.ready.instance.assumptions, 1.0).total
-        return max(0.0, (found.answer.period_s - again.period_s) * unit)
+        return max(0.0, (settled.answer.period_s - again.period_s) * unit)
 
 
 def slowed_partitions(mapping: Mapping) -> tuple[SlowedPartition, ...]:

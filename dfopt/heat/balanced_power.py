@@ -109,10 +109,10 @@ def balanced_prices(stack: Stack, most: float, beside_t: Floats, rise_c: Floats)
     if not limited.any() or left.min() <= 0:  # nothing bounds compute, or nothing is left for it
         return price_c
     of_rise = heat.cells_k_per_w[np.ix_(limited, power.compute)] / left[limited, None]
-    said = hashlib.sha256(repr((most, left.tolist(), share.tolist())).encode()).hexdigest()[:16]
-    name = f"{digest(body_of(stack), stack.cells, stack.cells, stack.tiles)}-balanced-{said}"
-    known = kept(name, (1, len(of_rise)), lambda: _solved(of_rise, share, most)[None])[0]
-    price_c[limited] = np.maximum(known, 0.0) / left[limited]
+    digits = hashlib.sha256(repr((most, left.tolist(), share.tolist())).encode()).hexdigest()[:16]
+    name = f"{digest(body_of(stack), stack.cells, stack.cells, stack.tiles)}-balanced-{digits}"
+    prices = kept(name, (1, len(of_rise)), lambda: _solved(of_rise, share, most)[None])[0]
+    price_c[limited] = np.maximum(prices, 0.0) / left[limited]
     return price_c
 
 

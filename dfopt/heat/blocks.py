@@ -118,9 +118,9 @@ class StageBlocks:
         partition_k = np.zeros(self.member.shape[1], dtype=np.int64)
         level_k, tokens_k = np.zeros_like(partition_k), np.zeros_like(partition_k)
         numbers = range(int(real.sum())) if self.number is None else self.number[arcs][real].tolist()
-        for place, one, level in zip(numbers, block[real].tolist(), levels[real].tolist(), strict=True):
-            mine = self.member[one]
-            partition_k[mine], level_k[mine], tokens_k[mine] = place, level, self.tokens_b[one]
+        for place, number, level in zip(numbers, block[real].tolist(), levels[real].tolist(), strict=True):
+            members = self.member[number]
+            partition_k[members], level_k[members], tokens_k[members] = place, level, self.tokens_b[number]
         return partition_k, level_k, tokens_k
 
     def choice_of(self, partition_k: Ints, level_k: Ints, tokens_k: Ints) -> tuple[Ints, Ints]:
@@ -139,16 +139,16 @@ class StageBlocks:
         while at != stage.nodes - 1:
             out = np.flatnonzero(stage.tail == at)
             block = stage.block[out]
-            mine = out[block < 0].tolist()
+            candidates = out[block < 0].tolist()
             if place < len(wanted):  # one set of kernels may be a block between several pairs of down-sets
                 same = (block >= 0) & (self.member[block] == wanted[place]).all(axis=1)
                 if same.any():
                     tokens = tokens_k[np.argmax(wanted[place])]
-                    mine = sorted(out[same].tolist(), key=lambda arc: self.tokens_b[stage.block[arc]] != tokens)
+                    candidates = sorted(out[same].tolist(), key=lambda arc: self.tokens_b[stage.block[arc]] != tokens)
                     place += 1
-            if not mine:
+            if not candidates:
                 raise ValueError("a partition is not among the blocks of the heat problem")
-            arcs.append(mine[0])
+            arcs.append(candidates[0])
             at = int(stage.head[arcs[-1]])
         path = np.array(arcs, dtype=np.int64)
         block = stage.block[path]
@@ -291,13 +291,13 @@ def path_pairs(lattice: Lattice, partition_k: Ints) -> tuple[Ints, Ints]:
     ValueError
         If its partitions are no path through the lattice.
     """
-    done, at, found = np.zeros(len(partition_k), dtype=bool), 0, []
+    done, at, pairs = np.zeros(len(partition_k), dtype=bool), 0, []
     for partition in np.unique(partition_k):
         done = done | (partition_k == partition)
         first, last = np.searchsorted(lattice.size, [done.sum(), done.sum() + 1])
         match = np.flatnonzero((lattice.member[first:last] == done).all(axis=1))
         if not len(match):
             raise ValueError(f"partition {int(partition)} comes before one that it needs")
-        found.append((at, int(first + match[0])))
-        at = found[-1][1]
-    return np.array([a for a, _ in found], dtype=np.int64), np.array([b for _, b in found], dtype=np.int64)
+        pairs.append((at, int(first + match[0])))
+        at = pairs[-1][1]
+    return np.array([a for a, _ in pairs], dtype=np.int64), np.array([b for _, b in pairs], dtype=np.int64)

@@ -189,9 +189,9 @@ class _Relaxation:
                 return point, theta
 
     def _column(self, p: int) -> Floats:
-        ones = np.zeros(len(self.problem.stages))
-        ones[self.stage_p[p]] = 1.0
-        return np.concatenate([-self.time_p[p] / self.unit, -self.load_p[p][self.active] / self.unit, ones])
+        convexity = np.zeros(len(self.problem.stages))
+        convexity[self.stage_p[p]] = 1.0
+        return np.concatenate([-self.time_p[p] / self.unit, -self.load_p[p][self.active] / self.unit, convexity])
 
     def _price(self, point: LpPoint, priced: int) -> bool:
         """Search the shortest paths under the prices of the LP; whether one of them is new."""
@@ -224,10 +224,10 @@ def cheapest(
 ) -> tuple[HeatChoice, list[float]]:
     """The choice of least cost under prices, and the cost of each stage; they are independent of each other then."""
     arcs, levels, costs = [], [], []
-    for one, cost_cl in zip(paths, problem.prices(time_r, row_ri), strict=True):
-        cost, level = one.cheapest(cost_cl)
-        to_go = one.to_go(cost)
-        arcs.append(one.shortest(cost, to_go))
+    for path, cost_cl in zip(paths, problem.prices(time_r, row_ri), strict=True):
+        cost, level = path.cheapest(cost_cl)
+        to_go = path.to_go(cost)
+        arcs.append(path.shortest(cost, to_go))
         levels.append(level[arcs[-1]])
         costs.append(float(to_go[0]))
     return HeatChoice(tuple(arcs), tuple(levels)), costs

@@ -77,13 +77,13 @@ class BlockPool:
     def add(self, mapping: Mapping) -> None:
         """Take the partitions of a mapping up."""
         for s, number in enumerate(self.settler.used if self.fused else []):
-            mine = path_pairs(self.searches[s].lattice, self.settler.partitions(mapping, number))
-            self.pairs[s] = _merged(self.pairs[s], mine)
+            pairs = path_pairs(self.searches[s].lattice, self.settler.partitions(mapping, number))
+            self.pairs[s] = _merged(self.pairs[s], pairs)
 
     def _blocks(self, pairs: list[Pairs]) -> list[StageBlocks]:
         if not self.fused:
             return self.settler.chain(self.mappings[0], self.rate)
-        return [hot.between(search, mine) for hot, search, mine in zip(self.hot, self.searches, pairs, strict=True)]
+        return [hot.between(search, near) for hot, search, near in zip(self.hot, self.searches, pairs, strict=True)]
 
     # ------------------------------------------------------------ solve
 
@@ -108,10 +108,10 @@ class BlockPool:
         every = self._every(problem, answer, beat)
         if every is None:
             return blocks, problem, replace(answer, bound_s=self.floor_s(), note=f"{answer.note}; {self.note}")
-        known = settler.mapping(blocks, problem, answer.choice, answer.period_s)
+        mapping = settler.mapping(blocks, problem, answer.choice, answer.period_s)
         blocks = self._blocks(every)
         problem = settler.problem(blocks, rows)
-        return blocks, problem, self._solved(problem, settler.starts(blocks, [known])[:1], effort.gap, beat)
+        return blocks, problem, self._solved(problem, settler.starts(blocks, [mapping])[:1], effort.gap, beat)
 
     def _solved(self, problem: HeatProblem, starts: list[HeatChoice], gap: float, beat: float) -> HeatAnswer:
         """The best choice, looked for at least a little while."""
@@ -131,12 +131,12 @@ class BlockPool:
             _, costs = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
             new, self.closed = False, True
             for s in range(len(self.pairs)):
-                found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, costs[s] * (1 - _LOWER))
-                if found is None:
+                priced = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, costs[s] * (1 - _LOWER))
+                if priced is None:
                     self.closed = False
-                elif np.isfinite(found.dist[:, -1].min()):
+                elif np.isfinite(priced.dist[:, -1].min()):
                     before = len(self.pairs[s][0])
-                    i, j, _ = near_blocks(found, _TAKEN)
+                    i, j, _ = near_blocks(priced, _TAKEN)
                     self.pairs[s] = _merged(self.pairs[s], (i, j))
                     new |= len(self.pairs[s][0]) > before
             self.closed &= not new
@@ -153,10 +153,10 @@ class BlockPool:
         slack = max(min(answer.period_s, beat) - relaxed.bound_s, 0.0) + rounding
         pairs = []
         for s, cost in enumerate(costs):
-            found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, cost + slack)
-            if found is None:
+            priced = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, cost + slack)
+            if priced is None:
                 return None
-            i, j, _ = near_blocks(found)
+            i, j, _ = near_blocks(priced)
             pairs.append(_merged(self.pairs[s], (i, j)))
         return pairs
 
@@ -168,19 +168,19 @@ class BlockPool:
         deadline, limits = self.settler.effort.deadline, self.searches[s].limits
         worth = problem.worth(s, time_r, row_ri)
         prices = HeatPrices(np.maximum(worth.second_l, 0.0), np.maximum(worth.joule_lk, 0.0))
-        found = PricedPath(self.hot[s], limits, self.searches[s].lattice, upper, prices)
-        if not found.run(Clock(deadline)).complete:
+        path = PricedPath(self.hot[s], limits, self.searches[s].lattice, upper, prices)
+        if not path.run(Clock(deadline)).complete:
             self.note = "the time limit came before all blocks were priced: no bound"
             return None
-        return found
+        return path
 
     def floor_s(self) -> float:
         """Seconds of an interval that no mapping beats, heat or not."""
-        low = np.array([lower_bound(one.tables, one.limits) for one in self.searches])
+        low = np.array([lower_bound(search.tables, search.limits) for search in self.searches])
         return float((self.settler.runs_rs @ low + self.settler.wait_r).max(initial=0.0)) if self.fused else 0.0
 
 
-def _merged(one: Pairs, other: Pairs) -> Pairs:
+def _merged(pairs: Pairs, others: Pairs) -> Pairs:
     """All pairs of both."""
-    every = np.unique(np.concatenate([np.stack(one), np.stack(other)], axis=1), axis=1)
+    every = np.unique(np.concatenate([np.stack(pairs), np.stack(others)], axis=1), axis=1)
     return every[0], every[1]

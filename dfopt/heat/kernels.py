@@ -61,14 +61,14 @@ class KernelsOnStack:
         # all blocks at once: each on its own stretch of one long line, two units apart
         start = 2.0 * np.arange(len(tiles_bk))[:, None]
         zero = np.zeros((len(tiles_bk), 1))
-        known = np.concatenate([zero, np.cumsum(joules_bk, axis=1)], axis=1)
+        cumulative = np.concatenate([zero, np.cumsum(joules_bk, axis=1)], axis=1)
         at = start + np.concatenate([zero, ends, zero + 1.0], axis=1)  # past the last kernel nothing is added
-        known = np.concatenate([known, known[:, -1:]], axis=1)
-        so_far = np.interp((start + edges).ravel(), at.ravel(), known.ravel()).reshape(len(tiles_bk), -1)
-        so_far[:, -1] = known[:, -1]  # whatever rounding did to the last edge
-        found = np.zeros((len(tiles_bk), len(size)))
-        found[:, line] = np.diff(so_far, axis=1)
-        return found
+        cumulative = np.concatenate([cumulative, cumulative[:, -1:]], axis=1)
+        so_far = np.interp((start + edges).ravel(), at.ravel(), cumulative.ravel()).reshape(len(tiles_bk), -1)
+        so_far[:, -1] = cumulative[:, -1]  # whatever rounding did to the last edge
+        joules_bf = np.zeros((len(tiles_bk), len(size)))
+        joules_bf[:, line] = np.diff(so_far, axis=1)
+        return joules_bf
 
     def heat(self, number: int, rate: float) -> KernelHeat:
         """Joules and memory time of the kernels of a stage of the mapping at a refresh rate."""
@@ -125,13 +125,13 @@ class KernelsOnStack:
 
     def _joules(self, each: Sequence[Sequence[Flow]]) -> Floats:
         """Joules of the DRAM commands of some flows, and of their way to the logic die, shape (n, 2)."""
-        energies, found = self.stack.dram.energies, np.zeros((len(each), 2))
+        energies, joules = self.stack.dram.energies, np.zeros((len(each), 2))
         for at, flows in enumerate(each):
-            made = self.memory.by_pattern(flows).commands
-            commands = energies.activate * made.activates + energies.read_burst * made.reads
-            found[at, 0] = commands + energies.write_burst * made.writes
-            found[at, 1] = energies.io * self.stack.dram.burst * (made.reads + made.writes)
-        return found
+            counts = self.memory.by_pattern(flows).commands
+            commands = energies.activate * counts.activates + energies.read_burst * counts.reads
+            joules[at, 0] = commands + energies.write_burst * counts.writes
+            joules[at, 1] = energies.io * self.stack.dram.burst * (counts.reads + counts.writes)
+        return joules
 
     def _alone_s(self, flows: Sequence[Flow], rate: float) -> float:
         """Seconds of flows that are served one after the other."""

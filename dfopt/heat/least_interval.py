@@ -83,7 +83,7 @@ class _Prices(NamedTuple):
     """Price of a watt on each tile, (I,), and of all watts together, by case."""
 
     w: Floats
-    whole: list[float]
+    budgets: list[float]
 
 
 class _Leaking(NamedTuple):
@@ -91,7 +91,7 @@ class _Leaking(NamedTuple):
 
     w: Floats
     leaks: float
-    whole: list[float]
+    budgets: list[float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class LeastInterval:
     """
 
     stack: Stack
-    _known: dict[tuple[float, bool], list[_Leaking]] = field(default_factory=dict)
+    _by_voltage: dict[tuple[float, bool], list[_Leaking]] = field(default_factory=dict)
     _of_watts: dict[bool, list[_Prices]] = field(default_factory=dict)
 
     @cached_property
@@ -119,35 +119,35 @@ class LeastInterval:
         most_d = np.array([stack.most_k(name) + SLACK_K for name in heat.dies])  # as the judge has it
         dram_d = np.array([die != stack.logic_die.name for die in heat.dies])
         steps = sorted(stack.dram.refresh, key=lambda step: step.above) if dram_d.any() else []
-        hottest, found = float(most_d[dram_d].max(initial=-np.inf)), []
+        hottest, cases = float(most_d[dram_d].max(initial=-np.inf)), []
         for rate, upper in zip(
             [1.0, *(step.rate for step in steps)], [*(step.above + _SAME_K for step in steps), np.inf], strict=True
         ):
             limit_d = np.where(dram_d, np.minimum(most_d, upper), most_d) - heat.ambient_k
-            found.append((rate, np.repeat(limit_d, len(heat.cells_k_per_w) // len(limit_d))))
+            cases.append((rate, np.repeat(limit_d, len(heat.cells_k_per_w) // len(limit_d))))
             if upper >= hottest:
                 break
-        return found
+        return cases
 
     def _prices(self, spread: bool) -> list[_Prices]:
         """The prices of `_cells` for watts."""
         if spread not in self._of_watts:
-            cells, found = heat_of(self.stack).cells_k_per_w, list[_Prices]()
+            cells, prices = heat_of(self.stack).cells_k_per_w, list[_Prices]()
             for price in self._cells(spread):
                 priced = price > 0  # where none is, there may be no limit
-                found.append(_Prices(price @ cells, [float(price[priced] @ rise[priced]) for _, rise in self._cases]))
-            self._of_watts[spread] = found
+                prices.append(_Prices(price @ cells, [float(price[priced] @ rise[priced]) for _, rise in self._cases]))
+            self._of_watts[spread] = prices
         return self._of_watts[spread]
 
     def _cells(self, spread: bool) -> list[Floats]:
         """Prices of a kelvin of every cell."""
         stack, rise_c = self.stack, self._cases[-1][1]
-        found = [most_power(stack, die) for die in (stack.logic_die.name, None)]
-        prices = [one.price_c for one in found if np.isfinite(one.watts)]
+        bounds = [most_power(stack, die) for die in (stack.logic_die.name, None)]
+        prices = [bound.price_c for bound in bounds if np.isfinite(bound.watts)]
         if spread:
             power, near = power_of(stack), np.full(len(stack.tiles), stack.ambient + float(rise_c.min()))
-            beside = power.leakage(near, _USUAL) + power.steady_power(1.0, 0.0)
-            prices += [balanced_prices(stack, most, beside, rise_c) for most in CROWDINGS]
+            steady_t = power.leakage(near, _USUAL) + power.steady_power(1.0, 0.0)
+            prices += [balanced_prices(stack, most, steady_t, rise_c) for most in CROWDINGS]
         return [price for price in prices if price.any()]
 
     def by_price(self, spent: Joules, voltage: float = 0.0) -> list[float]:
@@ -157,8 +157,8 @@ class LeastInterval:
         """
         power = power_of(self.stack)
         share = power.areas[power.compute] / power.areas[power.compute].sum()
-        found = []
-        for w, leaks, whole in self._leaking(voltage, spent.spread):
+        seconds = []
+        for w, leaks, budgets in self._leaking(voltage, spent.spread):
             on = w[power.compute]
             dram, compute = float(w @ power.dram_tiles), cheapest_spread(on, share, spent.crowding)
             sram = float(on.min()) if power.sram_tiles is None else float(w @ power.sram_tiles)
@@ -171,33 +171,33 @@ class LeastInterval:
             )
             flows = leaks + spent.logic_w * float(w @ power.logic_tiles) + spent.dram_w * dram
             left = [
-                of - flows - spent.refresh_w * rate * dram for (rate, _), of in zip(self._cases, whole, strict=True)
+                of - flows - spent.refresh_w * rate * dram for (rate, _), of in zip(self._cases, budgets, strict=True)
             ]
-            found.append(min((cost / one if one > 0 else np.inf) for one in left))
-        return found
+            seconds.append(min((cost / watts if watts > 0 else np.inf) for watts in left))
+        return seconds
 
     def _leaking(self, voltage: float, spread: bool) -> list[_Leaking]:
         """By price, what it says of watts that do not leak."""
-        if (voltage, spread) not in self._known:
+        if (voltage, spread) not in self._by_voltage:
             power, heat = power_of(self.stack), heat_of(self.stack)
             near = min((self.stack.most_k(die) for die in heat.dies), default=heat.ambient_k)  # where limits bind
-            found = self._known[voltage, spread] = []
-            for w, whole in self._prices(spread):
+            leaking = self._by_voltage[voltage, spread] = []
+            for w, budgets in self._prices(spread):
                 slope = power.leakage_slope(np.full(len(w), near), voltage)
                 least = power.leakage(np.full(len(w), near), voltage) - slope * (near - heat.ambient_k)
                 on, feeds = power.leaky, heat.means_k_per_w[power.leaky].T * slope[power.leaky]
                 fed = w + feeds @ np.linalg.solve(np.eye(len(on)) - feeds[on], w[on])
                 if not (w > 0).all() or not (fed > 0).all():  # then the sum above has no end, or might have none
                     fed, least = w, power.leakage(np.full(len(w), heat.ambient_k), voltage)
-                found.append(_Leaking(fed, float(fed @ least), whole))
-        return self._known[voltage, spread]
+                leaking.append(_Leaking(fed, float(fed @ least), budgets))
+        return self._by_voltage[voltage, spread]
 
 
 def least_interval_of(stack: Stack) -> LeastInterval:
     """The prices of a stack, kept in memory."""
-    return _known(Same(stack))
+    return _prices_of_stack(Same(stack))
 
 
 @lru_cache(maxsize=16)
-def _known(key: Same[Stack]) -> LeastInterval:
+def _prices_of_stack(key: Same[Stack]) -> LeastInterval:
     return LeastInterval(key.document)

@@ -63,15 +63,15 @@ class HeatLimits:
     @property
     def rates(self) -> list[Rate]:
         """The refresh rates that the DRAM may have, from the slowest on."""
-        dram, found = self.stack.dram, []
+        dram, rates = self.stack.dram, []
         rate = dram.refresh_rate(self.stack.ambient)
         if not self.stack.dram_dies:
             return [Rate(rate, np.inf)]
         for step in dram.refresh:
             if step.above > self.stack.ambient and step.rate > rate:
-                found.append(Rate(rate, step.above - _BELOW_K))
+                rates.append(Rate(rate, step.above - _BELOW_K))
                 rate = step.rate
-        return [*found, Rate(rate, np.inf)]
+        return [*rates, Rate(rate, np.inf)]
 
     def basis(self) -> Floats:
         """Where a joule of each component goes, shape (components, tiles): compute tiles, then the others."""
@@ -149,10 +149,10 @@ class HeatLimits:
                 " below the limits; levers: a better package, less leakage, lower limits"
             )
         warmed = np.linalg.solve(np.eye(len(leak)) - loop, heat.means_k_per_w)
-        whole = np.eye(len(leak)) + slope[:, None] * warmed  # watts with the leakage that they bring
+        amplified = np.eye(len(leak)) + slope[:, None] * warmed  # watts with the leakage that they bring
         is_power = cells < 0
         rise = np.concatenate(
-            [heat.cells_k_per_w[cells[~is_power]] @ whole, whole.sum(axis=0)[None, :][: is_power.sum()]]
+            [heat.cells_k_per_w[cells[~is_power]] @ amplified, amplified.sum(axis=0)[None, :][: is_power.sum()]]
         )
         constant = power.steady_power(rate.rate, float(clock[-1])) + leak - slope * (tiles_k - heat.ambient_k)
         extra = power.logic_tiles[:, None] * self.stack.logic.idle * (clock - clock[-1])
@@ -163,8 +163,8 @@ class HeatLimits:
 
     def voltage(self, busy_rl: Floats) -> Floats:
         """Mean voltage of the logic over time, by rank, from its share of time at each level; else it rests."""
-        found: Floats = self.voltage_l[-1] + busy_rl @ (self.voltage_l - self.voltage_l[-1])
-        return found
+        volts: Floats = self.voltage_l[-1] + busy_rl @ (self.voltage_l - self.voltage_l[-1])
+        return volts
 
     def settled(self, problem: HeatProblem, choice: HeatChoice, period_s: float, rate: Rate) -> tuple[Operating, float]:
         """Temperatures of a choice at a refresh rate, whether or not it would stay at it, and kelvin above a limit.

@@ -91,11 +91,11 @@ def most_power(stack: Stack, die: str | None = None) -> MostPower:
     share = response[limited] / rise_c[limited, None]  # of what a cell may rise, per watt
     if (share.max(axis=0, initial=0.0)[counts_t > 0] <= 0).any():
         return MostPower(np.inf, 0.0, np.zeros(len(tiles)), np.zeros(len(response)))
-    said = hashlib.sha256(repr((rise_d, die)).encode()).hexdigest()[:16]
-    name = f"{digest(body_of(stack), stack.cells, stack.cells, tiles)}-most-power-{said}"
-    known = kept(name, (1, len(share) + len(tiles)), lambda: _solved(share, counts_t))[0]
+    digits = hashlib.sha256(repr((rise_d, die)).encode()).hexdigest()[:16]
+    name = f"{digest(body_of(stack), stack.cells, stack.cells, tiles)}-most-power-{digits}"
+    solution = kept(name, (1, len(share) + len(tiles)), lambda: _solved(share, counts_t))[0]
     # From here on whatever was kept or found is a proof, or none.
-    price, power_t = np.maximum(known[: len(share)], 0.0), np.maximum(known[len(share) :], 0.0)
+    price, power_t = np.maximum(solution[: len(share)], 0.0), np.maximum(solution[len(share) :], 0.0)
     covered = float((price @ share)[counts_t > 0].min())
     price = price / covered if covered > 0 else price
     power_t = power_t / max(1.0, float((share @ power_t).max(initial=0.0)))

@@ -44,20 +44,22 @@ class Paths:
 
     def to_go(self, cost: Floats) -> Floats:
         """Least cost from every node to the last."""
-        found = np.full(self.stage.nodes, np.inf)
-        found[-1] = 0.0
+        cost_to_go = np.full(self.stage.nodes, np.inf)
+        cost_to_go[-1] = 0.0
         for group in reversed(self.groups):
-            np.minimum.at(found, self.stage.tail[group], cost[group] + found[self.stage.head[group]])
-        return found
+            np.minimum.at(cost_to_go, self.stage.tail[group], cost[group] + cost_to_go[self.stage.head[group]])
+        return cost_to_go
 
     def through(self, cost: Floats) -> Floats:
         """Least cost of a path through every arc."""
-        found = np.full(self.stage.nodes, np.inf)
-        found[0] = 0.0
+        cost_from_start = np.full(self.stage.nodes, np.inf)
+        cost_from_start[0] = 0.0
         for group in self.groups:
-            np.minimum.at(found, self.stage.head[group], cost[group] + found[self.stage.tail[group]])
-        whole: Floats = found[self.stage.tail] + cost + self.to_go(cost)[self.stage.head]
-        return whole
+            np.minimum.at(
+                cost_from_start, self.stage.head[group], cost[group] + cost_from_start[self.stage.tail[group]]
+            )
+        cost_through: Floats = cost_from_start[self.stage.tail] + cost + self.to_go(cost)[self.stage.head]
+        return cost_through
 
     def shortest(self, cost: Floats, to_go: Floats | None = None) -> Ints:
         """Arcs of a path of least cost, in order.
@@ -68,13 +70,13 @@ class Paths:
             If no path leads to the last node.
         """
         left = self.to_go(cost) if to_go is None else to_go
-        at, found = 0, []
+        at, path = 0, []
         while at != self.stage.nodes - 1:
             out = self.by_tail[self.first[at] : self.first[at + 1]]
             rest = cost[out] + left[self.stage.head[out]]
             if not len(out) or not np.isfinite(rest.min()):
                 raise ValueError(f"no path leads on from node {at}")
             arc = int(out[np.argmin(rest)])
-            found.append(arc)
+            path.append(arc)
             at = int(self.stage.head[arc])
-        return np.array(found, dtype=np.int64)
+        return np.array(path, dtype=np.int64)

@@ -172,11 +172,11 @@ def _survivors(task: _Task, relaxed: HeatBound) -> list[Bools]:
     By the prices of the relaxation no choice through the others is better (reduced-cost fixing).
     """
     slack = task.period - relaxed.bound_s
-    found = []
+    survivors = []
     prices = task.problem.prices(relaxed.time_r, relaxed.row_ri)
-    for stage, one, cost_cl in zip(task.problem.stages, task.paths, prices, strict=True):
-        cost, level = one.cheapest(cost_cl)
-        through = one.through(cost)
+    for stage, path, cost_cl in zip(task.problem.stages, task.paths, prices, strict=True):
+        cost, level = path.cheapest(cost_cl)
+        through = path.through(cost)
         least = float(through.min())
         real = stage.block >= 0
         extra = np.zeros((len(stage.block), cost_cl.shape[1]))
@@ -186,18 +186,18 @@ def _survivors(task: _Task, relaxed: HeatBound) -> list[Bools]:
             keep = through[:, None] + extra - least <= slack * (1 + 1e-9) + 1e-12 * task.period
         keep[real] &= ~_dominated(task.problem, stage.seconds_cl)[stage.block[real]]
         keep[np.arange(len(level)), level] |= through - least <= slack
-        found.append(keep)
-    return found
+        survivors.append(keep)
+    return survivors
 
 
 def _dominated(problem: HeatProblem, seconds_cl: Floats) -> Bools:
     """Levels that a slower one replaces for nothing: as fast, because compute does not bind, and cooler."""
     rows = problem.rows
     cooler = bool((np.diff(rows.scale_lk, axis=0) <= 0).all() and (np.diff(rows.above_ril, axis=2) <= 0).all())
-    found = np.zeros(seconds_cl.shape, dtype=bool)
+    dominated = np.zeros(seconds_cl.shape, dtype=bool)
     if cooler and (rows.rise_rik >= 0).all():
-        found[:, :-1] = seconds_cl[:, :-1] == seconds_cl[:, 1:]
-    return found
+        dominated[:, :-1] = seconds_cl[:, :-1] == seconds_cl[:, 1:]
+    return dominated
 
 
 def _by_milp(task: _Task, keep: list[Bools], time_limit: float | None) -> tuple[_Task, float]:
@@ -259,10 +259,10 @@ class _HeatModel:
             rise = np.zeros((len(rank_a), len(arc)))
             if len(rank_a):
                 for at in range(levels):
-                    mine = real & (level == at)
-                    energy = stage.energy_ck[block[mine]] * problem.rows.scale_lk[at]
-                    rise[:, mine] = problem.rows.rise_rik[rank_a, row_a] @ energy.T
-                    rise[:, mine] += problem.rows.above_ril[rank_a, row_a, at][:, None] * took[mine]
+                    at_level = real & (level == at)
+                    energy = stage.energy_ck[block[at_level]] * problem.rows.scale_lk[at]
+                    rise[:, at_level] = problem.rows.rise_rik[rank_a, row_a] @ energy.T
+                    rise[:, at_level] += problem.rows.above_ril[rank_a, row_a, at][:, None] * took[at_level]
             seconds.append(problem.runs_rs[:, s, None] * took / self.unit)
             budget = problem.rows.budget_ri[rank_a, row_a]
             loads.append(problem.runs_rs[rank_a, s][:, None] * rise / (budget[:, None] * self.unit))

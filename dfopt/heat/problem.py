@@ -160,13 +160,13 @@ class HeatProblem:
         """Kelvin seconds of one microbatch by rank and row, shape (ranks, rows)."""
         rows, (energy_rk, seconds_rl) = self.rows, self.spent_by_rank(choice)
         load = rows.rise_rik @ energy_rk[:, :, None] + rows.above_ril @ seconds_rl[:, :, None]
-        found: Floats = load[:, :, 0] + rows.once_ri
-        return found
+        loads: Floats = load[:, :, 0] + rows.once_ri
+        return loads
 
     def demand(self, choice: HeatChoice) -> Floats:
         """Period that each row asks for by itself, in seconds by rank and row; the largest binds."""
-        found: Floats = self.loads(choice) / self.rows.budget_ri
-        return found
+        demand: Floats = self.loads(choice) / self.rows.budget_ri
+        return demand
 
     def busy(self, choice: HeatChoice) -> Floats:
         """Seconds of one microbatch of every rank without idle time, shape (ranks,)."""
@@ -207,8 +207,8 @@ class HeatProblem:
 
     def prices(self, time_r: Floats, row_ri: Floats) -> tuple[Floats, ...]:
         """What every block costs at every level under prices as of `worth`, of each stage shape (blocks, levels)."""
-        found = []
+        costs = []
         for number, stage in enumerate(self.stages):
             worth = self.worth(number, time_r, row_ri)
-            found.append(stage.energy_ck @ worth.joule_lk.T + stage.seconds_cl * worth.second_l)
-        return tuple(found)
+            costs.append(stage.energy_ck @ worth.joule_lk.T + stage.seconds_cl * worth.second_l)
+        return tuple(costs)

@@ -102,15 +102,15 @@ class HeatSettler:
 
     def over(self, score: Score, rate: Rate) -> float:
         """Kelvin above a limit on temperature, or above what the refresh rate allows; negative below them all."""
-        found, limits = physical(score), self.limits.stack.limits
+        judged, limits = physical(score), self.limits.stack.limits
         hot = [-np.inf]
         if limits.logic is not None:
-            hot.append(found.logic_max_c + _ZERO_C - limits.logic)
-        if found.dram_max_c is not None:
+            hot.append(judged.logic_max_c + _ZERO_C - limits.logic)
+        if judged.dram_max_c is not None:
             if limits.dram is not None:
-                hot.append(found.dram_max_c + _ZERO_C - limits.dram)
-            if found.refresh_rate > rate.rate:
-                hot.append(max(found.dram_max_c + _ZERO_C - rate.below_k, TOO_HOT_K * 1.01))
+                hot.append(judged.dram_max_c + _ZERO_C - limits.dram)
+            if judged.refresh_rate > rate.rate:
+                hot.append(max(judged.dram_max_c + _ZERO_C - rate.below_k, TOO_HOT_K * 1.01))
         return max(hot)
 
     def operating(self, score: Score) -> Operating:
@@ -149,7 +149,7 @@ class HeatSettler:
 
     def problem(self, blocks: list[StageBlocks], rows: HeatRows) -> HeatProblem:
         """The heat problem over some blocks."""
-        stages = tuple(one.stage for one in blocks)
+        stages = tuple(block.stage for block in blocks)
         return HeatProblem(stages, self.runs_rs, self.wait_r, self.floor, rows)
 
     def without_limits(self) -> HeatRows:
@@ -161,20 +161,20 @@ class HeatSettler:
 
     def starts(self, blocks: list[StageBlocks], mappings: list[Mapping]) -> list[HeatChoice]:
         """The choices that these mappings are at every uniform level, and at their own clocks."""
-        found = []
+        starts = []
         for mapping in mappings:
-            clocks = {(one.stage, one.partition): one.frequency for one in mapping.clocks or ()}
+            clocks = {(clock.stage, clock.partition): clock.frequency for clock in mapping.clocks or ()}
             level_of = {float(f): level for level, f in enumerate(self.limits.frequency_l)}
             own: list[int | None] = [None, *range(len(self.limits.frequency_l))]
             for level in own:
                 paths = []
-                for number, one in zip(self.used, blocks, strict=True):
+                for number, block in zip(self.used, blocks, strict=True):
                     partition_k = self.partitions(mapping, number)
                     level_k = np.array([level_of.get(clocks.get((number, p), 1.0), 0) for p in partition_k.tolist()])
                     level_k = level_k if level is None else np.full_like(level_k, level)
-                    paths.append(one.choice_of(partition_k, level_k, self.blocks_of_tokens(mapping, number)))
-                found.append(HeatChoice(tuple(arcs for arcs, _ in paths), tuple(levels for _, levels in paths)))
-        return found
+                    paths.append(block.choice_of(partition_k, level_k, self.blocks_of_tokens(mapping, number)))
+                starts.append(HeatChoice(tuple(arcs for arcs, _ in paths), tuple(levels for _, levels in paths)))
+        return starts
 
     # ------------------------------------------------------------ mapping
 
@@ -203,9 +203,9 @@ class HeatSettler:
         idle = period_s - float(busy[slowest])
         if period_s <= problem.floor * (1 + 1e-12) or idle <= 1e-12 * period_s:
             return ()
-        mine = np.flatnonzero(self.runs_rs[slowest] > 0)
-        alone = [s for s in mine.tolist() if (self.runs_rs[:, s] > 0).sum() == 1]
-        stage = (alone or mine.tolist())[0]
+        stages = np.flatnonzero(self.runs_rs[slowest] > 0)
+        alone = [s for s in stages.tolist() if (self.runs_rs[:, s] > 0).sum() == 1]
+        stage = (alone or stages.tolist())[0]
         return (Pause(stage=self.used[stage], time=idle / float(self.runs_rs[slowest, stage])),)
 
     # ------------------------------------------------------------ the loop
@@ -241,9 +241,11 @@ class HeatSettler:
             moved = float(np.abs(after.tiles_k - where.tiles_k).max())
             kept = self.over(score, rate) <= TOO_HOT_K and cool(score)
             if kept:
-                found = Settled(mapping, score, answer, rate, rows, sum(len(one.member) for one in blocks), rounds)
-                if best is None or found.step_s <= best.step_s or final:
-                    best = found
+                settled = Settled(
+                    mapping, score, answer, rate, rows, sum(len(block.member) for block in blocks), rounds
+                )
+                if best is None or settled.step_s <= best.step_s or final:
+                    best = settled
             elif moved <= 5 * _SETTLED_K or rounds > _ROUNDS // 2:
                 margin += max(over, TOO_HOT_K) if np.isfinite(over) else TOO_HOT_K
             if final and kept and moved <= 5 * _SETTLED_K:
@@ -322,12 +324,12 @@ def fastest(rates: Iterable[Rate], at: Callable[[Rate, Settled | None], Settled 
     refused = Infeasible(why)
     for rate in rates:
         try:
-            found = at(rate, best)
+            settled = at(rate, best)
         except Infeasible as error:
             refused = error
             continue
-        if found is not None and (best is None or found.step_s < best.step_s):
-            best = found
+        if settled is not None and (best is None or settled.step_s < best.step_s):
+            best = settled
     if best is None:
         raise refused
     return best

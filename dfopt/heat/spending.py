@@ -89,28 +89,28 @@ def spending(ready: PricedPlan) -> Spending:
     rules, pairs = layer.rules, list(zip(kernels, schemes, strict=True))
     flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
 
-    def made(k: int, held: float) -> tuple[Flow, Flow]:
+    def output(k: int, held: float) -> tuple[Flow, Flow]:
         """The output of a kernel, of which a chip has so many bytes."""
         of = kernels[k]
         return lying(held, float(layer.output_tile_k[k]), of.m, of.n, splits_features(schemes[k]), words.of_output(of))
 
     _, first = np.unique(sharded.group_t, return_index=True)
     src_g = sharded.src_t[first].tolist()
-    fans = [made(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
+    fans = [output(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
     reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
     ends: list[tuple[int, bool, Flow]] = []
     again: list[list[Flow]] = [[] for _ in kernels]
     for fan in layer.fan_outs:
         if fan.carried:
-            store, load = made(fan.source, fan.whole * float(sharded.output_k[fan.source]))
+            store, load = output(fan.source, fan.whole * float(sharded.output_k[fan.source]))
             ends += [(fan.source, True, store), *((k, False, load) for k in fan.kernels)]
-    for of, operand, whole in ((kernel, *end) for kernel in LayerKernel.all_of(layer) for end in kernel.ends):
+    for of, operand, whole_bytes in ((kernel, *end) for kernel in LayerKernel.all_of(layer) for end in kernel.ends):
         k = of.number
-        held = float(end_bytes(of, operand, whole)[number_k[k]])
+        held = float(end_bytes(of, operand, whole_bytes)[number_k[k]])
         if not operand:
-            ends.append((k, True, made(k, held)[0]))
+            ends.append((k, True, output(k, held)[0]))
             continue
-        layout = ops.required_layout(kernels[k], operand, schemes[k], rules, whole / words.activations)
+        layout = ops.required_layout(kernels[k], operand, schemes[k], rules, whole_bytes / words.activations)
         split = layout == "SR" and schemes[k] != "outer"
         shape = ops.operand_shape(kernels[k], operand)
         _, load = lying(held, end_tile(of, operand), *shape, split, words.activations)
@@ -169,11 +169,11 @@ def _moving(flows_k: Sequence[Sequence[Flow]]) -> tuple[tuple[Flow, ...], ...]:
 def _needs_whole(layer: Layer) -> Bools:
     """Which kernels need all of a tensor for every token, shape (fan-out groups, kernels)."""
     fans = [fan for fan in layer.fan_outs if not fan.carried]
-    found = np.zeros((len(fans), len(layer.kernels)), dtype=bool)
+    needs_whole = np.zeros((len(fans), len(layer.kernels)), dtype=bool)
     for g, fan in enumerate(fans):
         for reader in fan.readers if layer.kernels[fan.source].streamed == "n" else ():
-            found[g, reader.kernel] |= reads_whole(layer.kernels[reader.kernel], reader.operand)
-    return found
+            needs_whole[g, reader.kernel] |= reads_whole(layer.kernels[reader.kernel], reader.operand)
+    return needs_whole
 
 
 def _sent(ready: PricedPlan) -> Floats:
