@@ -139,7 +139,7 @@ class _Grid:
     def __init__(self, study: Study, folder: Path, path: str) -> None:
         self.study, self.folder, self.path = study, folder, path
         self.resolver = Resolver(folder)
-        self._known: dict[str, Any] = {}
+        self._documents: dict[str, Any] = {}
         self._digests: dict[int, tuple[str, object]] = {}
 
     def points(self) -> Iterator[_Combination]:
@@ -185,12 +185,12 @@ class _Grid:
 
     def _once(self, what: str, identity: object, where: str, make: Callable[[], Made]) -> Made:
         """Make a document once; what is wrong with it becomes an issue of the study, at ``where``."""
-        known = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
-        if known not in self._known:
+        key = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
+        if key not in self._documents:
             with of_study(self.path, where, what):
-                self._known[known] = make()
-        made: Made = self._known[known]
-        return made
+                self._documents[key] = make()
+        document: Made = self._documents[key]
+        return document
 
     def _system(self, machine: Machine, chosen: Sequence[_Point]) -> System:
         of_system, at = _together(chosen, "system", "")
@@ -224,10 +224,10 @@ class _Grid:
         return self._digests[id(document)][0]
 
 
-def key_of(resolved: Resolved, seed: int, digest: Callable[[Document], str] = lambda one: _digest(one)) -> str:
+def key_of(resolved: Resolved, seed: int, digest: Callable[[Document], str] = lambda each: _digest(each)) -> str:
     """The key of a cell: a digest of what it asks."""
-    digests = [digest(one) for one in (*resolved.graphs, resolved.system, resolved.assumptions)]
-    content = [_FORMAT, *digests, _said(resolved.request), seed]
+    digests = [digest(document) for document in (*resolved.graphs, resolved.system, resolved.assumptions)]
+    content = [_FORMAT, *digests, _request_fields(resolved.request), seed]
     largest = [] if resolved.largest is None else ["largest", *(microbatches_of(resolved.question) or ())]
     return _sha([*content, *largest])
 
@@ -237,7 +237,7 @@ def _digest(document: Document) -> str:
     return _sha({key: value for key, value in document.to_data().items() if key not in _PROSE})
 
 
-def _said(options: Request) -> dict[str, Any]:
+def _request_fields(options: Request) -> dict[str, Any]:
     """What a request says; keys that came later only where they say something, so that cells keep their keys."""
     first = {"p_max", "formulation", "gap", "time_limit", "solver", "pin_partition", "pin_sharding"}
     return options.model_dump(mode="json", include=first) | options.stated()
@@ -249,7 +249,7 @@ _SMALLEST = {"schema": Study.SCHEMA, "name": "options", "graphs": [{"graph": "-"
 
 def _ways(study: Study, graph: str) -> list[list[_Point]]:
     """The axes of a graph beside system and assumptions; cells are the product of their points."""
-    found = [
+    axes = [
         [
             _Point(name, label_of_value(value), ((f"graph.{name}", value, json_path("parameters", name, i)),))
             for i, value in enumerate(values)
@@ -257,25 +257,25 @@ def _ways(study: Study, graph: str) -> list[list[_Point]]:
         for name, values in study.parameters.items()
     ]
     if study.limits:
-        found.append([
+        axes.append([
             _Point("limits", entry.name, tuple((f"options.{key}", value, json_path("limits", i))
                                                for key, value in entry.given.items()))
             for i, entry in enumerate(study.limits)
             if not entry.graphs or graph in entry.graphs
         ])  # fmt: skip
     for name, points in study.axes.items():
-        found.append([
+        axes.append([
             _Point(name, point.label, tuple((key, value, json_path("axes", name, i, "set", key))
                                             for key, value in point.set.items()))
             for i, point in enumerate(points)
         ])  # fmt: skip
-    return found
+    return axes
 
 
 def _together(chosen: Sequence[_Point], target: str, otherwise: str) -> tuple[dict[str, Any], str]:
     """The fields of a target that the points set, the later ones first, and the first place that says so."""
-    mine = [one for point in chosen for one in point.sets if one[0].startswith(f"{target}.")]
-    return {key.partition(".")[2]: value for key, value, _ in mine}, mine[0][2] if mine else otherwise
+    settings = [setting for point in chosen for setting in point.sets if setting[0].startswith(f"{target}.")]
+    return {key.partition(".")[2]: value for key, value, _ in settings}, settings[0][2] if settings else otherwise
 
 
 def _sha(content: object) -> str:
@@ -310,7 +310,7 @@ class _Labels:
     def __init__(self, cells: tuple[_Combination, ...]) -> None:
         self._cells = cells
         self._frame: Any = None
-        self._known: dict[str, set[int]] = {}
+        self._selected: dict[str, set[int]] = {}
 
     def select(self, condition: str, path: str, where: str) -> set[int]:
         """Positions of the cells in which a condition holds, of which there must be one."""
@@ -318,11 +318,11 @@ class _Labels:
             import pandas as pd
 
             self._frame = pd.DataFrame([cell.axes for cell in self._cells])
-        if condition not in self._known:
-            self._known[condition] = set(selected(self._frame, condition).index)
-        if not self._known[condition]:
+        if condition not in self._selected:
+            self._selected[condition] = set(selected(self._frame, condition).index)
+        if not self._selected[condition]:
             values = (f"{name}: {', '.join(map(str, dict.fromkeys(cell.axes[name] for cell in self._cells)))}"
                       for name in names_in(condition))  # fmt: skip
             message = f"found {shown(condition)}, which selects none of the {len(self._cells)} cells"
             raise DocumentError(path, [Issue(where, message, f"labels are {'; '.join(values)}")])
-        return self._known[condition]
+        return self._selected[condition]

@@ -77,14 +77,14 @@ def _of_replaced(
     lines: Sequence[bytes], records: dict[str, Record], path: str | os.PathLike[str]
 ) -> list[tuple[str, str]]:
     """Keys of records that a later record of the same cell replaces, where these are not records of that cell."""
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     for line in lines if len(lines) > len(records) else ():
         ((cell, record),) = parse(line, path)[0].items()
         if record == records.get(cell) or "asked" not in record:
             continue
         with suppress(*_UNREADABLE):  # as an earlier version wrote it
-            found += [(cell, problem) for problem in _of_key(record, _given(record["asked"])[1])]
-    return found
+            problems += [(cell, problem) for problem in _of_key(record, _given(record["asked"])[1])]
+    return problems
 
 
 def _given(asked: dict[str, Any]) -> tuple[Resolver, Resolved]:

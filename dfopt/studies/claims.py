@@ -34,14 +34,14 @@ class Verdict:
     @property
     def expected(self) -> str:
         """The condition in words."""
-        claim, said = self.claim, []
+        claim, conditions = self.claim, []
         if claim.within is not None and claim.paper is not None:
-            said.append(f"{claim.paper:.4g} ± {100 * claim.within:.3g} %")
+            conditions.append(f"{claim.paper:.4g} ± {100 * claim.within:.3g} %")
         if claim.at_least is not None:
-            said.append(f">= {claim.at_least:.4g}")
+            conditions.append(f">= {claim.at_least:.4g}")
         if claim.at_most is not None:
-            said.append(f"<= {claim.at_most:.4g}")
-        return ", ".join(said)
+            conditions.append(f"<= {claim.at_most:.4g}")
+        return ", ".join(conditions)
 
 
 class _Open(Exception):
@@ -75,18 +75,18 @@ def judge(claim: Claim, frame: Any) -> Verdict:
     conditions = {"over": claim.over} | ({} if claim.against is None else {"against": claim.against})
     rows = {side: selected(frame, condition) for side, condition in conditions.items()}
     figures = {side: numbers(chosen, claim.value).astype(float) for side, chosen in rows.items()}
-    figures = {side: found[found.abs() < math.inf] for side, found in figures.items()}  # not a number is not less
-    lost = {side: len(rows[side]) - len(found) for side, found in figures.items()}
-    cells = " against ".join(f"{len(found)} of {len(rows[side])}" if lost[side] else str(len(found))
-                             for side, found in figures.items())  # fmt: skip
+    figures = {side: values[values.abs() < math.inf] for side, values in figures.items()}  # not a number is not less
+    lost = {side: len(rows[side]) - len(values) for side, values in figures.items()}
+    cells = " against ".join(f"{len(values)} of {len(rows[side])}" if lost[side] else str(len(values))
+                             for side, values in figures.items())  # fmt: skip
     try:
         for side, chosen in rows.items():
             if not len(chosen):
                 raise _Open(f"{side} selects no cell")
             if pending := int((chosen["status"] == "pending").sum()):
                 raise _Open(f"{pending} of the cells not run yet")
-        for side, found in figures.items():
-            if not len(found):
+        for side, values in figures.items():
+            if not len(values):
                 raise _Open(f"none of the cells of {side} has this figure")
         ours = _figure(claim, rows, figures)
     except _Open as error:
@@ -103,8 +103,8 @@ def _figure(claim: Claim, rows: Mapping[str, Any], figures: Mapping[str, Any]) -
     if claim.aggregate.endswith("_of_ratios"):
         match = list(claim.match)  # the means of cells that are equal in these, where a missing label is equal to one
         means = [
-            rows[side].loc[found.index, match].assign(_value=found).groupby(match, sort=False, dropna=False).mean()
-            for side, found in figures.items()
+            rows[side].loc[values.index, match].assign(_value=values).groupby(match, sort=False, dropna=False).mean()
+            for side, values in figures.items()
         ]
         both = means[0].reset_index().merge(means[1].reset_index(), on=match)
         if not len(both):
@@ -114,7 +114,7 @@ def _figure(claim: Claim, rows: Mapping[str, Any], figures: Mapping[str, Any]) -
     if claim.aggregate in ("argmax", "argmin"):
         where = figures["over"].agg("idx" + claim.aggregate.removeprefix("arg"))
         return float(numbers(rows["over"].loc[[where]], str(claim.of)).iloc[0])
-    first, *others = (_reduced(claim.aggregate, side, found) for side, found in figures.items())
+    first, *others = (_reduced(claim.aggregate, side, values) for side, values in figures.items())
     return float(_divided(first, others[0])) if others else first
 
 

@@ -36,13 +36,13 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
         if id(cell.system) not in costs:  # many cells share a system
             costs[id(cell.system)] = system_cost(cell.system, study.cost_counts)
         rows.append(_row(cell, records.get(cell.key), costs[id(cell.system)]))
-    whole = pd.DataFrame(rows, columns=list(study.columns))
-    for name in whole.columns:  # a column of figures without any stays a column of figures
+    table = pd.DataFrame(rows, columns=list(study.columns))
+    for name in table.columns:  # a column of figures without any stays a column of figures
         if name in INTEGERS and name not in study.axis_columns:
-            whole[name] = whole[name].astype("Int64")
+            table[name] = table[name].astype("Int64")
         elif name not in TEXT_COLUMNS and name not in study.axis_columns:
-            whole[name] = whole[name].astype(float)
-    return whole
+            table[name] = table[name].astype(float)
+    return table
 
 
 INTEGERS = {*Plan().counts, "batch", "microbatch", "partitions", "chips", "tiles"}
@@ -53,7 +53,7 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
     chip = cell.system.chip
     unpriced = "; ".join(f"{name}: {words}" for name, words in cost.incomplete.items()) or None
     price_usd, power_w = cost.complete("usd"), cost.complete("w")
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         **asked(cell.graph),
         "cell": cell.key,
         "chips": cell.system.chips,
@@ -67,40 +67,40 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         "note": unpriced,
     }
     if record is None:
-        return {**found, **cell.axes, "status": "pending"}
+        return {**columns, **cell.axes, "status": "pending"}
     note = "; ".join(filter(None, (record.get("message"), unpriced))) or None
-    found |= {**of_record(record), **cell.axes, "note": note}
+    columns |= {**of_record(record), **cell.axes, "note": note}
     figures = record.get("figures")
     if figures is None:
-        return found
-    step, rate = figures["step_time_s"], found["flop_per_s"]
+        return columns
+    step, rate = figures["step_time_s"], columns["flop_per_s"]
     if "physical_step_time_s" in figures:
         slower = step / figures["physical_step_time_s"]
-        found["physical_flop_per_s"] = rate * slower
-        found["physical_tokens_per_s"] = figures["tokens_per_s"] * slower
+        columns["physical_flop_per_s"] = rate * slower
+        columns["physical_tokens_per_s"] = figures["tokens_per_s"] * slower
     if price_usd:
-        found["perf_per_dollar"] = rate / price_usd
+        columns["perf_per_dollar"] = rate / price_usd
     if power_w:
-        found["perf_per_watt"] = rate / power_w  # FLOP/J
-        found["energy_per_step_j"] = power_w * step
-    return found
+        columns["perf_per_watt"] = rate / power_w  # FLOP/J
+        columns["energy_per_step_j"] = power_w * step
+    return columns
 
 
 def of_record(record: Record) -> dict[str, Any]:
     """What a record says of its cell by column, without knowing the study."""
-    found = {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
-    found |= {"solve_s": record.get("seconds"), "note": record.get("message")}
-    found |= {"calibrated_by": record["calibrated_by"]} if "calibrated_by" in record else {}
+    columns = {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
+    columns |= {"solve_s": record.get("seconds"), "note": record.get("message")}
+    columns |= {"calibrated_by": record["calibrated_by"]} if "calibrated_by" in record else {}
     figures = record.get("figures")
     if figures is None:
-        return found
+        return columns
     where = f"cell {record['cell']}"
     plan = Plan.from_data(figures.get("plan"), f"{where}: plan")
-    found |= {name: value for name, value in figures.items() if name in COLUMNS and name != "plan"}
-    found |= {"plan": plan.label, **plan.counts}
-    for name in ("flop_per_step", "step_time_s", *found):
-        _check(name, found.get(name, figures.get(name)), where)
-    return {**found, "flop_per_s": figures["flop_per_step"] / figures["step_time_s"]}
+    columns |= {name: value for name, value in figures.items() if name in COLUMNS and name != "plan"}
+    columns |= {"plan": plan.label, **plan.counts}
+    for name in ("flop_per_step", "step_time_s", *columns):
+        _check(name, columns.get(name, figures.get(name)), where)
+    return {**columns, "flop_per_s": figures["flop_per_step"] / figures["step_time_s"]}
 
 
 def _check(name: str, value: object, where: str) -> None:

@@ -32,8 +32,8 @@ def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) 
     """
     if study is None:
         return records_frame(read_records(*stores).values())
-    whole = collect(study, *stores).frame()
-    return whole[whole["status"] != "pending"].reset_index(drop=True)
+    table = collect(study, *stores).frame()
+    return table[table["status"] != "pending"].reset_index(drop=True)
 
 
 def records_frame(records: Iterable[Record]) -> Any:
@@ -57,10 +57,10 @@ def records_frame(records: Iterable[Record]) -> Any:
     if not any("gap" in row for row in rows):  # no figures yet: a condition on them holds nowhere, and is no mistake
         named |= dict.fromkeys((*AXIS_COLUMNS, *COLUMNS))
     columns = [name for name in dict.fromkeys((*order, *COLUMNS)) if name in named or name == "study"]
-    whole = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
     for name in INTEGERS & set(columns) - set(axes):  # whole numbers stay so where some cells have none
-        whole[name] = whole[name].astype("Int64")
-    return whole
+        table[name] = table[name].astype("Int64")
+    return table
 
 
 def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), sort: str | None = None) -> Any:
@@ -73,21 +73,21 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
     PlanError
         If a column does not exist, or the condition is none.
     """
-    known = [str(name) for name in frame.columns]
+    names = [str(name) for name in frame.columns]
     if where is not None:
         try:
-            check_expression(where, "condition", known)
+            check_expression(where, "condition", names)
         except PydanticCustomError as error:
-            said = error.context or {}
-            raise PlanError(f"--where: {said['message']} ({said['remedy']})") from None
+            context = error.context or {}
+            raise PlanError(f"--where: {context['message']} ({context['remedy']})") from None
         try:
             frame = selected(frame, where)
         except (TypeError, ValueError) as error:  # text compared with a number
             raise PlanError(f"--where: {where!r} cannot be told: {error}") from None
     if sort is not None:
         by = sort.removeprefix("-")
-        check_column("--sort", by, known)
+        check_column("--sort", by, names)
         frame = frame.sort_values(by, ascending=by == sort, kind="stable", na_position="last")
     for name in columns:
-        check_column("--columns", name, known)
+        check_column("--columns", name, names)
     return (frame[list(columns)] if columns else frame).reset_index(drop=True)

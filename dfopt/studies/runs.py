@@ -56,17 +56,18 @@ class Runs:
         check_column("heat map: value", value, self.study.figure_columns, "figure of the study's frame")
         for option, name in [("columns", columns), *(("rows", name) for name in rows)]:
             check_column(f"heat map: {option}", name, self.study.axis_columns, "axis of the study's frame")
-        whole = self.frame()
-        labels = whole[list(self.study.axis_columns)].astype(str).to_dict("records")
+        table = self.frame()
+        labels = table[list(self.study.axis_columns)].astype(str).to_dict("records")
         down = list(rows) or telling(labels, [columns])
-        return whole.pivot_table(
+        return table.pivot_table(
             index=down or "graph", columns=columns, values=value, aggfunc="mean", sort=False, dropna=False
         )
 
     def counts(self) -> dict[str, int]:
         """How many cells have each status, the most frequent first."""
-        said = (str(self.records[cell.key]["status"]) if cell.key in self.records else "pending" for cell in self.cells)
-        return dict(Counter(said).most_common())
+        pending = {"status": "pending"}
+        statuses = (str(self.records.get(cell.key, pending)["status"]) for cell in self.cells)
+        return dict(Counter(statuses).most_common())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the frame as CSV."""
@@ -77,9 +78,9 @@ class Runs:
         write_frame(self.frame(), path, "parquet")
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{count} {status_name(status)}" for status, count in self.counts().items())
+        counts = ", ".join(f"{count} {status_name(status)}" for status, count in self.counts().items())
         plural = "" if len(self.cells) == 1 else "s"
-        return f"Runs({self.study.name}: {len(self.cells)} cell{plural}, {said})"
+        return f"Runs({self.study.name}: {len(self.cells)} cell{plural}, {counts})"
 
     __str__ = __repr__
 
@@ -88,8 +89,14 @@ class Runs:
         facts = [("study", self.study.name), ("cells", str(len(self.cells))), *counts]
         words = {True: "yes", False: "no", None: "open"}
         rows = [
-            [one.claim.name, "-" if one.ours is None else f"{one.ours:.4g}", one.expected, words[one.holds], one.why]
-            for one in self.claims()
+            [
+                verdict.claim.name,
+                "-" if verdict.ours is None else f"{verdict.ours:.4g}",
+                verdict.expected,
+                words[verdict.holds],
+                verdict.why,
+            ]
+            for verdict in self.claims()
         ]
         claims = table_html("Claims", ("claim", "ours", "holds if", "holds", "why"), rows, 50) if rows else ""
         return facts_html(facts) + claims

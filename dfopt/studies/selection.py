@@ -24,10 +24,10 @@ def selected(frame: Any, condition: str | None) -> Any:
     return frame.query(" ".join(condition.split()), engine="python")
 
 
-def check_column(option: str, name: str, known: Sequence[str], what: str = "column of the frame") -> None:
+def check_column(option: str, name: str, names: Sequence[str], what: str = "column of the frame") -> None:
     """Raise a `PlanError` if a name is none of those known."""
-    if name not in known:
-        remedy = did_you_mean(name, known, f"one of {', '.join(known)}")
+    if name not in names:
+        remedy = did_you_mean(name, names, f"one of {', '.join(names)}")
         raise PlanError(f"{option}: found {name!r}, no {what}; {remedy}")
 
 
@@ -37,22 +37,22 @@ def numbers(frame: Any, value: str) -> Any:
 
     if not len(frame):
         return pd.Series([], dtype=float)
-    found = frame.eval(" ".join(value.split()), engine="python")
-    return pd.to_numeric(found, errors="raise") if hasattr(found, "index") else pd.Series(found, index=frame.index)
+    values = frame.eval(" ".join(value.split()), engine="python")
+    return pd.to_numeric(values, errors="raise") if hasattr(values, "index") else pd.Series(values, index=frame.index)
 
 
-def telling(rows: Sequence[Mapping[str, Any]], apart: Sequence[str] = ()) -> list[str]:
-    """The fewest columns of labels that, beside those ``apart``, tell all rows that any column tells apart.
+def telling(rows: Sequence[Mapping[str, Any]], given: Sequence[str] = ()) -> list[str]:
+    """The fewest columns of labels that, beside those ``given``, tell all rows that any column tells apart.
 
     Two columns that always change together would be one axis under two names: the first of them is kept. Of a system
     and its parts it is the parts, if they are combined with each other, else the system.
 
-    All rows have the same columns; those of ``apart`` tell rows apart already.
+    All rows have the same columns; those of ``given`` tell rows apart already.
 
     Examples
     --------
     >>> rows = [{"chip": c, "link": f"of {c}", "batch": b} for c in ("h100", "tpu") for b in (1, 2)]
-    >>> telling(rows), telling(rows, apart=["link"])
+    >>> telling(rows), telling(rows, given=["link"])
     (['chip', 'batch'], ['batch'])
     """
 
@@ -62,13 +62,13 @@ def telling(rows: Sequence[Mapping[str, Any]], apart: Sequence[str] = ()) -> lis
 
     def fewest(names: list[str]) -> list[str]:
         for name in names[::-1]:
-            rest = [one for one in names if one != name]
-            if count([*apart, *rest]) == count([*apart, *names]):
+            rest = [other for other in names if other != name]
+            if count([*given, *rest]) == count([*given, *names]):
                 names = rest
         return names
 
-    whole = [name for name in (rows[0] if rows else ()) if name not in apart and count([name]) > 1]
-    parts = [name for name in (*whole, *apart) if name in _PARTS]
+    telling_alone = [name for name in (rows[0] if rows else ()) if name not in given and count([name]) > 1]
+    parts = [name for name in (*telling_alone, *given) if name in _PARTS]
     combined = math.prod(count([name]) for name in parts) < 2 * count(parts)
-    kept = [name for name in whole if (name != "system" if combined else name not in _PARTS)]
-    return fewest(kept if count([*apart, *kept]) == count([*apart, *whole]) else whole)
+    kept = [name for name in telling_alone if (name != "system" if combined else name not in _PARTS)]
+    return fewest(kept if count([*given, *kept]) == count([*given, *telling_alone]) else telling_alone)

@@ -27,10 +27,10 @@ class Shard(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``i/n``, or raise a `PlanError` unless 1 <= i <= n."""
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise PlanError(f"--part: found {text!r}, expected i/n with i from 1 to n, such as 1/4, 2/4, 3/4 and 4/4")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def share(self, keys: Iterable[str]) -> frozenset[str]:
         """The keys of this share. It depends on nothing but the keys, and shares differ by one cell at most."""

@@ -111,14 +111,14 @@ def sweep(
         notes = [opened.set_aside] if opened is not None and opened.set_aside else []
         notes += _other_versions(record for key, record in records.items() if key in wanted)
         if share is not None:
-            mine = share.share(wanted)
-            wanted = {key: cell for key, cell in wanted.items() if key in mine}
+            keys = share.share(wanted)
+            wanted = {key: cell for key, cell in wanted.items() if key in keys}
         todo = [cell for key, cell in wanted.items() if _is_open(key, records.get(key), retry, kept)]
         tasks = Tasks(todo, kept is not None, folder)
         left = {cell.key for cell in todo}
         if progress is not None and hasattr(progress, "resumed"):
             progress.resumed([records[key] for key in wanted if key not in left])
-        tell = progress or (lambda done, whole, record: None)
+        tell = progress or (lambda done, total, record: None)
         tell(len(wanted) - len(left), len(wanted), None)
 
         def take(answer: dict[str, Any]) -> None:
@@ -139,9 +139,9 @@ def sweep(
 
         ended = chosen.run(tasks, take) if todo else ""
     # Ctrl-C may come between the writing of a record and its entry in the table: the file knows
-    known = read_records(store) if ended and store is not None else records
+    final = read_records(store) if ended and store is not None else records
     notes += [ended] if ended and ended != INTERRUPTED else []
-    return Runs(document, cells, known, interrupted=bool(ended), notes=tuple(notes))
+    return Runs(document, cells, final, interrupted=bool(ended), notes=tuple(notes))
 
 
 def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[str]) -> Runs:
@@ -155,9 +155,9 @@ def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[st
     document, folder, path = load_study(study)
     records = read_records(*stores)
     cells = expand(document, folder, path)
-    mine = (records[key] for key in {cell.key for cell in cells} if key in records)
-    notes = [said] if (said := damage(stores)) else []
-    return Runs(document, cells, records, notes=(*notes, *_other_versions(mine)))
+    present = (records[key] for key in {cell.key for cell in cells} if key in records)
+    notes = [message] if (message := damage(stores)) else []
+    return Runs(document, cells, records, notes=(*notes, *_other_versions(present)))
 
 
 def _at_most(study: Study) -> int:
@@ -177,11 +177,11 @@ def _is_open(key: str, record: Record | None, retry: bool, results: Path | None)
     return results is not None and "figures" in record and not (results / f"{key}.json").exists()
 
 
-def _other_versions(known: Iterable[Record]) -> Iterator[str]:
+def _other_versions(records: Iterable[Record]) -> Iterator[str]:
     """A digest says what was asked, not which dfopt answered."""
     from dfopt import __version__
 
-    others = Counter(str(record.get("dfopt")) for record in known if record.get("dfopt") != __version__)
+    others = Counter(str(record.get("dfopt")) for record in records if record.get("dfopt") != __version__)
     for version, count in others.items():
         yield f"{count} cells are from dfopt {version}, this is {__version__}: another store solves them again"
 

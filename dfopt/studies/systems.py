@@ -55,8 +55,8 @@ def of_study(path: str, where: str, what: str) -> Iterator[None]:
     except PlanError as error:  # of a value that is read before any document
         raise DocumentError(path, [Issue(where, f"{what}: {error}", "correct it")]) from None
     except ValidationError as error:  # of a workload's builder
-        said = error.errors(include_url=False)[0]["msg"]
-        raise DocumentError(path, [Issue(where, f"{what}: {said}", "correct it")]) from None
+        message = error.errors(include_url=False)[0]["msg"]
+        raise DocumentError(path, [Issue(where, f"{what}: {message}", "correct it")]) from None
 
 
 def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: str) -> tuple[Machine, ...]:
@@ -67,25 +67,25 @@ def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: st
     DocumentError
         With the place in the study of the entry that cannot be made.
     """
-    found: list[Machine] = []
+    listed: list[Machine] = []
     for index, entry in enumerate(entries):
         where = json_path("systems", index)
-        made = _composed(entry, path, where) if isinstance(entry, PartsEntry) else _whole(entry, folder, path, where)
-        for machine in made:
-            if any(_same(machine, other) for other in found):
+        new = _composed(entry, path, where) if isinstance(entry, PartsEntry) else _loaded(entry, folder, path, where)
+        for machine in new:
+            if any(_same(machine, other) for other in listed):
                 message = f"the system {machine.labels['system']!r} is there twice"
                 raise DocumentError(path, [Issue(where, message, "give it, or one of its parts, another label")])
-            found.append(machine)
-    return tuple(found)
+            listed.append(machine)
+    return tuple(listed)
 
 
-def _same(one: Machine, other: Machine) -> bool:
+def _same(machine: Machine, other: Machine) -> bool:
     """Whether some graph would run on both under one label."""
-    apart = one.graphs and other.graphs and not set(one.graphs) & set(other.graphs)
-    return one.labels["system"] == other.labels["system"] and not apart
+    disjoint = machine.graphs and other.graphs and not set(machine.graphs) & set(other.graphs)
+    return machine.labels["system"] == other.labels["system"] and not disjoint
 
 
-def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[Machine]:
+def _loaded(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[Machine]:
     label = entry.label or entry.system
     name, chips = split_size(entry.system)
     with of_study(path, where, f"system {label}"):
@@ -104,9 +104,10 @@ def _composed(entry: PartsEntry, path: str, where: str) -> Iterator[Machine]:
         "topology": entry.topologies,
     }  # fmt: skip
     for chosen in product(*(choices or (None,) for choices in parts.values())):
-        labels = {part: None if one is None else label_of(one) for part, one in zip(parts, chosen, strict=True)}
+        choices = dict(zip(parts, chosen, strict=True))
+        labels = {part: None if choice is None else label_of(choice) for part, choice in choices.items()}
         name = "-".join(label for label in labels.values() if label is not None)
-        used = {part: _use(one) for part, one in zip(parts, chosen, strict=True) if one is not None}
+        used = {part: _use(choice) for part, choice in choices.items() if choice is not None}
         network, links = used.pop("topology"), used.pop("link", None)
         if isinstance(network, str):
             network = {"part": network}
