@@ -30,7 +30,7 @@ _WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind
 
 @dataclass(frozen=True)
 class Decisions:
-    """Decisions with a name in the field, and in ``said`` all of them, in words, where they are not idle.
+    """Decisions with a name in the field, and in ``words`` all of them, in words, where they are not idle.
 
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
     axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``every`` how many
@@ -79,7 +79,7 @@ class Decisions:
     reduced: str
     main_weights: str
     moments: str
-    said: Mapping[str, str]
+    words: Mapping[str, str]
 
 
 NAMES: Final[Mapping[str, str]] = {
@@ -154,7 +154,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
     way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
     trained = _trained(graph)
     moments = trained["moments"]
-    said = {
+    words = {
         "model": unlike or _model(sizes),
         "vocabulary": str(sizes.vocab) if sizes and sizes.vocab else "logits are not drawn",
         "norms and biases": f"not in the graph: {', '.join(unknown)}" if unknown else "",
@@ -224,7 +224,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         operands=operands,
         saved=_saved(graph),
         **trained,
-        said={name: text for name, text in said.items() if text},
+        words={name: text for name, text in words.items() if text},
     )
 
 
@@ -244,15 +244,15 @@ def _shardings(graph: Graph, mapping: Mapped, tensor: int) -> tuple[bool, str]:
     """Whether Megatron-LM's sequence parallelism comes nearest, and where the mapping differs from that nonetheless."""
     if tensor == 1:
         return False, ""
-    found: dict[str, Sharding] = {kernel.name: kernel.sharding for kernel in mapping.kernels}
+    schemes: dict[str, Sharding] = {kernel.name: kernel.sharding for kernel in mapping.kernels}
     ways = {}
     for by_tokens in (False, True):
         theirs = megatron_shardings(graph, tensor, by_tokens)
-        ways[by_tokens] = {name: scheme for name, scheme in theirs.items() if found[name] != scheme}
+        ways[by_tokens] = {name: scheme for name, scheme in theirs.items() if schemes[name] != scheme}
     nearest = len(ways[True]) < len(ways[False])
     kinds: dict[str, list[str]] = {}
     for name, scheme in ways[nearest].items():
-        kinds.setdefault(f"{found[name]}, not {scheme}", []).append(name)
+        kinds.setdefault(f"{schemes[name]}, not {scheme}", []).append(name)
     return nearest, "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
 
 
@@ -275,25 +275,25 @@ def _second_axis(plan: Plan) -> tuple[int, int, str]:
     odd.pop("experts", None)
     if experts not in ("n", "outer"):
         odd["experts"] = experts
-    told = "; ".join(f"{name}: {scheme}" for name, scheme in odd.items())
-    return plan.members if by_tokens else 1, plan.members if experts == "outer" else 1, told
+    others = "; ".join(f"{name}: {scheme}" for name, scheme in odd.items())
+    return plan.members if by_tokens else 1, plan.members if experts == "outer" else 1, others
 
 
 def _recompute(graph: Graph) -> tuple[str, int]:
     """What is computed again, and how many layers there are behind a checkpoint."""
-    told = graph.variant or ""
-    if not told.startswith(_RECOMPUTE):
+    variant = graph.variant or ""
+    if not variant.startswith(_RECOMPUTE):
         return "none", 1
-    which, _, every = told.removeprefix(_RECOMPUTE).partition(", every ")
+    which, _, every = variant.removeprefix(_RECOMPUTE).partition(", every ")
     return which, int(every.split(" ")[0]) if every else 1
 
 
 def _sending(result: Result) -> str:
-    said = result.assumptions
+    assumptions = result.assumptions
     ways = {"scattered": "in parts that are gathered, where that is faster", "calculon": "in parts that are gathered"}
-    parts = ways.get(said.point_to_point_parts or "", "")
-    told = ", ".join(filter(None, (parts, _WHEN.get(said.point_to_point_overlap or ""))))
-    return told if result.plan.stages > 1 else ""
+    parts = ways.get(assumptions.point_to_point_parts or "", "")
+    words = ", ".join(filter(None, (parts, _WHEN.get(assumptions.point_to_point_overlap or ""))))
+    return words if result.plan.stages > 1 else ""
 
 
 def _zero(plan: Plan) -> str:
@@ -302,11 +302,11 @@ def _zero(plan: Plan) -> str:
 
 
 def _recomputation(graph: Graph, plan: Plan) -> str:
-    told, every = _recompute(graph)
+    method, every = _recompute(graph)
     if not plan.recomputed:
         behind = f", {every} layers behind each checkpoint" if every > 1 else ""
-        return f"{told}{behind}" if told != "none" else ""
-    some, _, others = told.partition("/")
+        return f"{method}{behind}" if method != "none" else ""
+    some, _, others = method.partition("/")
     return f"{some} in {plan.recomputed} layers of a stage, {others} in the others"
 
 
@@ -370,6 +370,6 @@ def _stages(plan: Plan, even: bool) -> str:
 def _partitions(mapping: Mapped) -> str:
     held = Counter((kernel.stage, kernel.partition) for kernel in mapping.kernels)
     fused, blocks = sum(1 for count in held.values() if count > 1), len(mapping.token_blocks or ())
-    told = [f"{fused} of {len(held)} partitions hold several kernels"] * bool(fused)
-    told += [f"{blocks} of {len(held)} read their weights again for each block of tokens"] * bool(blocks)
-    return ", ".join(told)
+    words = [f"{fused} of {len(held)} partitions hold several kernels"] * bool(fused)
+    words += [f"{blocks} of {len(held)} read their weights again for each block of tokens"] * bool(blocks)
+    return ", ".join(words)

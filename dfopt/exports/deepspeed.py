@@ -19,8 +19,8 @@ def _precision(d: Decisions) -> Arguments | Lacks:
         return {}
     if d.weights not in ("bf16", "fp16"):
         return Lacks("weights and activations of one type, fp32, bf16 or fp16")
-    found: Arguments = {f"{d.weights}.enabled": True}
-    return found if d.operands == d.weights else Lacks("no operands of other types than the weights", found)
+    arguments: Arguments = {f"{d.weights}.enabled": True}
+    return arguments if d.operands == d.weights else Lacks("no operands of other types than the weights", arguments)
 
 
 def _gradients(d: Decisions) -> Arguments | Lacks:
@@ -34,12 +34,12 @@ def _optimizer(d: Decisions) -> Arguments | Lacks:
     if d.moments in ("", "fp32") and d.main_weights in ("", "fp32"):
         return {}
     narrow = d.weights in ("bf16", "fp16") and d.main_weights == d.weights and d.zero > 0
-    found: Arguments = {f"{d.weights}.{d.weights}_master_weights_and_grads": True} if narrow else {}
+    arguments: Arguments = {f"{d.weights}.{d.weights}_master_weights_and_grads": True} if narrow else {}
     if narrow and d.moments == "fp32":
-        return found
+        return arguments
     if narrow and d.weights == d.moments == "bf16":
-        return found | {"bf16.bf16_optimizer_states": True}
-    return Lacks("fp32, or with ZeRO main weights of the type of the weights, and then moments in bf16", found)
+        return arguments | {"bf16.bf16_optimizer_states": True}
+    return Lacks("fp32, or with ZeRO main weights of the type of the weights, and then moments in bf16", arguments)
 
 
 def _in_code(where: str) -> Lacks:
@@ -68,12 +68,12 @@ _OFFLOADS: Final[Mapping[str, tuple[str, int]]] = {
 
 def _placement(d: Decisions) -> Arguments | Lacks:
     """What lies in the memory of the host; gradients go there with the optimizer's state."""
-    said = {item: _OFFLOADS[item] for item in d.away if item in _OFFLOADS and d.zero >= _OFFLOADS[item][1]}
-    found: Arguments = {name: dict(_HOST) for name, _ in said.values()}
-    gone = {*said, *(("gradients",) if "optimizer" in said else ())}
+    offloads = {item: _OFFLOADS[item] for item in d.away if item in _OFFLOADS and d.zero >= _OFFLOADS[item][1]}
+    arguments: Arguments = {name: dict(_HOST) for name, _ in offloads.values()}
+    gone = {*offloads, *(("gradients",) if "optimizer" in offloads else ())}
     if left := [item for item in d.away if item not in gone]:
-        return Lacks(f"no {', '.join(left)} in another memory under ZeRO-{d.zero}", found)
-    return found
+        return Lacks(f"no {', '.join(left)} in another memory under ZeRO-{d.zero}", arguments)
+    return arguments
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:

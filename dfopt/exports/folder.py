@@ -51,19 +51,20 @@ def files_of(tool: str) -> tuple[str, ...]:
 def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
     """Write the arguments of a tool, what they do not say, and the result itself; the answer tells it all."""
     result = Result.load(path)
-    made = export(result, tool, str(path))
+    translation = export(result, tool, str(path))
+    title, file = translation.tool.title, translation.tool.file
     target = folder_of(folder)
     chips = decisions_of(result, str(path)).chips
-    first = f"{made.tool.title}, for {chips} ranks; data, tokenizer, learning rate and number of steps are yours"
-    told = [f"{len(made.left_out)} decisions of {result.plan.label} that {made.tool.title} cannot express:"]
-    told += [f"  {line}" for line in made.lines]
-    texts = {made.tool.file: made.tool.write(made.arguments, first), LEFT_OUT: "\n".join(told) + "\n"}
+    first = f"{title}, for {chips} ranks; data, tokenizer, learning rate and number of steps are yours"
+    lines = [f"{len(translation.left_out)} decisions of {result.plan.label} that {title} cannot express:"]
+    lines += [f"  {line}" for line in translation.lines]
+    texts = {file: translation.tool.write(translation.arguments, first), LEFT_OUT: "\n".join(lines) + "\n"}
     for name in (*texts, _RESULT):
         check_writable(target / name)
     for name, text in texts.items():
         write_text(target / name, text)
     result.dump(target / _RESULT)
-    return [*(f"wrote {target / name}" for name in (*texts, _RESULT)), *told]
+    return [*(f"wrote {target / name}" for name in (*texts, _RESULT)), *lines]
 
 
 def again(arguments: str | Path, path: str | Path) -> Result:
@@ -76,14 +77,14 @@ def again(arguments: str | Path, path: str | Path) -> Result:
     """
     read(arguments)
     result = Result.load(path)
-    (told, _), made = words_of(arguments), export(result, "megatron", str(path)).arguments
+    (given, _), expected = words_of(arguments), export(result, "megatron", str(path)).arguments
     read_here = {option(field).removeprefix("--") for field in Arguments.model_fields}
-    names = [*made, *(name for name in told if name in read_here and name not in made)]
+    names = [*expected, *(name for name in given if name in read_here and name not in expected)]
     remedy = "leave --result out: then what the arguments do not say is searched"
     issues = [
-        Issue(f"$.{name}", f"found {_shown(told, name)}, but {_shown(made, name)} in the export of {path}", remedy)
+        Issue(f"$.{name}", f"found {_shown(given, name)}, but {_shown(expected, name)} in the export of {path}", remedy)
         for name in names
-        if told.get(name) != made.get(name)
+        if given.get(name) != expected.get(name)
     ]
     if issues:
         raise DocumentError(str(arguments), issues)

@@ -81,7 +81,7 @@ def _architecture(d: Decisions) -> Arguments | Lacks:
     if a.qk_norm == "all":
         return Lacks("norms of queries and keys are over each head", arguments)
     return Lacks("LayerNorm, biases, tied embeddings and a base of 10000 where nothing says", arguments) if (
-        "norms and biases" in d.said
+        "norms and biases" in d.words
     ) else arguments  # fmt: skip
 
 
@@ -90,23 +90,23 @@ def _precision(d: Decisions) -> Arguments | Lacks:
         return {}
     if d.weights not in ("bf16", "fp16"):
         return Lacks("weights, experts and activations of one type, fp32, bf16 or fp16")
-    found: Arguments = {d.weights: True}
+    arguments: Arguments = {d.weights: True}
     if d.operands == d.weights:
-        return found
+        return arguments
     if d.weights != "bf16" or d.operands not in FP8:
-        return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
-    found |= {"fp8-format": "hybrid", "fp8-recipe": FP8[d.operands]}
-    return found if d.saved == d.operands else Lacks(CONVERTED, found)
+        return Lacks(f"operands in {', '.join(FP8)} beside bf16", arguments)
+    arguments |= {"fp8-format": "hybrid", "fp8-recipe": FP8[d.operands]}
+    return arguments if d.saved == d.operands else Lacks(CONVERTED, arguments)
 
 
 def _gradients(d: Decisions) -> Arguments | Lacks:
     """In bf16 its buffers are in fp32, unless it reduces in bf16; else in the type of the weights, unless in fp32."""
     narrow: Arguments = {"grad-reduce-in-bf16": True} if d.weights == "bf16" else {}
     wide: Arguments = {"accumulate-allreduce-grads-in-fp32": True} if d.weights == "fp16" else {}
-    found = {"fp32": wide, d.weights: narrow}.get(d.reduced) if d.weights != "fp32" or d.reduced == "fp32" else None
-    if found is None or d.held != d.reduced:
-        return Lacks("one type for both: fp32, or that of the weights", found)
-    return found
+    arguments = {"fp32": wide, d.weights: narrow}.get(d.reduced) if d.weights != "fp32" or d.reduced == "fp32" else None
+    if arguments is None or d.held != d.reduced:
+        return Lacks("one type for both: fp32, or that of the weights", arguments)
+    return arguments
 
 
 def _optimizer(d: Decisions) -> Arguments | Lacks:
@@ -122,9 +122,9 @@ def _stages(d: Decisions) -> Arguments | Lacks:
             return Lacks(UNEVEN_CHUNKS)
         counted = {"account-for-embedding-in-pipeline-split": first, "account-for-loss-in-pipeline-split": last}
         return {name: True for name, layers in counted.items() if layers < most}
-    found = {"decoder-first-pipeline-num-layers": first, "decoder-last-pipeline-num-layers": last}
-    found = {name: layers for name, layers in found.items() if layers != most}
-    return found if d.even else Lacks(UNEVEN, found)
+    layers_at = {"decoder-first-pipeline-num-layers": first, "decoder-last-pipeline-num-layers": last}
+    layers_at = {name: layers for name, layers in layers_at.items() if layers != most}
+    return layers_at if d.even else Lacks(UNEVEN, layers_at)
 
 
 def _virtual(d: Decisions) -> Arguments:
@@ -145,14 +145,14 @@ def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
 
 def _sending(d: Decisions) -> Arguments | Lacks:
     """Messages of chunks are hidden by default; those of stages that have one cannot be."""
-    found: Arguments = {}
+    arguments: Arguments = {}
     if d.virtual > 1:
-        found = {} if d.sends_behind else {"no-overlap-p2p-communication": True}
+        arguments = {} if d.sends_behind else {"no-overlap-p2p-communication": True}
     if d.sends_behind and d.virtual == 1:
-        return Lacks("only stages of several chunks work while they send", found)
-    if found and d.pipeline == 2:
+        return Lacks("only stages of several chunks work while they send", arguments)
+    if arguments and d.pipeline == 2:
         return Lacks(ALWAYS_BEHIND)
-    return Lacks("what chips hold whole is sent whole", found) if d.sends_in_parts else found
+    return Lacks("what chips hold whole is sent whole", arguments) if d.sends_in_parts else arguments
 
 
 def _zero(d: Decisions) -> Arguments:
@@ -182,13 +182,13 @@ def recomputation(d: Decisions) -> tuple[Arguments, str]:
         unlike = "attention" in names and not d.one_attention
         return layer, f"{ONE}; only a kernel for all of attention keeps no scores" if unlike else ""
     modules = [MODULES.get(name, name) for name in PARTS if name in inside and name != "op"]
-    found: Arguments = {"granularity": "selective", "modules": modules} if modules else {}
-    return found, "whole layers, or modules of all layers" if some or "op" in names else ""
+    options: Arguments = {"granularity": "selective", "modules": modules} if modules else {}
+    return options, "whole layers, or modules of all layers" if some or "op" in names else ""
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    found, why = recomputation(d)
-    arguments = {f"recompute-{name.replace('_', '-')}": value for name, value in found.items()}
+    options, why = recomputation(d)
+    arguments = {f"recompute-{name.replace('_', '-')}": value for name, value in options.items()}
     return Lacks(why, arguments) if why else arguments
 
 

@@ -71,11 +71,11 @@ def _sending(d: Decisions) -> Arguments | Lacks:
 def _precision(d: Decisions) -> Arguments | Lacks:
     if d.weights not in ("bf16", "fp16"):
         return Lacks("a recipe of mixed_precision for bf16 or fp16")
-    found: Arguments = {"mixed_precision": f"{d.weights}_mixed"}
+    arguments: Arguments = {"mixed_precision": f"{d.weights}_mixed"}
     if d.operands == d.weights:
-        return found
+        return arguments
     if d.weights != "bf16" or d.operands not in FP8:
-        return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
+        return Lacks(f"operands in {', '.join(FP8)} beside bf16", arguments)
     recipe: Arguments = {"mixed_precision": _RECIPES[FP8[d.operands]]}
     return recipe if d.saved == d.operands else Lacks(CONVERTED, recipe)
 
@@ -96,21 +96,21 @@ def _optimizer(d: Decisions) -> Arguments | Lacks:
 
 
 def _zero(d: Decisions) -> Arguments:
-    found: Arguments = {
+    arguments: Arguments = {
         "ddp.use_distributed_optimizer": d.zero > 0,
         "optimizer.use_distributed_optimizer": d.zero > 0,
     }
     if d.zero > 1:
-        found |= {"dist.use_megatron_fsdp": True, "ddp.use_megatron_fsdp": True}
-        found["ddp.data_parallel_sharding_strategy"] = _STRATEGY[d.zero]
+        arguments |= {"dist.use_megatron_fsdp": True, "ddp.use_megatron_fsdp": True}
+        arguments["ddp.data_parallel_sharding_strategy"] = _STRATEGY[d.zero]
     if d.zero and d.replicas > 1:
-        found["ddp.num_distributed_optimizer_instances"] = d.replicas
-    return found
+        arguments["ddp.num_distributed_optimizer_instances"] = d.replicas
+    return arguments
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    found, why = recomputation(d)
-    arguments = {f"model.recompute_{name}": value for name, value in found.items()}
+    options, why = recomputation(d)
+    arguments = {f"model.recompute_{name}": value for name, value in options.items()}
     return Lacks(why, arguments) if why else arguments
 
 

@@ -16,11 +16,11 @@ def nested(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> nested({"a.b": 1, "a.c": 2, "d": 3})
     {'a': {'b': 1, 'c': 2}, 'd': 3}
     """
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for name, value in arguments.items():
         *sections, key = name.split(".")
-        place = found
+        place = tree
         for section in sections:
             place = place.setdefault(section, {})
         place[key] = value
-    return found
+    return tree

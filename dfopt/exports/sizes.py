@@ -63,10 +63,10 @@ def sizes_of(graph: Graph) -> Sizes:
     if layers != sum(map(graph.times_of, ups)):
         raise Unlike(f"{layers} times attention, and {sum(map(graph.times_of, ups))} times a feed-forward")
     samples = graph.microbatch
-    heads = _one((kernel.matrices for kernel in scores), "heads")
+    heads = _the_only((kernel.matrices for kernel in scores), "heads")
     if heads % samples:
         raise Unlike(f"{heads} matrices of scores in {samples} samples")
-    head_dim = _one((kernel.k for kernel in scores), "sizes of a head")
+    head_dim = _the_only((kernel.k for kernel in scores), "sizes of a head")
     keys = [_behind(graph, kernel, 2) for kernel in scores]
     paths = [path for kernel in scores for operand in (1, 2) for path in (_behind(graph, kernel, operand)[1],)]
     experts = ups[0].experts
@@ -78,27 +78,27 @@ def sizes_of(graph: Graph) -> Sizes:
     ends = [kernel for kernel in forward if kernel.module == "ends" and kernel.op == "gemm"]
     return Sizes(
         layers=layers,
-        hidden=_one((kernel.m for kernel in forward if kernel.role == "residual"), "residual streams"),
+        hidden=_the_only((kernel.m for kernel in forward if kernel.role == "residual"), "residual streams"),
         heads=heads // samples,
-        kv_heads=_one((source.outer * source.m for source, _ in keys), "sizes of keys") // head_dim,
+        kv_heads=_the_only((source.outer * source.m for source, _ in keys), "sizes of keys") // head_dim,
         head_dim=head_dim,
-        ffn=_one((kernel.m for kernel in ups), "sizes of a feed-forward") // chosen,
-        seq=_one((kernel.n for kernel in scores), "lengths of a sequence"),
+        ffn=_the_only((kernel.m for kernel in ups), "sizes of a feed-forward") // chosen,
+        seq=_the_only((kernel.n for kernel in scores), "lengths of a sequence"),
         gated="gate" in roles,
-        rotary=bool(_one(paths, "ways to queries and keys")),
+        rotary=bool(_the_only(paths, "ways to queries and keys")),
         attention_dropout="scores_dropout" in roles,
         hidden_dropout="dropout" in roles or masked,
-        vocab=_one((kernel.m for kernel in ends), "vocabularies") if ends else None,
+        vocab=_the_only((kernel.m for kernel in ends), "vocabularies") if ends else None,
         experts=None if experts is None else experts.count,
         chosen=chosen,
     )
 
 
-def _one(values: Iterable[int], what: str) -> int:
-    found = set(values)
-    if len(found) != 1:
-        raise Unlike(f"{what}: {', '.join(map(str, sorted(found))) or 'none'}")
-    return found.pop()
+def _the_only(values: Iterable[int], what: str) -> int:
+    distinct = set(values)
+    if len(distinct) != 1:
+        raise Unlike(f"{what}: {', '.join(map(str, sorted(distinct))) or 'none'}")
+    return distinct.pop()
 
 
 def _behind(graph: Graph, scores: Kernel, operand: int) -> tuple[Kernel, int]:

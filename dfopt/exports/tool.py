@@ -73,14 +73,14 @@ def exported(tool: Tool, decisions: Decisions) -> Exported:
     arguments: Arguments = {}
     left_out: dict[str, str] = {}
     for name, what in NAMES.items():
-        says, told = tool.says.get(name), decisions.said.get(name)
+        says, words = tool.says.get(name), decisions.words.get(name)
         if says is None:
-            if told is not None:
-                left_out[name] = f"{told} ({what})"
+            if words is not None:
+                left_out[name] = f"{words} ({what})"
             continue
-        found = says(decisions)
-        if isinstance(found, Lacks):
-            left_out[name] = f"{told or 'none'} ({found.why})"
-            found = dict(found.arguments or {})
-        arguments |= found
+        answer = says(decisions)
+        if isinstance(answer, Lacks):
+            left_out[name] = f"{words or 'none'} ({answer.why})"
+            answer = dict(answer.arguments or {})
+        arguments |= answer
     return Exported(tool, arguments, left_out)

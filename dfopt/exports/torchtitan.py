@@ -23,40 +23,40 @@ _GATHERED: Final = "parallelism.fsdp_reshard_after_forward"
 
 
 def _batch(d: Decisions) -> Arguments:
-    found: Arguments = {"training.global_batch_size": d.batch}
+    arguments: Arguments = {"training.global_batch_size": d.batch}
     if d.sizes is not None:
-        found["training.seq_len"] = d.sizes.seq
+        arguments["training.seq_len"] = d.sizes.seq
     if d.pipeline == 1:
-        return found | {"training.local_batch_size": d.microbatch}
+        return arguments | {"training.local_batch_size": d.microbatch}
     local = {"training.local_batch_size": d.microbatch * d.microbatches}
-    return found | local | {"parallelism.pipeline_parallel_microbatch_size": d.microbatch}
+    return arguments | local | {"parallelism.pipeline_parallel_microbatch_size": d.microbatch}
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:
     if d.weights not in _NAMES:
         return Lacks("weights and activations in bf16 or fp32")
-    found: Arguments = {"training.mixed_precision_param": _NAMES[d.weights]}
+    arguments: Arguments = {"training.mixed_precision_param": _NAMES[d.weights]}
     if d.operands == d.weights:
-        return found
+        return arguments
     if d.operands not in _QUANTIZED:
-        return Lacks(f"operands in {' or '.join(_QUANTIZED)}", found)
+        return Lacks(f"operands in {' or '.join(_QUANTIZED)}", arguments)
     kind, recipe = _QUANTIZED[d.operands]
-    found |= {"model.converters": [f"quantize.linear.{kind}"], f"quantize.linear.{kind}.recipe_name": recipe}
-    return Lacks("products keep what they are given, and convert it again", found) if d.saved else found
+    arguments |= {"model.converters": [f"quantize.linear.{kind}"], f"quantize.linear.{kind}.recipe_name": recipe}
+    return Lacks("products keep what they are given, and convert it again", arguments) if d.saved else arguments
 
 
 def _optimizer(d: Decisions) -> Arguments | Lacks:
     """Moments have the type of the parameters that the optimizer updates."""
-    found: Arguments = {"training.dtype": _NAMES.get(d.main_weights, "float32")}
-    one = d.main_weights == d.moments and d.main_weights in ("", *_NAMES)
-    return found if one else Lacks("both in bf16 or both in fp32", found)
+    arguments: Arguments = {"training.dtype": _NAMES.get(d.main_weights, "float32")}
+    alike = d.main_weights == d.moments and d.main_weights in ("", *_NAMES)
+    return arguments if alike else Lacks("both in bf16 or both in fp32", arguments)
 
 
 def _gradients(d: Decisions) -> Arguments | Lacks:
-    found: Arguments = {"training.mixed_precision_reduce": "float32"}
+    arguments: Arguments = {"training.mixed_precision_reduce": "float32"}
     if d.reduced != "fp32" or d.held != (d.main_weights or "fp32"):
-        return Lacks("added up in fp32, and held in the type of the parameters that the optimizer updates", found)
-    return found
+        return Lacks("added up in fp32, and held in the type of the parameters that the optimizer updates", arguments)
+    return arguments
 
 
 def _sequence_parallelism(d: Decisions) -> Arguments | Lacks:
@@ -64,11 +64,11 @@ def _sequence_parallelism(d: Decisions) -> Arguments | Lacks:
 
 
 def _pipeline(d: Decisions) -> Arguments:
-    found: Arguments = {"parallelism.pipeline_parallel_degree": d.pipeline}
+    arguments: Arguments = {"parallelism.pipeline_parallel_degree": d.pipeline}
     if d.pipeline > 1:
-        one = "GPipe" if d.gpipe else "1F1B"
-        found["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if d.virtual > 1 else one
-    return found
+        plain = "GPipe" if d.gpipe else "1F1B"
+        arguments["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if d.virtual > 1 else plain
+    return arguments
 
 
 def _chunk(d: Decisions) -> tuple[int, int, int] | None:
@@ -105,10 +105,10 @@ def _zero(d: Decisions) -> Arguments | Lacks:
 
 
 def _expert(d: Decisions) -> Arguments:
-    found: Arguments = {"parallelism.expert_parallel_degree": d.expert} if d.expert > 1 else {}
+    arguments: Arguments = {"parallelism.expert_parallel_degree": d.expert} if d.expert > 1 else {}
     if d.sizes is not None and d.sizes.experts is not None:
-        found["parallelism.expert_tensor_parallel_degree"] = d.tensor
-    return found
+        arguments["parallelism.expert_tensor_parallel_degree"] = d.tensor
+    return arguments
 
 
 def _context(d: Decisions) -> Arguments:

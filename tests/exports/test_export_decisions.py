@@ -41,7 +41,7 @@ def test_what_a_plan_says(result: df.Result) -> None:
     assert (found.tensor, found.pipeline, found.data, found.chips, found.zero) == (4, 1, 2, 8, 0)
     assert (found.microbatch, found.microbatches, found.batch) == (4, 1, 8)
     assert (found.sequence_parallel, found.recompute, found.one_attention, found.even) == (True, "none", False, True)
-    assert "shardings" not in found.said and "partitions" not in found.said
+    assert "shardings" not in found.words and "partitions" not in found.words
 
 
 def test_shardings_of_ones_own_are_listed(result: df.Result) -> None:
@@ -50,11 +50,11 @@ def test_shardings_of_ones_own_are_listed(result: df.Result) -> None:
     kernels = tuple(k.model_copy(update={"sharding": "none"}) if k.name == name else k for k in mapping.kernels)
     found = decided(result, mapping=mapping.model_copy(update={"kernels": kernels}))
     assert found.sequence_parallel
-    assert found.said["shardings"] == f"none, not n: {name}"
+    assert found.words["shardings"] == f"none, not n: {name}"
     whole = megatron_shardings(graph, 4, False)
     kernels = tuple(k.model_copy(update={"sharding": whole[k.name]}) for k in mapping.kernels)
     found = decided(result, mapping=mapping.model_copy(update={"kernels": kernels}))
-    assert not found.sequence_parallel and "shardings" not in found.said
+    assert not found.sequence_parallel and "shardings" not in found.words
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_schemes_of_modules_are_context_and_expert_parallelism(
     plan = Plan(tp=4, mp=2, dp=2, modules=Modules(**schemes))
     found = decided(result, plan=plan)
     assert (found.context, found.expert, found.data, found.microbatch) == (context, expert, data, microbatch)
-    assert found.said.get("second axis") == listed
+    assert found.words.get("second axis") == listed
     assert found.chips == 16
 
 
@@ -97,7 +97,7 @@ def test_schemes_of_modules_are_context_and_expert_parallelism(
     ],
 )
 def test_what_else_a_plan_says(result: df.Result, fields: dict[str, Any], name: str, told: str | None) -> None:
-    found = decided(result, plan=Plan(tp=4, **fields)).said.get(name)
+    found = decided(result, plan=Plan(tp=4, **fields)).words.get(name)
     assert found is told if told is None else found is not None and found.startswith(told)
 
 
@@ -105,14 +105,14 @@ def test_partitions_that_read_weights_again_are_counted(result: df.Result) -> No
     blocks = (TokenBlocks(partition=0, blocks=4),)
     found = decided(result, mapping=result.mapping.model_copy(update={"token_blocks": blocks}))
     count = len({kernel.partition for kernel in result.mapping.kernels})
-    assert found.said["partitions"] == f"1 of {count} read their weights again for each block of tokens"
+    assert found.words["partitions"] == f"1 of {count} read their weights again for each block of tokens"
 
 
 def test_pauses_and_orders_of_the_pipeline_are_listed(result: df.Result) -> None:
     paused = result.mapping.model_copy(update={"pauses": (Pause(time=1e-3),)})
-    assert "clocks" in decided(result, mapping=paused).said
+    assert "clocks" in decided(result, mapping=paused).words
     gpipe = result.assumptions.with_(schedule="gpipe")
-    assert "schedule" not in decided(result, assumptions=gpipe).said
+    assert "schedule" not in decided(result, assumptions=gpipe).words
     staged = {"plan": Plan(tp=4, pp=2, layers_per_stage=6), "assumptions": gpipe}
     assert decided(result, **staged).gpipe
     changed = result.model_copy(update=staged)
@@ -152,7 +152,7 @@ def test_recomputation_is_that_of_the_graph(result: df.Result, recompute: str) -
 def exported_of(name: str, decided_here: Decisions, tool: str = "megatron", **changes: Any) -> dict[str, Any]:
     """Arguments of a model of the zoo, solved in the same way."""
     graph = load_graph(name, mode="training")
-    fields = {"sizes": sizes_of(graph), "architecture": graph.architecture or Architecture(), "said": {}}
+    fields = {"sizes": sizes_of(graph), "architecture": graph.architecture or Architecture(), "words": {}}
     return dict(exported(TOOLS[tool], replace(decided_here, **fields | changes)).arguments)
 
 
@@ -173,7 +173,7 @@ def test_what_a_graph_knows_of_a_model_is_written(result: df.Result) -> None:
 
 def test_what_a_graph_does_not_know_is_said(result: df.Result) -> None:
     """DFModel's layers draw LayerNorm, and say nothing of biases."""
-    told = decided(result).said["norms and biases"]
+    told = decided(result).words["norms and biases"]
     assert told == "not in the graph: biases, tied embeddings, norms of queries and keys"
 
 

@@ -128,7 +128,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         reduced=draw(st.sampled_from(["fp32", "bf16", "fp16", "fp8"])),
         main_weights=draw(st.sampled_from(["", "fp32", "bf16", "fp16"])),
         moments=draw(st.sampled_from(["", "fp32", "bf16", "fp8"])),
-        said=draw(st.dictionaries(st.sampled_from(list(NAMES)), st.just("so"))),
+        words=draw(st.dictionaries(st.sampled_from(list(NAMES)), st.just("so"))),
     )
 
 
@@ -174,7 +174,7 @@ def test_every_argument_is_one_of_the_tool(tool: str, taken: Decisions) -> None:
     assert not misfits(tool, made.arguments)
     assert set(TOOLS[tool].says) <= set(NAMES)
     # what is decided and has no entry is listed
-    assert {name for name in taken.said if name not in TOOLS[tool].says} <= set(made.left_out)
+    assert {name for name in taken.words if name not in TOOLS[tool].says} <= set(made.left_out)
 
 
 def test_the_check_sees_wrong_arguments() -> None:
