@@ -106,8 +106,8 @@ class BlockRows:
 
     def _note_most(self, resource: str, columns: Ints, most: float) -> None:
         """A charge adds at most so much to the sums of a resource, where it has columns."""
-        known = self._most.setdefault(resource, np.zeros(self.choices.blocks))
-        known += np.where((columns >= 0).any(axis=1), max(most, 0.0), 0.0)
+        most_b = self._most.setdefault(resource, np.zeros(self.choices.blocks))
+        most_b += np.where((columns >= 0).any(axis=1), max(most, 0.0), 0.0)
 
     def classified(self, charge: Charge) -> tuple[Scope, Classes, Floats]:
         """The scope of a charge, the classes of its options, and the amounts of these."""
@@ -116,7 +116,7 @@ class BlockRows:
 
     def _classes(self, charges: Sequence[Charge], scope: Scope) -> Classes:
         """Classes of the options of each kernel of a scope: under those of one class no charge differs."""
-        found = list[tuple[int, ...]]()
+        classes = list[tuple[int, ...]]()
         for kernel in scope:
             along = [
                 np.moveaxis(amounts_left(charge, self.choices.domain), charge.scope.index(kernel), 0).reshape(
@@ -125,8 +125,8 @@ class BlockRows:
                 for charge in charges
                 if kernel in charge.scope
             ]
-            found.append(_labels(np.concatenate(along, axis=1)))
-        return tuple(found)
+            classes.append(_labels(np.concatenate(along, axis=1)))
+        return tuple(classes)
 
     def terms(self, resource: str, scale: float) -> Terms:
         """What blocks have of a resource, as terms of rows, one row a block."""
@@ -141,12 +141,12 @@ class BlockRows:
     # -- limits -------------------------------------------------------------------------------
     def _in_token_blocks(self, of: TokenRows) -> TokenBlockRows:
         """Which blocks take their tokens in blocks, and what these read again from DRAM and SRAM."""
-        sums: dict[str, Sum] = {name: self._sum(name) for name in TOKEN_RESOURCES if name in self.sums}
-        found = TokenBlockRows(self.model, self.chip, of, self._sum(*_HELD), sums)
+        terms: dict[str, Sum] = {name: self._sum(name) for name in TOKEN_RESOURCES if name in self.sums}
+        rows = TokenBlockRows(self.model, self.chip, of, self._sum(*_HELD), terms)
         for resource, again in (("dram_bytes", "block_reread_bytes"), ("sram_traffic_bytes", "block_access_bytes")):
-            if (term := found.again(again)) is not None:
+            if (term := rows.again(again)) is not None:
                 self.sums.setdefault(resource, []).append(term)
-        return found
+        return rows
 
     def _forbid(self) -> None:
         """Options that cannot be together, wherever the first of their kernels is."""
@@ -170,28 +170,28 @@ class BlockRows:
             self.clock.check()
             alone = np.arange(len(self.choices.domain))[None] == k
             paid_i = counts(self.table.incidences, alone)[0]
-            mine = [
+            own = [
                 c
                 for c in np.flatnonzero(paid_i[self.table.incidence_c] > 0)
                 if self.table.charges[c].resource in _PARTS
             ]
-            charges = [self.table.charges[c] for c in mine]
+            charges = [self.table.charges[c] for c in own]
             if not any(charge.resource == "stationary_bytes" for charge in charges):
                 continue
             scope = tuple(sorted({kernel for charge in charges for kernel in charge.scope}))
             classes = self._classes(charges, scope)
             shape = [max(each) + 1 for each in classes]
-            sums = {name: np.zeros(shape) for name in _PARTS}
-            for c, charge in zip(mine, charges, strict=True):
+            totals = {name: np.zeros(shape) for name in _PARTS}
+            for c, charge in zip(own, charges, strict=True):
                 of_charge = [classes[scope.index(kernel)] for kernel in charge.scope]
                 amount = _of_classes(amounts_left(charge, self.choices.domain), of_charge)
                 axes = [shape[axis] if kernel in charge.scope else 1 for axis, kernel in enumerate(scope)]
-                sums[charge.resource] += amount.reshape(axes) * paid_i[self.table.incidence_c[c]]
-            self._in_parts(k, scope, classes, {name: each.ravel() for name, each in sums.items()})
+                totals[charge.resource] += amount.reshape(axes) * paid_i[self.table.incidence_c[c]]
+            self._in_parts(k, scope, classes, {name: each.ravel() for name, each in totals.items()})
 
-    def _in_parts(self, k: int, scope: Scope, classes: Classes, sums: dict[str, Floats]) -> None:
-        cut_f = sums["stationary_bytes"] + sums["cut_buffer_bytes"]
-        parts_f = parts_of(self.chip, sums["buffer_bytes"] - sums["cut_buffer_bytes"], cut_f)
+    def _in_parts(self, k: int, scope: Scope, classes: Classes, totals: dict[str, Floats]) -> None:
+        cut_f = totals["stationary_bytes"] + totals["cut_buffer_bytes"]
+        parts_f = parts_of(self.chip, totals["buffer_bytes"] - totals["cut_buffer_bytes"], cut_f)
         cut = np.flatnonzero(parts_f > 1)
         if not len(cut):
             return
@@ -204,7 +204,7 @@ class BlockRows:
         if not len(cut):
             return
         parts = parts_f[cut]
-        again = (parts - 1) * sums["reread_bytes"][cut]
+        again = (parts - 1) * totals["reread_bytes"][cut]
         less = cut_f[cut] * (1 - 1 / parts)
         shape = columns.T.shape
         self.sums.setdefault("dram_bytes", []).append((columns.T, np.broadcast_to(again, shape)))

@@ -84,40 +84,40 @@ class Choices:
             columns = self.placed(kernel, scope, (finest,))
             return self._summed(f"classes_{len(self.model.column_blocks)}", columns, classes[0])
         here = np.flatnonzero(self.A_kb[kernel] >= 0)
-        found = np.full((self.blocks, *shape), -1, dtype=np.int64)
-        found[here] = self._of_places(self.A_kb[kernel, here], scope, classes, shape)
-        found = np.moveaxis(found, 0, -1)
+        placed = np.full((self.blocks, *shape), -1, dtype=np.int64)
+        placed[here] = self._of_places(self.A_kb[kernel, here], scope, classes, shape)
+        placed = np.moveaxis(placed, 0, -1)
         for axis, other in enumerate(scope):
-            name, columns = f"scope_{len(self.model.row_blocks)}", np.moveaxis(found, axis, 0)[..., here]
+            name, columns = f"scope_{len(self.model.row_blocks)}", np.moveaxis(placed, axis, 0)[..., here]
             if other == kernel and len(scope) > 1:  # with each of its own classes, block by block
-                mine = self.placed(kernel, (kernel,), (classes[axis],))[:, here]
-                columns = np.moveaxis(columns, -1, 1).reshape(mine.size, -1)
-                self.model.rows(name, [(columns, 1.0), (mine.ravel(), -1.0)], 0, 0)
+                own = self.placed(kernel, (kernel,), (classes[axis],))[:, here]
+                columns = np.moveaxis(columns, -1, 1).reshape(own.size, -1)
+                self.model.rows(name, [(columns, 1.0), (own.ravel(), -1.0)], 0, 0)
             else:
                 chosen = self.chosen(other, classes[axis])
                 self.model.rows(name, [(columns.reshape(shape[axis], -1), 1.0), (chosen, -1.0)], 0, 0)
-        return found
+        return placed
 
     def _of_places(self, place_b: Ints, scope: Scope, classes: Classes, shape: tuple[int, ...]) -> Ints:
         """Columns of a scope beside those of places; kernels of one place, as in a listed block, share them."""
-        known = self._of_place.setdefault((scope, classes), {})
-        new = [place for place in dict.fromkeys(place_b.tolist()) if place not in known]
+        columns_of = self._of_place.setdefault((scope, classes), {})
+        new = [place for place in dict.fromkeys(place_b.tolist()) if place not in columns_of]
         if new:
             name = f"placed_{len(self.model.column_blocks)}"
             columns = self.model.continuous(name, (len(new), *shape), 0.0, 1.0)
             self.model.rows(name, [(columns.reshape(len(new), -1), 1.0), (np.array(new), -1.0)], 0, 0)
-            known |= dict(zip(new, columns, strict=True))
-        return np.stack([known[place] for place in place_b.tolist()])
+            columns_of |= dict(zip(new, columns, strict=True))
+        return np.stack([columns_of[place] for place in place_b.tolist()])
 
     def _summed(self, name: str, columns_ob: Ints, classes: Sequence[int]) -> Ints:
         """Columns of options added up by their classes, shape (classes, blocks)."""
-        found = np.full((max(classes) + 1, columns_ob.shape[1]), -1, dtype=np.int64)
+        summed = np.full((max(classes) + 1, columns_ob.shape[1]), -1, dtype=np.int64)
         here = np.flatnonzero(columns_ob[0] >= 0)
-        for c in range(len(found)):
-            mine = columns_ob[[o for o, of in enumerate(classes) if of == c]][:, here]
-            if len(mine) == 1:
-                found[c, here] = mine[0]
+        for c in range(len(summed)):
+            members = columns_ob[[o for o, of in enumerate(classes) if of == c]][:, here]
+            if len(members) == 1:
+                summed[c, here] = members[0]
                 continue
-            found[c, here] = self.model.continuous(f"{name}_{c}", (len(here),), 0.0, 1.0)
-            self.model.rows(f"{name}_{c}", [(found[c, here], 1.0), (mine.T, -1.0)], 0, 0)
-        return found
+            summed[c, here] = self.model.continuous(f"{name}_{c}", (len(here),), 0.0, 1.0)
+            self.model.rows(f"{name}_{c}", [(summed[c, here], 1.0), (members.T, -1.0)], 0, 0)
+        return summed

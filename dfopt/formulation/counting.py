@@ -54,8 +54,8 @@ class Counting:
     @memoized
     def count(self, incidence: Incidence, scope: Scope, classes: Classes) -> Count:
         """How often blocks pay an incidence while a scope has each combination of classes."""
-        found: Count = self._counted(incidence, scope, classes)
-        return found
+        count: Count = self._counted(incidence, scope, classes)
+        return count
 
     @singledispatchmethod
     def _counted(self, incidence: Incidence, scope: Scope, classes: Classes) -> Count:
@@ -73,23 +73,23 @@ class Counting:
 
     @_counted.register
     def _crosses(self, incidence: Crosses, scope: Scope, classes: Classes) -> Count:
-        made = self._placed(incidence.source, scope, classes)
+        written = self._placed(incidence.source, scope, classes)
         read = [self._placed(kernel, scope, classes) for kernel in incidence.readers]
         inside = [self.both(incidence.source, kernel, scope, classes) for kernel in incidence.readers]
 
         def parts(f: int, b: int) -> list[Part]:
-            source = int(made[f, b])
-            found = list[Part]()
+            source = int(written[f, b])
+            terms = list[Part]()
             for reader, both in zip(read, inside, strict=True):
                 taken, within = int(reader[f, b]), int(both[f, b])
                 ends = {column for column in (source, taken) if column >= 0}
                 if len(ends) == 2:
-                    found.append(((source, 1.0), (taken, 1.0), (within, -2.0)))
+                    terms.append(((source, 1.0), (taken, 1.0), (within, -2.0)))
                 elif ends and source != taken:
-                    found.append(((ends.pop(), 1.0),))
-            return found
+                    terms.append(((ends.pop(), 1.0),))
+            return terms
 
-        return self._largest(len(made), parts)
+        return self._largest(len(written), parts)
 
     @_counted.register
     def _deep(self, incidence: Inside, scope: Scope, classes: Classes) -> Count:
@@ -127,11 +127,11 @@ class Counting:
     def both(self, source: int, reader: int, scope: Scope, classes: Classes) -> Ints:
         """Columns that are 1 where a block holds two kernels: the paper's B; -1 where it never does."""
         model = self.choices.model
-        made, read = self._placed(source, scope, classes), self._placed(reader, scope, classes)
-        found = np.where(made == read, made, -1)
-        f, b = np.nonzero((made >= 0) & (read >= 0) & (made != read))
+        written, read = self._placed(source, scope, classes), self._placed(reader, scope, classes)
+        both = np.where(written == read, written, -1)
+        f, b = np.nonzero((written >= 0) & (read >= 0) & (written != read))
         if len(f):
-            name, ends = f"B_{len(model.column_blocks)}_{source}_{reader}", (made[f, b], read[f, b])
+            name, ends = f"B_{len(model.column_blocks)}_{source}_{reader}", (written[f, b], read[f, b])
             columns = model.continuous(name, (len(f),), 0.0, 1.0)
             for side, end in zip(("source", "reader"), ends, strict=True):
                 model.rows(f"{name}_{side}", [(columns, 1.0), (end, -1.0)], upper=0)
@@ -139,8 +139,8 @@ class Counting:
             less = -1.0 if chosen is None else 0.0
             terms = [(columns, 1.0), *((end, -1.0) for end in ends)]
             model.rows(f"{name}_both", terms if chosen is None else [*terms, (chosen[f], 1.0)], lower=less)
-            found[f, b] = columns
-        return found
+            both[f, b] = columns
+        return both
 
     def _chosen(self, scope: Scope, classes: Classes) -> Ints | None:
         """Columns that are 1 for the combination of a scope, where they are those of one kernel."""
@@ -201,10 +201,10 @@ class Counting:
 
 def _summed(entries: Iterable[tuple[int, float]]) -> Part:
     """Entries of one column added up."""
-    found: dict[int, float] = {}
+    weights: dict[int, float] = {}
     for column, weight in entries:
-        found[column] = found.get(column, 0.0) + weight
-    return tuple(found.items())
+        weights[column] = weights.get(column, 0.0) + weight
+    return tuple(weights.items())
 
 
 def _rows(model: Model, name: str, rows: list[Part], lower: list[float]) -> None:

@@ -64,12 +64,12 @@ class Held:
             layer at work.
         """
         unit_sr = np.array([self._kept(tier, stage, number, (), unit) for unit in np.eye(len(HELD)).tolist()]).T
-        found: list[list[Floats]] = [[] for _ in unit_sr]
+        bytes_sko: list[list[Floats]] = [[] for _ in unit_sr]
         for k, kernel in enumerate(self.layer.kernels):
             drawn_s = self._kept(tier, stage, number, [kernel], ())
-            for of_state, unit_r, drawn in zip(found, unit_sr, drawn_s, strict=True):
+            for of_state, unit_r, drawn in zip(bytes_sko, unit_sr, drawn_s, strict=True):
                 of_state.append(unit_r @ self.amount_kro[k] + drawn)
-        return found
+        return bytes_sko
 
     def _kept(
         self, tier: str, stage: PipelineStage, number: int, kernels: Sequence[Kernel], sizes: Sequence[float]
@@ -79,13 +79,13 @@ class Held:
         fastest = tier == instance.system.chip.fastest_tier
         away, of_one = offloaded(instance), replace(stage, runs=tuple(run for run in stage.runs if run[0] == number))
         alike, more = by_layers(states_of(instance.setting, kernels, sizes))
-        found = [sum(lying(instance, stage, {number: alike}).get(tier, {}).values())]
+        by_state = [sum(lying(instance, stage, {number: alike}).get(tier, {}).values())]
         for name in AT_WORK[:3]:
             here = [each for each in more if each[1].name == name and fastest and each[1].item not in away]
-            found.append(
+            by_state.append(
                 sum(
                     sign * at_once(instance, stage, state) * state.bytes / chips_of(instance, state)
                     for sign, state in here
                 )
             )
-        return [*found, sum(buffers(instance, of_one, {number: alike}).values()) if away and fastest else 0.0]
+        return [*by_state, sum(buffers(instance, of_one, {number: alike}).values()) if away and fastest else 0.0]

@@ -136,9 +136,9 @@ class Ordered:
         rank = _in_order(of.edges, ~self.forward_k)
         alone_kb = np.zeros_like(may_kb)  # in the one order in which they run
         for stage in range(len(of.limits)):
-            mine = np.flatnonzero(self.stage_b == stage)
+            of_stage = np.flatnonzero(self.stage_b == stage)
             line = rank if of.stage_k is None else rank[np.isin(rank, np.flatnonzero(of.stage_k == stage))]
-            alone_kb[line, mine[: len(line)]] = True
+            alone_kb[line, of_stage[: len(line)]] = True
         return may_kb & alone_kb
 
     def _order(self) -> None:
@@ -150,28 +150,28 @@ class Ordered:
         index = of.graph.index()
         for k, kernel in enumerate(of.graph.kernels if of.stage_k is None else ()):
             for stage in range(len(of.limits) if kernel.stage_with is not None else 0):
-                mine = self.A_kb[k, self.stage_b == stage]
+                own = self.A_kb[k, self.stage_b == stage]
                 theirs = self.A_kb[index[str(kernel.stage_with)], self.stage_b == stage]
-                terms = [(mine[None, :], 1.0), (theirs[None, :], -1.0)]
+                terms = [(own[None, :], 1.0), (theirs[None, :], -1.0)]
                 self.model.rows(f"together_{k}_{stage}", terms, 0, 0)
 
     def _passes(self) -> None:
         """What may share a partition, and which may be empty."""
         of = self.structure
         for stage, limits in enumerate(of.limits if of.chip.fused else ()):
-            mine = np.flatnonzero(self.stage_b == stage)
+            at = np.flatnonzero(self.stage_b == stage)
             members = np.arange(len(self.forward_k)) if of.stage_k is None else np.flatnonzero(of.stage_k == stage)
             if len(members):
-                here = self._here(stage, mine) if of.stage_k is None else None
-                passes(self.model, self.A_kb[np.ix_(members, mine)], self.forward_k[members], limits, f"_{stage}", here)
+                here = self._here(stage, at) if of.stage_k is None else None
+                passes(self.model, self.A_kb[np.ix_(members, at)], self.forward_k[members], limits, f"_{stage}", here)
 
-    def _here(self, stage: int, mine: Ints) -> Ints:
+    def _here(self, stage: int, at: Ints) -> Ints:
         """Whether kernels of the forward pass are in a stage, and whether others are."""
         here = self.model.continuous(f"here_{stage}", (2,), 0.0, 1.0)
         for of, side in enumerate((self.forward_k, ~self.forward_k)):
             if side.any():
                 columns = np.full((int(side.sum()), 1), here[of])
-                self.model.rows(f"here_{stage}_{of}", [(columns, 1.0), (self.A_kb[np.ix_(side, mine)], -1.0)], lower=0)
+                self.model.rows(f"here_{stage}_{of}", [(columns, 1.0), (self.A_kb[np.ix_(side, at)], -1.0)], lower=0)
         return here
 
     def _pins(self) -> None:
@@ -179,7 +179,7 @@ class Ordered:
         of = self.structure
         for k, partition in sorted({pin for limits in of.limits for pin in limits.pins}):
             places = (np.flatnonzero(self.stage_b == stage) for stage in range(len(of.limits)))
-            pinned = [mine[partition] for mine in places if len(mine) > partition]
+            pinned = [of_stage[partition] for of_stage in places if len(of_stage) > partition]
             self.model.rows(f"pin_{k}_{partition}", [(self.A_kb[k, pinned][None, :], 1.0)], lower=1)
 
     def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
@@ -218,10 +218,10 @@ class Listed:
         self.A_kb = np.where(member_kb, self.z_b, -1)
         model.rows("one_block", [(self.A_kb, 1.0)], 1, 1)
         for stage, limits in enumerate(structure.limits):
-            mine = self.z_b[self.stage_b == stage][None, :]
-            if mine.size:
+            columns = self.z_b[self.stage_b == stage][None, :]
+            if columns.size:
                 fewest = limits.p_max if limits.exactly else 0
-                model.rows(f"partitions_{stage}", [(mine, 1.0)], fewest, limits.p_max)
+                model.rows(f"partitions_{stage}", [(columns, 1.0)], fewest, limits.p_max)
         if (member_kb.sum(axis=0) > 1).any():
             self._one_after_the_other(model)
 
@@ -242,10 +242,10 @@ class Listed:
 
     def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
         """See :class:`Places`."""
-        known = {row.tobytes(): b for b, row in enumerate(self.member_kb.T)}
+        blocks = {row.tobytes(): b for b, row in enumerate(self.member_kb.T)}
         taken = np.zeros(len(self.z_b))
         for stage, partition in sorted(set(zip(stage_k.tolist(), partition_k.tolist(), strict=True))):
-            block = known.get(((stage_k == stage) & (partition_k == partition)).tobytes())
+            block = blocks.get(((stage_k == stage) & (partition_k == partition)).tobytes())
             if block is None:
                 return None
             taken[block] = 1.0

@@ -69,13 +69,13 @@ class StageRows:
 
     def _by_options(self, number: int, amount_ko: Iterable[Floats]) -> Terms:
         """What kernels in a stage of the mapping have of a figure of their options, as terms of one row."""
-        found: Terms = []
+        terms: Terms = []
         for k, amount_o in enumerate(amount_ko):
             left = amount_o[list(self.choices.domain[k])]
             if left.any():
                 columns = self._in_stage(k, number)
-                found.append((columns.reshape(1, -1), np.repeat(left, columns.shape[1])[None, :]))
-        return found
+                terms.append((columns.reshape(1, -1), np.repeat(left, columns.shape[1])[None, :]))
+        return terms
 
     # -- memory -------------------------------------------------------------------------------
     def hold(self, held: Held, *, waiting: bool) -> None:
@@ -107,8 +107,8 @@ class StageRows:
 
     def _wait(self, number: int, name: str, H: Ints, unit: float, capacity: float) -> None:
         """What waits while each partition of a stage runs, beside what stays: the paper's L."""
-        mine = np.flatnonzero(self.stage_b == number)
-        terms: Terms = [(np.full(len(mine), H[0]), 1.0)]
+        places = np.flatnonzero(self.stage_b == number)
+        terms: Terms = [(np.full(len(places), H[0]), 1.0)]
         for columns, amounts in self._alive(number):
             terms.append((columns, amounts / unit))
         if len(terms) > 1:
@@ -117,28 +117,28 @@ class StageRows:
     @memoized
     def _alive(self, number: int) -> Terms:
         """Columns of tensors that are open while each partition of a stage runs, with their bytes."""
-        found, mine = Terms(), np.flatnonzero(self.stage_b == number)
+        terms, places = Terms(), np.flatnonzero(self.stage_b == number)
         for charge in self.blocks.table.charges:
             if charge.resource == "waiting_bytes":
                 assert isinstance(charge.incidence, Open)
-                found.append(self._open(charge.incidence, *self.blocks.classified(charge), mine))
-        return found
+                terms.append(self._open(charge.incidence, *self.blocks.classified(charge), places))
+        return terms
 
     def _open(
         self, incidence: Open, scope: tuple[int, ...], classes: tuple[tuple[int, ...], ...], amount: Floats,
-        mine: Ints,
+        of_stage: Ints,
     ) -> tuple[Ints, Floats]:  # fmt: skip
         """A tensor is open from its source to its last reader, both included, unless one partition has them all."""
-        model, places = self.model, len(mine)
-        made = self.choices.placed(incidence.source, scope, classes).reshape(amount.size, -1)[:, mine]
+        model, places = self.model, len(of_stage)
+        written = self.choices.placed(incidence.source, scope, classes).reshape(amount.size, -1)[:, of_stage]
         L = model.continuous(f"L_{len(model.row_blocks)}", (places, amount.size), 0.0, 1.0)
         until, before = np.tri(places, dtype=bool), np.tri(places, k=-1, dtype=bool)
         back = self.stage_k is None
         for reader in incidence.readers:
-            read = self.choices.placed(reader, scope, classes).reshape(amount.size, -1)[:, mine]
-            both = self.blocks.counting.both(incidence.source, reader, scope, classes)[:, mine]
+            read = self.choices.placed(reader, scope, classes).reshape(amount.size, -1)[:, of_stage]
+            both = self.blocks.counting.both(incidence.source, reader, scope, classes)[:, of_stage]
             for f in range(amount.size):
-                ends = [(made[f], read[f])] + [(read[f], made[f])] * back
+                ends = [(written[f], read[f])] + [(read[f], written[f])] * back
                 for way, (first, last) in enumerate(ends):
                     early, late = (until, before) if not way else (until.T, before.T)
                     terms: Terms = [
@@ -200,31 +200,31 @@ class StageRows:
 
     def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> Parts:
         """What an evaluation of a kind of layer takes, by pass, and what is exchanged of it in a step; by the scale."""
-        mine, of_units = self.stage_b == number, self.blocks.unit_s / scale
+        here, of_units = self.stage_b == number, self.blocks.unit_s / scale
         exchanged = {
             "optimizer": self._by_options(number, self._optimizer_ko),
             "gradients": self._exchanged(number, "gradients"),
             "weights": self._exchanged(number, "weights"),
         }
         return {
-            "forward": [(time_b[mine & forward_b][None, :], of_units)],
-            "backward": [(time_b[mine & ~forward_b][None, :], of_units)],
+            "forward": [(time_b[here & forward_b][None, :], of_units)],
+            "backward": [(time_b[here & ~forward_b][None, :], of_units)],
             **{name: [(c, np.asarray(v) / scale) for c, v in terms] for name, terms in exchanged.items()},
         }
 
     def _gradients(self, stage: PipelineStage, unit: float) -> Terms:
         """Less the units that a pipeline stage takes at the end of a step, for gradients and optimizer, as terms."""
-        found: Terms = []
+        terms: Terms = []
         for number, times in stage.runs:
             seconds = self._by_options(number, self._optimizer_ko)
             seconds += self._exchanged(number, "gradients") + self._exchanged(number, "weights")
-            found += [(columns, -times * np.asarray(amounts) / unit) for columns, amounts in seconds]
-        return found
+            terms += [(columns, -times * np.asarray(amounts) / unit) for columns, amounts in seconds]
+        return terms
 
     @memoized
     def _exchanged(self, number: int, of: str) -> Terms:
         """Seconds of a step in which copies exchange gradients or weights of an evaluation, by stage of the mapping."""
-        instance, found = self.instance, Terms()
+        instance, exchanged = self.instance, Terms()
         for dims, _ in () if adds_up_at_once(instance.assumptions) else instance.adding:
             resource = _REDUCED[0] if dims == instance.plan.copy_dims else _REDUCED[1]
             volume_ko = self.blocks.table.of_options(resource)
@@ -236,10 +236,12 @@ class StageRows:
                 cost = affine(each.kind, each.dims, instance.system, instance.assumptions)
                 fixed = each.times * (cost.fixed + instance.system.collective_overhead) if cost is not NOTHING else 0.0
                 terms = self._by_options(number, sent_ko)
-                found += [(columns, amounts * cost.per_byte) for columns, amounts in terms]
+                exchanged += [(columns, amounts * cost.per_byte) for columns, amounts in terms]
                 if terms and fixed:
-                    found.append((self._any(f"some_gradients_{len(self.model.column_blocks)}", number, sent_ko), fixed))
-        return found
+                    exchanged.append(
+                        (self._any(f"some_gradients_{len(self.model.column_blocks)}", number, sent_ko), fixed)
+                    )
+        return exchanged
 
     def _any(self, name: str, number: int, amount_ko: list[Floats]) -> Ints:
         """A column that is 1 if a stage of the mapping has any kernel with some amount."""
@@ -254,37 +256,37 @@ class StageRows:
     @cached_property
     def _optimizer_ko(self) -> list[Floats]:
         """Seconds of the optimizer's step of each kernel, by option."""
-        found = list[Floats]()
+        seconds = list[Floats]()
         for k, kernel in enumerate(LayerKernel.all_of(self.layer)):
             weight_o = weight_bytes(kernel, ops.weight_elements)
-            found.append(optimizer_seconds(self.instance, np.full(len(weight_o), k), weight_o))
-        return found
+            seconds.append(optimizer_seconds(self.instance, np.full(len(weight_o), k), weight_o))
+        return seconds
 
     # -- neighbours ---------------------------------------------------------------------------
     def _hops(self) -> list[Terms]:
         """Seconds that every pipeline stage sends to its neighbours, as terms."""
         instance, plan = self.instance, self.instance.plan
-        found: list[Terms] = [[] for _ in instance.pipeline]
+        by_stage: list[Terms] = [[] for _ in instance.pipeline]
         if plan.stages == 1:
-            return found
+            return by_stage
         if self.stage_k is None:
             for fan in self.layer.fan_outs:
                 if not fan.carried:
-                    self._sent(fan, found)
-            return found
+                    self._sent(fan, by_stage)
+            return by_stage
         assumptions, alone = instance.assumptions, len(instance.pipeline) == 1
         if sent_once(instance):
-            return found
+            return by_stage
         if both_ways_at_once(instance):
-            return [self._handed_on("", (True, False), plan.interleave)] * len(found)
+            return [self._handed_on("", (True, False), plan.interleave)] * len(by_stage)
         ways = [self._handed_on(name, (name == "_on",), 1) for name in ("_on", "_back")]
-        for terms, stage in zip(found, instance.pipeline, strict=True):
+        for terms, stage in zip(by_stage, instance.pipeline, strict=True):
             often = messages(plan, assumptions, stage.number, all_alike=alone)
             for way, times in zip(ways, often, strict=True):
                 terms += [(columns, times * np.asarray(seconds)) for columns, seconds in way if times]
-        return found
+        return by_stage
 
-    def _sent(self, fan: FanOut, found: list[Terms]) -> None:
+    def _sent(self, fan: FanOut, by_stage: list[Terms]) -> None:
         """What a tensor that crosses stages costs at each cut between these: of either way once for all its readers."""
         scope, model = (fan.source,), self.model
         share_o = self.layer.output_share_ko[fan.source][list(self.choices.domain[fan.source])]
@@ -292,18 +294,18 @@ class StageRows:
         classes = (tuple(labels.tolist()),)
         early = np.arange(self.instance.plan.stages - 1)[:, None] >= self.stage_b
         forward = [kernel.pass_ == "forward" for kernel in self.layer.kernels]
-        made = self.choices.placed(fan.source, scope, classes)
+        written = self.choices.placed(fan.source, scope, classes)
         for back in (False, True):
             readers = [k for k in fan.kernels if (not forward[fan.source] and not forward[k]) == back]
             for f, share in enumerate(shares.tolist() if readers else ()):
                 seconds = sent_s(self.instance, fan.whole, share)
                 sent = model.continuous(f"sent_{len(model.row_blocks)}", (len(early),), 0.0, 1.0)
                 for cut, column in enumerate(sent):
-                    found[cut + back].append((column[None], np.array([seconds])))
+                    by_stage[cut + back].append((column[None], np.array([seconds])))
                 sign = -1.0 if back else 1.0
                 for reader in readers:
                     ends = [
-                        np.where(early, each[f], -1) for each in (made, self.choices.placed(reader, scope, classes))
+                        np.where(early, each[f], -1) for each in (written, self.choices.placed(reader, scope, classes))
                     ]
                     terms: Terms = [(sent, 1.0), (ends[0], -sign), (ends[1], sign)]
                     model.rows(f"sent_{len(model.row_blocks)}", terms, lower=0)
