@@ -53,8 +53,8 @@ def mapped(
     rows: Sequence[TrainingRow], system: System, assumptions: Assumptions, values: Mapping[str, float]
 ) -> list[Step]:
     """Every row's best mapping with some values. Memory holds everything: a row that ran did fit."""
-    made, chosen = applied(values, system, assumptions)
-    return [step_of(row, chosen, row_machine(row, made, memory_limit=False)) for row in rows]
+    machine, chosen = applied(values, system, assumptions)
+    return [step_of(row, chosen, row_machine(row, machine, memory_limit=False)) for row in rows]
 
 
 def calibrate(
@@ -108,7 +108,8 @@ def calibrate(
     if kernels:
         system, tables, fixed = kernel_rows(kernels, label, system, regime)
         evidence += [
-            Evidence(file=path.name, sha256=digest_of(path), rows=count, regime=said) for path, count, said in tables
+            Evidence(file=path.name, sha256=digest_of(path), rows=count, regime=stated)
+            for path, count, stated in tables
         ]
         taken_over = tuple(number for number in taken_over if number.name not in fixed)
     if collectives is not None:
@@ -122,8 +123,10 @@ def calibrate(
                 " or tables of GEMMs, attention and kernels bound by memory"
             )
         return _calibration(name, system, assumptions, (), (), evidence, taken_over)
-    known = known_numbers(system, assumptions)
-    numbers = named(names or [one for one in known if one not in fixed | {n.name for n in taken_over}], known)
+    available = known_numbers(system, assumptions)
+    numbers = named(
+        names or [each for each in available if each not in fixed | {n.name for n in taken_over}], available
+    )
     taken: list[TrainingRow] = []
     for path in data:
         rows_of = [row for row in read_rows(path) if isinstance(row, TrainingRow)]
@@ -139,27 +142,27 @@ def calibrate(
         if kernels and turn > 1:  # what a product has left for its FLOP depends on the time of its bytes
             system, *_ = kernel_rows(kernels, label, applied(values, system, assumptions)[0], regime)
         steps = mapped(taken, system, assumptions, values)
-        found = fit(numbers, measured, partial(predicted, steps))
-        values = {name: float(f"{value:.4g}") for name, value in found.values.items()}
+        solution = fit(numbers, measured, partial(predicted, steps))
+        values = {name: float(f"{value:.4g}") for name, value in solution.values.items()}
     errors = np.array([step.seconds for step in mapped(taken, system, assumptions, values)]) / measured - 1
-    left_out = left_out_errors(numbers, found, measured, sources)
-    told = []
+    left_out = left_out_errors(numbers, solution, measured, sources)
+    source_errors = []
     for source in dict.fromkeys(sources):
-        mine = errors[[other == source for other in sources]]
+        of_source = errors[[other == source for other in sources]]
         out = left_out[source]
-        told.append(
+        source_errors.append(
             SourceError(
                 source=source,
-                rows=len(mine),
-                mean=round(float(np.abs(mine).mean()), 4),
-                most=round(float(np.abs(mine).max()), 4),
-                bias=round(float(mine.mean()), 4),
+                rows=len(of_source),
+                mean=round(float(np.abs(of_source).mean()), 4),
+                most=round(float(np.abs(of_source).max()), 4),
+                bias=round(float(of_source.mean()), 4),
                 left_out=None if out is None else round(out, 4),
             )
         )
-    made, fitted_under = applied(values, system, assumptions)
+    machine, fitted_under = applied(values, system, assumptions)
     fitted = tuple(FittedNumber(name=n.name, value=values[n.name], least=n.least, most=n.most) for n in numbers)
-    return _calibration(name, made, fitted_under, fitted, tuple(told), evidence, taken_over)
+    return _calibration(name, machine, fitted_under, fitted, tuple(source_errors), evidence, taken_over)
 
 
 def with_collectives(system: System, collectives: str | Path, label: str) -> tuple[System, int]:
@@ -200,10 +203,10 @@ def taken_from(
         donor |= {"optimizer": steps[0].share}
     dims = dict(zip(like.network, system.network, strict=False))
     values = {dims[name].name if name in dims else name: value for name, value in donor.items()}
-    known = known_numbers(system, assumptions)
-    over = {name: value for name, value in values.items() if name in known}
-    made, chosen = applied(over, system, assumptions)
-    return made, chosen, tuple(FittedNumber(name=n, value=v, least=known[n].least, most=known[n].most)
+    available = known_numbers(system, assumptions)
+    over = {name: value for name, value in values.items() if name in available}
+    machine, chosen = applied(over, system, assumptions)
+    return machine, chosen, tuple(FittedNumber(name=n, value=v, least=available[n].least, most=available[n].most)
                                for n, v in over.items())  # fmt: skip
 
 
@@ -217,7 +220,7 @@ def _calibration(
     taken_over: tuple[FittedNumber, ...],
 ) -> Calibration:
     rows = system.chip.efficiency or ()
-    mine = {number.name for number in fitted}
+    own = {number.name for number in fitted}
     return Calibration(
         profile=name,
         chip=system.chip.name,
@@ -226,7 +229,7 @@ def _calibration(
         network={dim.name: dim.efficiency or 1.0 for dim in system.network},
         factors={dim.name: dict(dim.factors) for dim in system.network if dim.factors} or None,
         fitted=fitted,
-        taken_over=tuple(number for number in taken_over if number.name not in mine) or None,
+        taken_over=tuple(number for number in taken_over if number.name not in own) or None,
         errors=errors,
         evidence=tuple(evidence),
         version=dfopt.__version__,

@@ -38,12 +38,12 @@ class Fit:
 
 def predicted(steps: Sequence[Step], values: Mapping[str, float]) -> Floats:
     """Seconds of every step with some values, by the judge."""
-    found = []
+    times = []
     for step in steps:
         system, assumptions = applied(values, step.system, step.assumptions)
         score = evaluate(step.result.mapping, step.graph, system, assumptions, physical=False, throttle=False)
-        found.append(score.step_time_s)
-    return np.array(found)
+        times.append(score.step_time_s)
+    return np.array(times)
 
 
 def fit(numbers: Sequence[Number], measured: Floats, times_of: Callable[[Mapping[str, float]], Floats]) -> Fit:
@@ -126,8 +126,8 @@ def solved(
     at = np.array([number.coordinate(values[number.name]) for number in numbers])
 
     def errors(tried: Floats) -> Floats:
-        found = np.array([number.coordinate(value) for number, value in zip(numbers, tried, strict=True)])
-        return np.asarray((times + slopes @ (found - at)) / measured - 1, dtype=float)
+        coordinates = np.array([number.coordinate(value) for number, value in zip(numbers, tried, strict=True)])
+        return np.asarray((times + slopes @ (coordinates - at)) / measured - 1, dtype=float)
 
     least, most = (np.array([getattr(number, which) for number in numbers]) for which in ("least", "most"))
     start = np.clip([values[number.name] for number in numbers], least, most)
@@ -136,21 +136,21 @@ def solved(
 
 
 def left_out_errors(
-    numbers: Sequence[Number], found: Fit, measured: Floats, sources: Sequence[str]
+    numbers: Sequence[Number], fitted: Fit, measured: Floats, sources: Sequence[str]
 ) -> dict[str, float | None]:
     """Mean |error| of each source where the numbers are fitted to all others; none where those are too few.
 
     On the affine model around the fit, which the judge gave.
     """
-    at = np.array([number.coordinate(found.values[number.name]) for number in numbers])
+    at = np.array([number.coordinate(fitted.values[number.name]) for number in numbers])
     errors: dict[str, float | None] = {}
     for source in dict.fromkeys(sources):
         out = np.array([other == source for other in sources])
         if (~out).sum() < 2 * len(numbers):
             errors[source] = None
             continue
-        kept = solved(numbers, found.values, measured[~out], found.times[~out], found.slopes[~out])
+        kept = solved(numbers, fitted.values, measured[~out], fitted.times[~out], fitted.slopes[~out])
         there = np.array([number.coordinate(kept[number.name]) for number in numbers])
-        times = found.times[out] + found.slopes[out] @ (there - at)
+        times = fitted.times[out] + fitted.slopes[out] @ (there - at)
         errors[source] = float(np.abs(times / measured[out] - 1).mean())
     return errors

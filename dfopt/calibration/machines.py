@@ -91,8 +91,8 @@ def machine_of(
         outer |= {} if machine.link is None else {"link_bandwidth": machine.link}
     data["network"] = [{**data["network"][0], "size": size}]
     if nodes > 1:
-        said = {} if between is None else {"link_bandwidth": f"{between} B/s"}
-        data["network"].append({**outer, **said, "size": nodes})
+        link = {} if between is None else {"link_bandwidth": f"{between} B/s"}
+        data["network"].append({**outer, **link, "size": nodes})
     data["chip"].pop("memory_reserve", None)  # what was measured did fit
     if not memory_limit:
         data["chip"]["dram"].pop("capacity", None)

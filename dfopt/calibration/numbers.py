@@ -65,23 +65,23 @@ def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]
     """
     rows = system.chip.efficiency or ()
     tops = {unit: _top(rows, unit) for unit in _UNITS}
-    found = {unit: Number(unit, top, 0.005, 1.0) for unit, top in tops.items() if top is not None}
-    found |= {dim.name: Number(dim.name, dim.efficiency or 1.0, 0.05, 1.0) for dim in system.network}
+    numbers = {unit: Number(unit, top, 0.005, 1.0) for unit, top in tops.items() if top is not None}
+    numbers |= {dim.name: Number(dim.name, dim.efficiency or 1.0, 0.05, 1.0) for dim in system.network}
     for name, most in _OVERHEADS.items():
         if name in type(assumptions).model_fields:
-            found[name] = Number(name, getattr(assumptions, name) or 0.0, 0.0, most, share=False)
-    return found
+            numbers[name] = Number(name, getattr(assumptions, name) or 0.0, 0.0, most, share=False)
+    return numbers
 
 
-def named(names: Sequence[str], known: Mapping[str, Number]) -> tuple[Number, ...]:
+def named(names: Sequence[str], available: Mapping[str, Number]) -> tuple[Number, ...]:
     """Numbers by name; `PlanError` for one that is not there, one twice, none, or too many."""
     for name in names:
-        if name not in known:
-            listed = f"one of {', '.join(known)}"
-            raise PlanError(f"fit: found {name!r}; {did_you_mean(name, list(known), listed)}")
+        if name not in available:
+            listed = f"one of {', '.join(available)}"
+            raise PlanError(f"fit: found {name!r}; {did_you_mean(name, list(available), listed)}")
     if len(set(names)) < len(names) or not 0 < len(names) <= MOST_NUMBERS:
         raise PlanError(f"fit: found {', '.join(names) or 'nothing'}; name 1 to {MOST_NUMBERS} numbers, each once")
-    return tuple(known[name] for name in names)
+    return tuple(available[name] for name in names)
 
 
 def applied(values: Mapping[str, float], system: System, assumptions: Assumptions) -> tuple[System, Assumptions]:

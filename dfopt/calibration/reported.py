@@ -87,12 +87,12 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
     gathers = all_on or cells.get("recipe_overlap_param_gather") == "True"
     left_out += ["overlap of parameter gathers"] if shared > 1 or (gathers and zero not in (None, 0, 1)) else []
     # Megatron-LM's own arguments have no fused loss unless --cross-entropy-loss-fusion asks for one
-    said: dict[str, Sequence] = {"True": "allow", "False": "none"}
+    sequence_parallelism: dict[str, Sequence] = {"True": "allow", "False": "none"}
     return TrainingRow(
         name, source, model, chip, chips, tensor, pipeline, copies, batch=batch,
         seconds=_step(cells, model, batch, chip), dtypes=types_of(_precision(cells), not AS_GIVEN.search(source)),
         microbatch=maybe(cells, "mbs"), interleave=maybe(cells, "vp"), recompute=again,
-        sequence_parallelism=said.get(cells.get("recipe_sequence_parallel", "")),
+        sequence_parallelism=sequence_parallelism.get(cells.get("recipe_sequence_parallel", "")),
         zero=zero,
         main_gradients=_HELD.get(cells.get("recipe_grad_reduce_in_fp32", "")),
         contexts=contexts, expert_groups=groups, library_attention=True, causal=True,
@@ -120,9 +120,9 @@ def _again(cells: Cells) -> tuple[str | None, list[str]]:
     text = table or recipe or policy
     if not text:
         return None, []
-    found = next((again for begin, again in _AGAIN.items() if text.startswith(begin)), None)
-    if found is not None:
-        return found, []
+    way = next((again for begin, again in _AGAIN.items() if text.startswith(begin)), None)
+    if way is not None:
+        return way, []
     if not text.startswith("selective"):
         raise Cannot(f"recompute {text}")
     if not text.startswith(_SELECTIVE):

@@ -51,14 +51,14 @@ def read_rows(path: str | Path) -> list[TrainingRow | Untaken]:
         refuse(str(path), f"found columns {', '.join(sorted(columns)) or 'none'}, expected one of {wanted}",
                "give a table of measured training steps")  # fmt: skip
     rows = [cells for cells in table if cells.get("workload", "LLM-train") == "LLM-train"]
-    found: list[TrainingRow | Untaken] = []
+    parsed: list[TrainingRow | Untaken] = []
     for count, cells in enumerate(rows, start=1):
         name, source = _called(cells, count)
         try:
-            found.append(form(cells, name, source))
+            parsed.append(form(cells, name, source))
         except Cannot as why:
-            found.append(Untaken(name, source, str(why)))
-    return found
+            parsed.append(Untaken(name, source, str(why)))
+    return parsed
 
 
 def digest_of(path: str | Path) -> str:
@@ -82,23 +82,23 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     if not cells["status"].startswith("confirmed"):
         raise Cannot(f"status: {cells['status'][:40] or 'not stated'}")
     chips = number(cells, "n_accel")
-    known: dict[str, Chip] = {
+    chip_of: dict[str, Chip] = {
         "A100-SXM4-80GB": "a100",
         "A100-80GB": "a100",
         "H100-SXM-80GB": "h100",
         "H100-96GB-HBM2e": "h100-hbm2e",
     }
-    if cells["accelerator"] not in known:
+    if cells["accelerator"] not in chip_of:
         raise Cannot(f"chip {cells['accelerator'] or 'not stated'}")
-    chip = known[cells["accelerator"]]
+    chip = chip_of[cells["accelerator"]]
     given = AS_GIVEN.search(source) is not None
     recomputed: dict[str, str | None] = {"full": "full", "selective(attn)": "attention", "none": "none", "": None}
     by_ops = ("selective", "selective(per-op)") if given else ()  # where no number of layers is said
     recomputed |= dict.fromkeys(by_ops, "op+attention")
     if cells["recompute"] not in recomputed:
         raise Cannot(f"recompute {cells['recompute']}")
-    said: dict[str, Sequence] = {"true": "allow", "false": "none"}
-    sequence = said.get(cells["seq_par"])
+    sequence_parallelism: dict[str, Sequence] = {"true": "allow", "false": "none"}
+    sequence = sequence_parallelism.get(cells["seq_par"])
     if source.startswith("Narayanan"):
         sequence = "none"  # Korthikanti et al. (arXiv:2205.05198) introduced it a year later
     sharded = cells["sharding"]

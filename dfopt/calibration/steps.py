@@ -81,8 +81,8 @@ def second_axis(row: TrainingRow) -> int:
     for groups in (row.expert_groups, row.expert_groups // row.tensor):
         if row.contexts == 1 and groups and row.copies % groups == 0:
             return groups
-    beside = f" beside cp {row.contexts}" if row.contexts > 1 else ""
-    raise PlanError(f"found {row.expert_groups} groups of experts{beside} in {row.copies} copies of the batch")
+    suffix = f" beside cp {row.contexts}" if row.contexts > 1 else ""
+    raise PlanError(f"found {row.expert_groups} groups of experts{suffix} in {row.copies} copies of the batch")
 
 
 def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
@@ -112,11 +112,11 @@ def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
 
 def _of_zoo(row: TrainingRow, name: str, microbatch: int, recompute: str) -> Graph:
     """The training step of a model whose sizes a table does not have, as it is in the zoo."""
-    said: dict[str, Any] = {} if row.main_gradients is None else {"main_gradients": row.main_gradients}
+    given: dict[str, Any] = {} if row.main_gradients is None else {"main_gradients": row.main_gradients}
     graph = load_graph(
         name, mode="training", ends=True, recompute=recompute, causal=row.causal, routing="balanced",
         isl=row.model.seq, microbatch=microbatch * _sequences(row), batch=row.batch,
-        dtypes=dict(row.dtypes) or {"weights": "bf16"}, **said,
+        dtypes=dict(row.dtypes) or {"weights": "bf16"}, **given,
     )  # fmt: skip
     hidden = {kernel.m for kernel in graph.kernels if kernel.role == "residual"}
     if (graph.repeat, hidden) != (row.model.layers, {row.model.hidden}):
@@ -155,7 +155,7 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
     >>> dims_of(row, row_machine(row))
     {'tp_dims': ('node[4]',), 'dp_dims': ('node[2@4]', 'cluster[4]'), 'pp_dims': ('cluster[16@4]',)}
     """
-    found: dict[str, tuple[str, ...]] = {}
+    dims: dict[str, tuple[str, ...]] = {}
     free = [(dim.name, dim.size, 1) for dim in system.network]  # name, chips that are left, stride of the next part
     second = second_axis(row)
     degrees = {"tp": row.tensor, "mp": second, "dp": row.copies // _sequences(row), "pp": row.pipeline}
@@ -163,16 +163,16 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
         names: list[str] = []
         for at, (name, left, stride) in enumerate(free):
             size = math.gcd(degree, left)
-            whole = left == size and stride == 1
+            undivided = left == size and stride == 1
             if size > 1:
-                names.append(name if whole else part_name(name, size, stride))
+                names.append(name if undivided else part_name(name, size, stride))
                 free[at] = name, left // size, stride * size
                 degree //= size
             if degree > 1 and left // size > 1:
                 return {}
         if axis != "mp" or second > 1:
-            found[f"{axis}_dims"] = tuple(names)
-    return found
+            dims[f"{axis}_dims"] = tuple(names)
+    return dims
 
 
 def _microbatches(row: TrainingRow) -> Sequence[int]:
@@ -233,20 +233,20 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     under = {True: (overlapped,), False: (chosen,), None: (overlapped, chosen)}[row.overlaps_tensor]
     refused = list[DfoptError]()
     for zero in _levels(row):
-        asked, found = {**_asked(row, system), "zero": zero}, list[Step]()
-        for one, (recompute, size, chunks, graph) in product(under, _ways(row)):
-            there = _slowed(system) if one.tensor_overlap else system
+        asked, steps = {**_asked(row, system), "zero": zero}, list[Step]()
+        for variant, (recompute, size, chunks, graph) in product(under, _ways(row)):
+            there = _slowed(system) if variant.tensor_overlap else system
             try:
                 pins = _by_tokens(row, graph)
-                result = solve(graph, there, assumptions=one, time_limit=SECONDS, interleave=chunks,
+                result = solve(graph, there, assumptions=variant, time_limit=SECONDS, interleave=chunks,
                                   shard=pins, **asked)  # fmt: skip
             except DfoptError as error:
                 refused.append(error)
                 continue
             assumed = _assumed(row, {"microbatch": size, "interleave": chunks, "recompute": recompute}, zero)
-            found.append(Step(row, graph, there, one, result, assumed))
-        if found:
-            return min(found, key=lambda step: step.seconds)
+            steps.append(Step(row, graph, there, variant, result, assumed))
+        if steps:
+            return min(steps, key=lambda step: step.seconds)
         if not any(isinstance(error, Infeasible) for error in refused):
             break
     raise refused[0]
@@ -280,26 +280,26 @@ def _assumed(row: TrainingRow, chosen: dict[str, int | str], zero: int) -> tuple
         "interleave": row.interleave if row.pipeline > 1 else 1,
         "recompute": row.recompute,
     }
-    found = [f"{name} {value}" for name, value in chosen.items() if stated[name] is None]
+    names = [f"{name} {value}" for name, value in chosen.items() if stated[name] is None]
     if row.zero is None and zero:
-        found.append(f"zero {zero}")
+        names.append(f"zero {zero}")
     if row.sequence_parallelism is None and row.tensor > 1:
-        found.append("sequence_parallelism")
+        names.append("sequence_parallelism")
     if row.overlaps_tensor is None:
-        found.append("tensor_overlap")
+        names.append("tensor_overlap")
     if row.loss_apart:
-        found.append("loss in several kernels")
-    return tuple(found)
+        names.append("loss in several kernels")
+    return tuple(names)
 
 
 def left_out(row: TrainingRow) -> tuple[str, ...]:
     """What a row says, or what it comes to, that the model of it has not."""
-    found = list(row.unmodelled)
+    words = list(row.unmodelled)
     if more := _more_layers(row):
-        found.append(f"stages that are not equal: {more} layers more")
+        words.append(f"stages that are not equal: {more} layers more")
     if row.expert_groups > 1 and second_axis(row) < row.expert_groups:
-        found.append("experts of their own for TP chips")
-    return tuple(found)
+        words.append("experts of their own for TP chips")
+    return tuple(words)
 
 
 def alike(row: TrainingRow) -> TrainingRow:

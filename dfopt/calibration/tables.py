@@ -37,7 +37,7 @@ Regime = Literal["sustained", "burst"]
 
 LIMITS: Final = (4e12, 1e12, 512e9, 128e9, 16e9, 1e9, 0.0)  # FLOP: those of the tables of Calculon, and three above
 BYTES: Final = (100e6, 10e6, 1e6, 0.0)  # those of Calculon's tables of memories
-_KNOWN: Final = (
+_TABLE_OF_COLUMN: Final = (
     ("way", "attention"),
     ("parameters", "optimizer"),
     ("bytes", "memory"),
@@ -86,7 +86,7 @@ def kernel_rows(
     for path in map(Path, paths):
         columns, _ = read_table(path)
         stated[path] = regime if "regime" in columns else None
-        name = next((name for column, name in _KNOWN if column in columns), "matrix")
+        name = next((name for column, name in _TABLE_OF_COLUMN if column in columns), "matrix")
         if name in kinds:
             refuse(str(path), f"found a second table of {name}, after {kinds[name]}", "give one of each kind")
         kinds[name] = path
@@ -95,7 +95,7 @@ def kernel_rows(
         if name in kinds:
             rows, counts[kinds[name]] = read(kinds[name], label, system, regime)
             system = with_rows(system, name, rows)
-    return system, [(path, counts[path], said) for path, said in stated.items()], set(kinds)
+    return system, [(path, counts[path], stated_regime) for path, stated_regime in stated.items()], set(kinds)
 
 
 def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
@@ -137,7 +137,7 @@ def gemm_rows(
         refuse(system.name, "found several memories", "give a system whose chip has dram")
     memory = _by_bytes(system)
     shares: dict[float, list[float]] = {limit: [] for limit in LIMITS}
-    whole: dict[float, list[float]] = {limit: [] for limit in LIMITS}  # as if its bytes took no time
+    shares_of_peak: dict[float, list[float]] = {limit: [] for limit in LIMITS}  # as if its bytes took no time
     count = 0
     for row in _rows(path, ("system", "m", "n", "k", "latency_ms"), label, regime):
         if row.get("gemm_dtype", "bfloat16") != "bfloat16":
@@ -147,27 +147,27 @@ def gemm_rows(
         compute, moved = 2.0 * m * n * k / peak, 2.0 * (m * k + k * n + m * n)
         if compute >= moved / dram.bandwidth:
             count += 1
-            limit = next(one for one in LIMITS if compute * peak >= one)
+            limit = next(least for least in LIMITS if compute * peak >= least)
             rate = dram.bandwidth * one_bandwidth_share(memory, moved)
             left = taken - moved / rate
             shares[limit].append(compute / max(left, 1e-300))
-            whole[limit].append(compute / taken)
-    found: list[EfficiencyRow] = []
+            shares_of_peak[limit].append(compute / taken)
+    classes: list[EfficiencyRow] = []
     for limit in LIMITS:
         if not shares[limit]:
             continue
-        if (most := median(whole[limit])) > 1:
+        if (most := median(shares_of_peak[limit])) > 1:
             refuse(str(path), f"found a share of {most:g} of the peak of {system.chip.name}", "check its peak")
         share = min(1.0, float(f"{median(shares[limit]):.4g}"))
-        found.append(EfficiencyRow(unit="matrix", share=share, flop=limit or None))
-    if not found:
+        classes.append(EfficiencyRow(unit="matrix", share=share, flop=limit or None))
+    if not classes:
         refuse(str(path), f"found no product of a system {label!r} that is bound by compute", "give GEMMs of this chip")
-    if found[-1].conditions:  # none that small: the system's own row for the rest, at most the share found last
+    if classes[-1].conditions:  # none that small: the system's own row for the rest, at most the share found last
         own = [row for row in system.chip.efficiency or () if row.unit == "matrix" and not row.conditions]
         if not own:
             refuse(str(path), f"found no small product of a system {label!r}", "give small GEMMs too")
-        found.append(own[0].model_copy(update={"share": min(own[0].share, found[-1].share)}))
-    return found, count
+        classes.append(own[0].model_copy(update={"share": min(own[0].share, classes[-1].share)}))
+    return classes, count
 
 
 def attention_rows(
@@ -190,17 +190,17 @@ def attention_rows(
     for row in _rows(path, ("system", *shape, "causal", "way", "latency_ms"), label, regime):
         sizes = tuple(row.count(name) for name in shape)
         seconds[*sizes, row["causal"] == "True"][row["way"]] = row.number("latency_ms") * 1e-3
-    found: list[tuple[float, float]] = []
+    samples: list[tuple[float, float]] = []
     for (batch, heads, _, seq, dim, causal), ways in seconds.items():
         if {"forward", "backward"} <= set(ways):
             flop = 2.0 * batch * heads * seq**2 * dim / (2 if causal else 1)
             taken = ways["forward"] + ways["backward"]
-            found.append((flop, sum(PASSES) * flop / system.chip.peak_flops / taken))
-    if not found:
+            samples.append((flop, sum(PASSES) * flop / system.chip.peak_flops / taken))
+    if not samples:
         refuse(str(path), f"found no attention of a system {label!r}, forward and backward", "give such rows")
-    classes = _medians(found, LIMITS, str(path), system)
+    classes = _medians(samples, LIMITS, str(path), system)
     rows = [EfficiencyRow(unit="matrix", op="attention", share=share, flop=limit) for limit, share in classes]
-    return [*rows[:-1], rows[-1].model_copy(update={"flop": None})], len(found)
+    return [*rows[:-1], rows[-1].model_copy(update={"flop": None})], len(samples)
 
 
 def memory_rows(
@@ -220,18 +220,18 @@ def memory_rows(
     if dram is None:
         refuse(system.name, "found several memories", "give a system whose chip has dram")
     table = _rows(path, ("system", "bytes", "latency_ms"), label, regime)
-    found = [
+    samples = [
         (row.number("bytes"), row.number("bytes") / (row.number("latency_ms") * 1e-3) / dram.bandwidth) for row in table
     ]
-    if not found:
+    if not samples:
         refuse(str(path), f"found no kernel of a system {label!r}", "give kernels of this chip")
-    classes = dict(_medians(found, BYTES, str(path), system))
+    classes = dict(_medians(samples, BYTES, str(path), system))
     own = _by_bytes(system)
     rows, most = list[EfficiencyRow](), 1.0
     for limit in BYTES:
         most = min(most, classes.get(limit, one_bandwidth_share(own, limit)))
         rows.append(EfficiencyRow(unit="memory", bytes=limit or None, share=most))
-    return rows, len(found)
+    return rows, len(samples)
 
 
 def optimizer_rows(
@@ -252,16 +252,16 @@ def optimizer_rows(
 
 
 def _medians(
-    found: Sequence[tuple[float, float]], limits: Sequence[float], path: str, system: System
+    samples: Sequence[tuple[float, float]], limits: Sequence[float], path: str, system: System
 ) -> list[tuple[float, float]]:
     """Median share of each class of sizes that has one, with its least size, largest first."""
     classes: dict[float, list[float]] = {limit: [] for limit in limits}
-    for size, share in found:
+    for size, share in samples:
         classes[next(limit for limit in limits if size >= limit)].append(share)
-    made = [(limit, float(f"{median(shares):.4g}")) for limit, shares in classes.items() if shares]
-    if (most := max(share for _, share in made)) > 1:
+    medians = [(limit, float(f"{median(shares):.4g}")) for limit, shares in classes.items() if shares]
+    if (most := max(share for _, share in medians)) > 1:
         refuse(path, f"found a share of {most:g} of a rate of {system.chip.name}", "check its rates")
-    return made
+    return medians
 
 
 _Reader = Callable[[str | Path, str, System, Regime], tuple[list[EfficiencyRow], int]]
@@ -301,15 +301,15 @@ def node_factors(
         terms.setdefault(kind, []).append((moved, row.number("latency_ms") * 1e-3, system.collective_overhead))
     if not terms:
         refuse(str(path), f"found no collective of a system {label!r}, of {LARGE} bytes or more", "give such rows")
-    found = {kind: _affine(np.array(rows)) for kind, rows in terms.items()}
-    best = float(f"{max(share for share, _ in found.values()):.4g}")
+    affine = {kind: _affine(np.array(rows)) for kind, rows in terms.items()}
+    best = float(f"{max(share for share, _ in affine.values()):.4g}")
     if not 0 < best <= 1:
         refuse(str(path), f"found {best:g} of the bandwidth of dim {node.name}", "check its link_bandwidth")
     factors = {
         kind: CollectiveFactor(
             bandwidth_share=min(1.0, float(f"{share / best:.4g}")), latency=float(f"{fixed:.3g}"), step_latency=0.0
         )
-        for kind, (share, fixed) in found.items()
+        for kind, (share, fixed) in affine.items()
     }
     return best, factors, sum(len(rows) for rows in terms.values())
 
