@@ -50,11 +50,11 @@ def calibrate(
             echo(f"dfopt: {text}", err=True)
 
         donor = None if like is None else Calibration.load(like)
-        made = calibrated(
+        calibration = calibrated(
             data or [], as_system(system), output.stem, label, kernels or (), collectives, names, say, donor, regime
         )
-        made.dump(output)
-        for one in made.fitted:
-            if one.at_bound:
-                say(f"warning: {one.name} is on its bound: {one.value:g} of {one.least:g} to {one.most:g}")
-        emit(as_json, made, lambda: calibration_report(made))
+        calibration.dump(output)
+        for fitted in calibration.fitted:
+            if fitted.at_bound:
+                say(f"warning: {fitted.name} is on its bound: {fitted.value:g} of {fitted.least:g} to {fitted.most:g}")
+        emit(as_json, calibration, lambda: calibration_report(calibration))

@@ -41,6 +41,6 @@ def collective(
 
         chosen = assumed_by(assume or "default", set_, as_system(system))
         names = [name.strip() for name in (dims or "").split(",") if name.strip()]
-        made = timed(kind, chosen.system, parse(size, "bytes"), names, chosen.assumptions)
-        rates = {name: getattr(made, name) for name in ("algorithm_bandwidth", "bus_bandwidth")}
-        emit(as_json, lambda: asdict(made) | rates, lambda: collective_facts(made))
+        timing = timed(kind, chosen.system, parse(size, "bytes"), names, chosen.assumptions)
+        rates = {name: getattr(timing, name) for name in ("algorithm_bandwidth", "bus_bandwidth")}
+        emit(as_json, lambda: asdict(timing) | rates, lambda: collective_facts(timing))

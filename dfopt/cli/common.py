@@ -91,11 +91,11 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
         echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        said = f"interrupted{interrupted}"
+        message = f"interrupted{interrupted}"
         if cause() == LIMIT:
             enough = FIRST_AFTER * seconds_since_start()
-            said = f"the time limit came{interrupted or ' before the end'}; --time-limit {enough:.0f} may suffice"
-        echo(f"dfopt: {said}", err=True)
+            message = f"the time limit came{interrupted or ' before the end'}; --time-limit {enough:.0f} may suffice"
+        echo(f"dfopt: {message}", err=True)
         raise typer.Exit(exit_code()) from None
     except BrokenPipeError:  # the reader of our output went away, such as `| head`
         sys.stderr.close()
@@ -168,16 +168,16 @@ def assumed_by(name: str | Calibration, changes: list[str] | None, system: Syste
     from dfopt.machines.calibrations import assumed_on
     from dfopt.machines.replace import replaced
 
-    said = arguments.values(changes, "--set")
-    of_system = {path: value for path, value in said.items() if re.split(r"[.\[]", path)[0] in System.model_fields}
+    values = arguments.values(changes, "--set")
+    of_system = {path: value for path, value in values.items() if re.split(r"[.\[]", path)[0] in System.model_fields}
     if of_system:
         data = replaced(system.to_data(), of_system, "--set")
-        told = ", ".join(f"{path}={value}" for path, value in of_system.items())
-        data["description"] = f"{system.description or system.name} (changed: {told})"
+        words = ", ".join(f"{path}={value}" for path, value in of_system.items())
+        data["description"] = f"{system.description or system.name} (changed: {words})"
         system = System.from_data(data, "--set")
-    found = assumed_on(name, system)
-    rest = {path: value for path, value in said.items() if path not in of_system}
-    return found._replace(assumptions=found.assumptions.changed(rest, "--set"))
+    assumed = assumed_on(name, system)
+    rest = {path: value for path, value in values.items() if path not in of_system}
+    return assumed._replace(assumptions=assumed.assumptions.changed(rest, "--set"))
 
 
 def store_of(study: str, store: Path | None, share: str = "") -> Path:

@@ -111,10 +111,10 @@ def check(
             try:
                 share = 1.0 if is_store(name) else _SHOWING
                 verified, schema = checked(name, None if time_limit is None else share * seconds_left(time_limit))
-                said = verdict(verified, name)
-                rows.append({"file": name, "ok": True, "schema": schema, "verdict": said})
+                words = verdict(verified, name)
+                rows.append({"file": name, "ok": True, "schema": schema, "verdict": words})
                 if not as_json:
-                    echo(f"{name}: {said} ({schema})")
+                    echo(f"{name}: {words} ({schema})")
             except DfoptError as error:
                 worst = max(worst, error.exit_code)
                 rows.append({"file": name, "ok": False, "error": str(error)})
@@ -160,8 +160,8 @@ def schema(
             "technology": lambda: technology_schema(Technology),
             "technology-part": lambda: technology_schema(TechnologyPart),
         }  # fmt: skip
-        whole = own[kind]() if kind in own else schema_json(KINDS[kind])
-        echo(json.dumps(whole, indent=1))
+        json_schema = own[kind]() if kind in own else schema_json(KINDS[kind])
+        echo(json.dumps(json_schema, indent=1))
 
 
 @importer.command("hf")

@@ -353,13 +353,13 @@ class App(typer.Typer):
             signature = inspect.signature(function, eval_str=True)
             own = documented(doc := function.__doc__ or "")
             entries = documented(Shared.__doc__ or "") | own
-            known = {
+            parameters = {
                 each.name: (each.annotation, each.default)
                 for each in signature.parameters.values()
                 if each.kind is not inspect.Parameter.VAR_KEYWORD
             }
-            listed = {name: (entry.kind, None) for name, entry in own.items() if name not in known}
-            added = {name: of for name, of in _ADDED.items() if name != "format" or "as_json" in known}
+            listed = {name: (entry.kind, None) for name, entry in own.items() if name not in parameters}
+            added = {name: of for name, of in _ADDED.items() if name != "format" or "as_json" in parameters}
 
             @wraps(function)
             def run(**given: Any) -> Any:
@@ -368,7 +368,7 @@ class App(typer.Typer):
             run.__signature__ = signature.replace(parameters=[  # type: ignore[attr-defined]
                 _parameter(name, kind, usual, entries[name])
                 for name, (kind, usual) in sorted(
-                    {**known, **listed, **added}.items(), key=lambda each: [*own, each[0]].index(each[0])
+                    {**parameters, **listed, **added}.items(), key=lambda each: [*own, each[0]].index(each[0])
                 )
             ])  # fmt: skip
             purpose, _, examples = inspect.cleandoc(doc).partition(_EXAMPLES)

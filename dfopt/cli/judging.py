@@ -58,17 +58,17 @@ def judged(
             assumptions = assumed(result)
             if result is not None:
                 system = assumed_again(assumptions, result.system, system).system
-        found = [_judged(documents[0], mapping, graph, system, assumptions, dies(system), throttle)]
+        ranked = [_judged(documents[0], mapping, graph, system, assumptions, dies(system), throttle)]
         for what, now in (("graph", graph), ("system", own if assume is not None else system)):
             if result is not None and now.digest() != getattr(result.provenance, f"{what}_digest"):
                 echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
-        return found
+        return ranked
     for option, given in (("--batch", batch), ("--param", param)):
         if given is not None:
             raise PlanError(f"{option}: a result has its own graph; name MAPPING GRAPH SYSTEM to judge it on another")
     if len(documents) == 2 and not os.path.exists(last):
         raise PlanError(f"found two words, expected RESULT... or MAPPING GRAPH SYSTEM; {documents[1]!r} is no file")
-    found, graphs = [], set()
+    ranked, graphs = [], set()
     for path in documents:
         _, result = load_mapping(path)
         if result is None:
@@ -81,10 +81,10 @@ def judged(
         else:
             assumptions = assumed(result)
         on = result if system is result.system else result.model_copy(update={"system": system})
-        found += judged_mappings(path, on, assumptions, dies(system), throttle)
+        ranked += judged_mappings(path, on, assumptions, dies(system), throttle)
     if len(graphs) > 1:
         echo("dfopt: note: the results are of different graphs, their step times do not compare", err=True)
-    return by_physics(found)
+    return by_physics(ranked)
 
 
 def judged_mappings(
@@ -93,12 +93,12 @@ def judged_mappings(
     """The mapping of a result and the next best ones that it keeps, judged; fastest first as the solve had them."""
     drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
     kept = [(name or "#1", (result.graph.microbatch, result.graph.variant), result.mapping)]
-    for number, one in enumerate(result.alternatives or (), start=2):
-        key = one.microbatch, one.variant
+    for number, alternative in enumerate(result.alternatives or (), start=2):
+        key = alternative.microbatch, alternative.variant
         if key not in drawn:
-            message = f"found {one.microbatch}, expected the microbatch of a graph that the result has"
+            message = f"found {alternative.microbatch}, expected the microbatch of a graph that the result has"
             raise DocumentError(name, [Issue(f"$.alternatives[{number - 2}].microbatch", message)])
-        kept.append((f"{name} #{number}".strip(), key, one.mapping))
+        kept.append((f"{name} #{number}".strip(), key, alternative.mapping))
     return [
         _judged(label, mapping, drawn[key], result.system, assumptions, stack, throttle,
                 f", microbatch {key[0]}{f', {key[1]}' * (key[1] is not None)}" if result.variants else "")
@@ -108,7 +108,7 @@ def judged_mappings(
 
 def by_physics(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Fastest first, those that break a limit last."""
-    return sorted(ranked, key=lambda one: (bool(one.violations), one.score.sustained.step_time_s))
+    return sorted(ranked, key=lambda mapping: (bool(mapping.violations), mapping.score.sustained.step_time_s))
 
 
 def _judged(

@@ -89,12 +89,12 @@ def heat(
         from dfopt.show.heat import heat_report
 
         check_output("--output", output, (".json", ".yaml", ".yml"))
-        _, found = load_mapping(result)
-        if found is None:
+        _, solved = load_mapping(result)
+        if solved is None:
             raise PlanError(f"heat: {result} is a mapping, expected a result of `dfopt solve -o`, which has its graph")
         on = load_stack(stack) if stack is not None else None
         report = heat_answers(
-            found, on, gap=arguments.ratio("--gap", gap), time_limit=seconds_left(time_limit),
+            solved, on, gap=arguments.ratio("--gap", gap), time_limit=seconds_left(time_limit),
             one_kelvin=one_kelvin, solver=solver, seed=seed,
         )  # fmt: skip
         try:
@@ -131,11 +131,11 @@ def compare(
 
         check_output("--output", output, (".html", ".htm"))
         results = [Result.load(file) for file in files]
-        told = compare_report(files, results)
+        report = compare_report(files, results)
         try:
             if output is not None:
                 write_text(output, compare_page(files, results, __version__))
         finally:
-            rows = {file: {"step_time_s": one.step_time_s, "utilization": one.utilization, "plan": one.plan.label}
-                    for file, one in zip(files, results, strict=True)}  # fmt: skip
-            emit(as_json, lambda: rows, lambda: told)
+            rows = {file: {"step_time_s": each.step_time_s, "utilization": each.utilization, "plan": each.plan.label}
+                    for file, each in zip(files, results, strict=True)}  # fmt: skip
+            emit(as_json, lambda: rows, lambda: report)

@@ -114,11 +114,11 @@ def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | N
     return plots.heat_map(runs, value or "utilization", x, down)
 
 
-def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: int | None) -> Any:
+def _of_results(kind: str, results: list[Any], stage: int | None, microbatches: int | None) -> Any:
     from dfopt.show import plots
 
     given = {"stage": stage, "microbatches": microbatches}
-    return getattr(plots, kind)(*found, **{name: value for name, value in given.items() if value is not None})
+    return getattr(plots, kind)(*results, **{name: value for name, value in given.items() if value is not None})
 
 
 def _loaded(source: str, kind: str) -> Any:
@@ -129,13 +129,13 @@ def _loaded(source: str, kind: str) -> Any:
     from dfopt.errors import PlanError
     from dfopt.library import load_any
 
-    found = load_any(source)
-    found = found.result if isinstance(found, Exploration) else found
-    if not isinstance(found, Result) and not (isinstance(found, Graph) and kind == "dataflow"):
+    document = load_any(source)
+    document = document.result if isinstance(document, Exploration) else document
+    if not isinstance(document, Result) and not (isinstance(document, Graph) and kind == "dataflow"):
         raise PlanError(
-            f"plot: {source}: found {what(found)}, expected a result for --kind {kind}; `dfopt solve -o` writes one"
+            f"plot: {source}: found {what(document)}, expected a result for --kind {kind}; `dfopt solve -o` writes one"
         )
-    return found
+    return document
 
 
 def _cells(source: str, store: Path | None) -> Any:
@@ -149,9 +149,9 @@ def _cells(source: str, store: Path | None) -> Any:
         if store is not None:
             raise PlanError(f"--store: belongs to a study, found {source!r}; leave it out")
         return _rows(source)
-    if suffix != ".jsonl" and not isinstance(found := load_any(source), Study):
+    if suffix != ".jsonl" and not isinstance(document := load_any(source), Study):
         raise PlanError(
-            f"plot: {source}: found {what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
+            f"plot: {source}: found {what(document)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
             " FRAME.csv; `dfopt sweep STUDY --csv FRAME.csv` writes both"
         )
     return cells_of(source, store)

@@ -61,8 +61,8 @@ _NAMES: Final = (
 def with_question_options(command: F) -> F:
     """Put the options of a question where the docstring of a command has {workload} and {parallelism}."""
     axes = "\n".join(f"{key} ({'DIM[,DIM...]' if dims else 'N 1..'})" for key, (_, dims) in keys().items())
-    said = {"workload": _WORKLOAD, "parallelism": _PARALLELISM.replace("{axes}", axes)}
-    for name, text in said.items():
+    sections = {"workload": _WORKLOAD, "parallelism": _PARALLELISM.replace("{axes}", axes)}
+    for name, text in sections.items():
         command.__doc__ = (command.__doc__ or "").replace(f"        {{{name}}}\n", indent(text, " " * 8))
     return command
 

@@ -74,20 +74,20 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
             f"report: {source}: found the frame of a sweep, expected a result, a heat report, an exploration, a study"
             f" or a store of runs; {draws}`dfopt report STORE.jsonl` or `dfopt report STUDY` reports the sweep"
         )
-    found = load_any(source)
-    if isinstance(found, Study):
-        return _study_page(found, cells_of(source, store), store_of(source, store), columns)
-    if not isinstance(found, Result | HeatReport | Exploration):
+    document = load_any(source)
+    if isinstance(document, Study):
+        return _study_page(document, cells_of(source, store), store_of(source, store), columns)
+    if not isinstance(document, Result | HeatReport | Exploration):
         raise PlanError(
-            f"report: {source}: found {what(found)}, expected a result, a heat report, an exploration, a study or a"
+            f"report: {source}: found {what(document)}, expected a result, a heat report, an exploration, a study or a"
             " store of runs; `dfopt solve -o` writes a result"
         )
     for name, given in {"store": store, **columns}.items():
         if given is not None:
-            raise PlanError(f"--{name}: belongs to a sweep, found {what(found)}, {source!r}; leave it out")
-    if isinstance(found, Exploration):
-        return _result_page(found.result, [designs_section(found)])
-    return _result_page(found) if isinstance(found, Result) else heat_page(found, __version__)
+            raise PlanError(f"--{name}: belongs to a sweep, found {what(document)}, {source!r}; leave it out")
+    if isinstance(document, Exploration):
+        return _result_page(document.result, [designs_section(document)])
+    return _result_page(document) if isinstance(document, Result) else heat_page(document, __version__)
 
 
 def _result_page(result: Result, before: Sequence[Section] = ()) -> str:
@@ -95,11 +95,11 @@ def _result_page(result: Result, before: Sequence[Section] = ()) -> str:
     from dfopt.show.report import remarks, result_report
 
     name = result.system.name
-    made = name in zoo("designs") and name not in zoo("systems")  # the system of a design has its name
-    used: list[tuple[Kind, Any]] = [("graphs", result.graph), ("designs" if made else "systems", result.system)]
+    designed = name in zoo("designs") and name not in zoo("systems")  # the system of a design has its name
+    used: list[tuple[Kind, Any]] = [("graphs", result.graph), ("designs" if designed else "systems", result.system)]
     used += [("stacks", result.system.stack)] if result.system.stack is not None else []
-    found = dict.fromkeys(one for kind, document in used for one in remarks(kind, document.name))
-    return result_report(result, list(found), [_origin(kind, document) for kind, document in used], before=before)
+    listed = dict.fromkeys(remark for kind, document in used for remark in remarks(kind, document.name))
+    return result_report(result, list(listed), [_origin(kind, document) for kind, document in used], before=before)
 
 
 def _origin(kind: Kind, used: Any) -> str:
@@ -146,7 +146,7 @@ def _study_page(study: Study, runs: Runs, store: Path, columns: dict[str, Any]) 
     ]  # fmt: skip
     remarks, notes = _of_study(study)
     return sweep_report(
-        study.name, runs, about=[one for one in about if one[1]], claims=runs.claims(), remarks=remarks,
+        study.name, runs, about=[fact for fact in about if fact[1]], claims=runs.claims(), remarks=remarks,
         notes=[*runs.notes, *notes], version=__version__, **columns,
     )  # fmt: skip
 
@@ -157,7 +157,7 @@ def _of_study(study: Study) -> tuple[list[Remark], list[str]]:
     from dfopt.show.report import remarks
 
     names = dict.fromkeys(_names(study))
-    found = dict.fromkeys(one for kind, name in names for one in remarks(kind, name))
+    listed = dict.fromkeys(remark for kind, name in names for remark in remarks(kind, name))
     unknown = [name for kind, name in names if name not in zoo(kind)]
     notes = ["Where the study replaces fields or parameters, remarks above may be about numbers that it does not use."]
     if unknown:
@@ -165,7 +165,7 @@ def _of_study(study: Study) -> tuple[list[Remark], list[str]]:
             f"Not of the zoo, so that nothing is known of their numbers: {', '.join(unknown[:20])}"
             + (f" and {len(unknown) - 20} more." if len(unknown) > 20 else ".")
         )
-    return list(found), notes
+    return list(listed), notes
 
 
 def _names(study: Study) -> Iterator[tuple[Kind, str]]:

@@ -50,8 +50,8 @@ def runs(
         if columns is not None and not all(wanted):
             raise PlanError(f"--columns: found {columns!r}, expected names with commas between them, such as tp,pp")
         frame = narrowed(listing(stores, study), where, wanted, sort)
-        if said := damage(stores):
-            echo(f"dfopt: {said}", err=True)
+        if problem := damage(stores):
+            echo(f"dfopt: {problem}", err=True)
         if csv is not None:
             write_frame(frame, csv, "csv")
         if parquet is not None:
@@ -74,5 +74,5 @@ def _brief(frame: Any) -> Any:
     if not len(frame):
         return frame[[name for name in ("graph", "system", "status") if name in frame.columns]]
     axes = telling(frame[[name for name in frame.columns if name not in COLUMNS]].astype(str).to_dict("records"))
-    known = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
-    return frame[[*axes, *known]]
+    columns = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
+    return frame[[*axes, *columns]]

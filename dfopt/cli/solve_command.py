@@ -124,18 +124,18 @@ def solve(
         )  # fmt: skip
         line = ProgressLine(quiet=quiet)
         try:
-            found = answer(question, progress=line, began=process_start())
+            solved = answer(question, progress=line, began=process_start())
         except Infeasible as error:
             raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
         finally:
             line.close()
-        result = found.result
-        for note in found.notes:
+        result = solved.result
+        for note in solved.notes:
             echo(f"dfopt: {note}", err=True)
         try:
             _write(result, output, dump)
         finally:  # the answer is told, whatever becomes of the files
-            emit(as_json, result, lambda: report_of(found, sections), 140 if sections else 80)
+            emit(as_json, result, lambda: report_of(solved, sections), 140 if sections else 80)
         near = result.gap <= result.request.gap * (1 + 1e-9) and not result.status.endswith("_with_solution")
         end_by([result.score], near or not require_proof)
 

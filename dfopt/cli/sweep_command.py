@@ -64,8 +64,8 @@ def sweep(
         document = load_study(study)[0]
         maps = [_heat_map(text, document) for text in heat_map or ()]
         if dry_run:
-            beside = {"--csv": csv, "--parquet": parquet, "--out-dir": out_dir, "--heat-map": maps, "--check": check}
-            if others := ", ".join(option for option, given in beside.items() if given):
+            unused = {"--csv": csv, "--parquet": parquet, "--out-dir": out_dir, "--heat-map": maps, "--check": check}
+            if others := ", ".join(option for option, given in unused.items() if given):
                 raise PlanError(f"--dry-run: it only lists cells, leave out {others}, or use --no-solve instead")
             if store is not None and not os.path.exists(path):
                 echo(f"dfopt: {path} does not exist yet: no cell is solved", err=True)
@@ -93,7 +93,7 @@ def sweep(
         if runs.interrupted:
             echo(f"dfopt: interrupted; the same command goes on from {path}", err=True)
             raise typer.Exit(5)
-        if check and not all(one.holds for one in runs.claims()):
+        if check and not all(verdict.holds for verdict in runs.claims()):
             raise typer.Exit(1)
 
 
@@ -101,14 +101,14 @@ def _data(runs: Runs, frame: Any, claims: bool = False) -> dict[str, Any]:
     """Cells, and claims if asked for, as plain data."""
     from dfopt.cli.sweep_tables import plain_rows
 
-    found = {"study": runs.study.name, "notes": list(runs.notes), "cells": plain_rows(frame)}
+    data = {"study": runs.study.name, "notes": list(runs.notes), "cells": plain_rows(frame)}
     of_claim, of_verdict = ("name", "figure", "paper"), ("ours", "expected", "holds", "cells", "why")
     if claims:
-        found["claims"] = [
-            {key: getattr(one.claim, key) for key in of_claim} | {key: getattr(one, key) for key in of_verdict}
-            for one in runs.claims()
+        data["claims"] = [
+            {key: getattr(verdict.claim, key) for key in of_claim} | {key: getattr(verdict, key) for key in of_verdict}
+            for verdict in runs.claims()
         ]
-    return found
+    return data
 
 
 def _list(runs: Runs, share: Any, as_json: bool) -> None:

@@ -44,7 +44,7 @@ class SweepProgress:
         self._stream = stream if stream is not None else sys.stderr
         self._quiet = quiet or not self._stream.isatty()
         self._began = self._told = time.perf_counter()
-        self._start = self._done = self._whole = 0
+        self._start = self._done = self._total = 0
         self._unmapped = self._errors = 0
         self._gap: float | None = None
         self._console: Any = None
@@ -55,16 +55,16 @@ class SweepProgress:
         for record in records:
             self._count(record)
 
-    def __call__(self, done: int, whole: int, record: Record | None) -> None:
+    def __call__(self, done: int, total: int, record: Record | None) -> None:
         """Take how many cells are done, of all, and the record that just came; none at the start."""
-        self._done, self._whole = done, whole
+        self._done, self._total = done, total
         if record is not None:
             self._count(record)
             if self._console is not None and self._live is None:
                 self._say()
             return
         self._began, self._start = time.perf_counter(), done
-        if not self._quiet and done < whole:
+        if not self._quiet and done < total:
             self._show()
 
     def close(self) -> None:
@@ -76,20 +76,20 @@ class SweepProgress:
     def facts(self) -> list[str]:
         """What the view says beside the bar, the most important first."""
         spent, new = time.perf_counter() - self._began, self._done - self._start
-        said = [f"{self._done}/{self._whole} cells"]
+        facts = [f"{self._done}/{self._total} cells"]
         if self._unmapped:
-            said.append(f"{self._unmapped} without a mapping")
+            facts.append(f"{self._unmapped} without a mapping")
         if self._errors:
-            said.append(f"{self._errors} with an error")
-        if len(said) == 1:
-            said.append("none failed")
+            facts.append(f"{self._errors} with an error")
+        if len(facts) == 1:
+            facts.append("none failed")
         # each fact has its place from the start, so that the view does not jump
         if new and spent > 0:
-            said += [_rate(new / spent), f"ETA {_clock(spent / new * (self._whole - self._done))}"]
+            facts += [_rate(new / spent), f"ETA {_clock(spent / new * (self._total - self._done))}"]
         else:
-            said += ["- cells/s", "ETA -"]
+            facts += ["- cells/s", "ETA -"]
         gap = "-" if self._gap is None else f"{100 * self._gap:.2g} %"
-        return [*said, f"worst gap {gap} to any mapping", f"{_clock(spent)} elapsed"]
+        return [*facts, f"worst gap {gap} to any mapping", f"{_clock(spent)} elapsed"]
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
         """The bar and the facts in as many lines as they need, none of which wraps."""
@@ -103,9 +103,9 @@ class SweepProgress:
         first, *others = textwrap.wrap(facts, width, initial_indent=indent, break_long_words=False)
         room = min(width - len(first.strip(" ")) - len(_BETWEEN), _BAR[1])
         line = Table.grid(padding=(0, len(_BETWEEN), 0, 0))
-        bar = [ProgressBar(total=self._whole, completed=self._done, width=room)] if room >= _BAR[0] else []
+        bar = [ProgressBar(total=self._total, completed=self._done, width=room)] if room >= _BAR[0] else []
         texts = [
-            Text(one.strip(" ").replace(_FIXED, " "), no_wrap=True, overflow="ellipsis") for one in (first, *others)
+            Text(text.strip(" ").replace(_FIXED, " "), no_wrap=True, overflow="ellipsis") for text in (first, *others)
         ]
         line.add_row(*bar, texts[0])
         yield from (line, *texts[1:])

@@ -58,17 +58,17 @@ def _cells(runs: Runs) -> Grid:
     return frame_table(shown.assign(status=shown["status"].map(status_name)), f"Cells{more}")
 
 
-def claims_table(found: Sequence[Verdict]) -> Grid:
+def claims_table(verdicts: Sequence[Verdict]) -> Grid:
     """Every claim: what the source says, what the cells say, whether that agrees, and why not."""
     columns: dict[str, Kind] = {
         "claim": "text", "figure": "text", "paper": "figure", "ours": "figure", "holds if": "word", "holds": "word",
         "cells": "figure", "why": "text",
     }  # fmt: skip
     rows = []
-    for one in found:
-        claim, ours = one.claim, _cell(one.ours)
-        row: list[Shown] = [claim.name, claim.figure, _cell(claim.paper), ours, one.expected, _HOLDS[one.holds]]
-        rows.append([*row, str(one.cells), one.why])
+    for verdict in verdicts:
+        claim, ours = verdict.claim, _cell(verdict.ours)
+        row: list[Shown] = [claim.name, claim.figure, _cell(claim.paper), ours, verdict.expected, _HOLDS[verdict.holds]]
+        rows.append([*row, str(verdict.cells), verdict.why])
     return Grid("Claims", columns, rows)
 
 

@@ -49,22 +49,23 @@ def derive(
 
         check_output("--system-out", system_out, (".yaml", ".yml", ".json"))
         check_output("--stack-out", stack_out, (".yaml", ".yml", ".json"))
-        made = derived(design, on)
+        derivation = derived(design, on)
         try:
-            parts, price = plain_figures(made.components, made.design.sizes is not None), plain_price(made.price)
+            parts = plain_figures(derivation.components, derivation.design.sizes is not None)
+            price = plain_price(derivation.price)
             if system_out is not None:
-                made.system.dump(system_out)
+                derivation.system.dump(system_out)
             if stack_out is not None:
-                made.stack.dump(stack_out)
+                derivation.stack.dump(stack_out)
         except SystemSpecError as error:  # which knows the design's name alone
             raise SystemSpecError(design, error.issues) from None
-        said = {"components": parts, "price": price}
-        emit(as_json, lambda: said, lambda: chip_report(made.design, parts, price))
+        data = {"components": parts, "price": price}
+        emit(as_json, lambda: data, lambda: chip_report(derivation.design, parts, price))
         if system_out is not None:
             echo(f"dfopt: wrote {system_out}; `dfopt solve GRAPH {system_out}` maps onto it", err=True)
         if stack_out is not None:
-            said_of = f"what {design} does not say is of stack {on or made.on_name}"
-            echo(f"dfopt: wrote {stack_out} ({said_of}); it goes with --stack {stack_out}", err=True)
+            rest = f"what {design} does not say is of stack {on or derivation.on_name}"
+            echo(f"dfopt: wrote {stack_out} ({rest}); it goes with --stack {stack_out}", err=True)
 
 
 def explore_designs(
@@ -138,7 +139,7 @@ def explore_designs(
         served, fields = split_options(options)
         line = ProgressLine(quiet=quiet)
         try:
-            made = explore(
+            exploration = explore(
                 graph,
                 design,
                 objective=arguments.choice("--objective", objective, tuple(MERITS)),
@@ -166,9 +167,9 @@ def explore_designs(
             line.close()
         try:
             if output is not None:
-                made.dump(output)
+                exploration.dump(output)
         finally:  # the answer is told, whatever becomes of the file
-            emit(as_json, made, lambda: exploration_report(made))
+            emit(as_json, exploration, lambda: exploration_report(exploration))
         if output is not None:
             echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
 
@@ -199,9 +200,9 @@ def import_deepflow(
         from dfopt.frontends.deepflow import read_design
 
         check_output("--output", output, (".yaml", ".yml"))
-        made, unused = read_design(load_strict(config), config.stem, str(config))
-        made.dump(output)
-        echo(f"{made.name}: {', '.join(made.technology.components)}")
+        imported, unused = read_design(load_strict(config), config.stem, str(config))
+        imported.dump(output)
+        echo(f"{imported.name}: {', '.join(imported.technology.components)}")
         if unused:
             echo(f"not used: {', '.join(unused)}")
         echo(f"dfopt: wrote {output}; `dfopt derive {output}` shows its chip")

@@ -20,10 +20,10 @@ def _parameters(graph: Any) -> str:
     """Elements of all weights."""
     from dfopt.physics.ops import weight_elements
 
-    whole = sum(
+    elements = sum(
         weight_elements(kernel) * graph.times_of(kernel) for kernel in graph.kernels if kernel.pass_ == "forward"
     )
-    return f"{whole / 1e9:.3g} G" if whole else "-"
+    return f"{elements / 1e9:.3g} G" if elements else "-"
 
 
 def _tokens(graph: Any) -> str:
@@ -61,13 +61,13 @@ _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], 
     "links": (("bandwidth", "bandwidth", "bandwidth"), ("latency", "latency", "time")),
     "stacks": (("bandwidth", "dram.peak", "bandwidth"), ("capacity", "dram.capacity", "bytes")),
     "technologies": (
-        ("core", lambda one: f"{one.core.area_mm2:.4g} mm2" if one.core else None, None),
-        ("SRAM", lambda one: f"{1e-6 / one.sram[-1].bit_area_mm2:.4g} Mb/mm2" if one.sram else None, None),
-        ("stack", lambda one: one.dram.stack if one.dram else None, "bytes"), ("has", _sections, None),
+        ("core", lambda node: f"{node.core.area_mm2:.4g} mm2" if node.core else None, None),
+        ("SRAM", lambda node: f"{1e-6 / node.sram[-1].bit_area_mm2:.4g} Mb/mm2" if node.sram else None, None),
+        ("stack", lambda node: node.dram.stack if node.dram else None, "bytes"), ("has", _sections, None),
     ),
     "designs": (
-        ("technology", "technology.name", None), ("area", lambda one: f"{one.budgets.chip_area_mm2:g} mm2", None),
-        ("dies", lambda one: one.budgets.dies or 1, None), ("power", "budgets.power", "power"),
+        ("technology", "technology.name", None), ("area", lambda design: f"{design.budgets.chip_area_mm2:g} mm2", None),
+        ("dies", lambda design: design.budgets.dies or 1, None), ("power", "budgets.power", "power"),
     ),
     "topologies": (("description", "description", None),),
 }  # fmt: skip
