@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats
 from dfopt.calibration.numbers import Number, applied
 from dfopt.calibration.steps import Step
 from dfopt.errors import PlanError
@@ -19,7 +19,6 @@ from dfopt.judge import evaluate
 
 __all__ = ["Fit", "fit", "left_out_errors", "predicted"]
 
-Floats = NDArray[np.float64]
 MOST_CONDITION = 100.0
 _ROUNDS = 6
 _SAME = 1e-4  # relative: numbers are told with four digits

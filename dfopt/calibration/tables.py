@@ -9,8 +9,8 @@ from statistics import median
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats
 from dfopt.calibration.numbers import number_of
 from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
@@ -314,7 +314,7 @@ def node_factors(
     return best, factors, sum(len(rows) for rows in terms.values())
 
 
-def _affine(rows: NDArray[np.float64]) -> tuple[float, float]:
+def _affine(rows: Floats) -> tuple[float, float]:
     """Share of the links and fixed seconds beside the overhead, from seconds of bytes at full rate, and of all."""
     moved, seconds, overhead = rows.T
     left = (seconds - overhead) / seconds

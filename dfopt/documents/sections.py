@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from dfopt.arrays import Ints
 from dfopt.documents.base import Part, problem
 from dfopt.errors import shown
 
-Ints = NDArray[np.int64]
 Where = Literal["every_layer", "first", "last"]
 LAYER = "layer"
 """The kind of kernels that name none."""

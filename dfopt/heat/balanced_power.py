@@ -23,13 +23,13 @@ import hashlib
 import numpy as np
 import scipy
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack import Stack
 from dfopt.errors import SolverFailure
 from dfopt.milp.linear import GrowingLp
 from dfopt.technology.stack_models import body_of, heat_of, power_of
 from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest
-from dfopt.terms.sharded_graph import Floats
 
 __all__ = ["CROWDINGS", "balanced_prices", "cheapest_spread", "crowding"]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.blocks import (
     StageTables,
     crossings,
@@ -25,7 +26,6 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.heat.problem import HeatChoice, HeatStage
 from dfopt.terms.chip import combine
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.token_blocks import TOKEN_RESOURCES
 
 _CHUNK = 4096  # blocks placed at once

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.bnb import Clock
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp.linear import GrowingLp, LpPoint
-from dfopt.terms.sharded_graph import Floats
 
 _ROUNDS = 2000  # far more than it ever takes: a guard against a price that flickers
 _SAME = 1e-9

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.documents.mapping import Mapping
 from dfopt.errors import PlanError
@@ -20,7 +21,6 @@ from dfopt.heat.period import HeatAnswer, shortest_period
 from dfopt.heat.priced_path import PricedPath
 from dfopt.heat.problem import HeatChoice, HeatPrices, HeatProblem, HeatRows
 from dfopt.heat.settle import HeatSettler
-from dfopt.terms.sharded_graph import Floats, Ints
 
 _ROUNDS = 50  # of generation; it takes a handful
 _LOWER = 1e-7  # relative: a path must be cheaper than the cheapest known one by that much to be taken up

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.stack import Stack
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import HotStage, KernelHeat, Spent
 from dfopt.heat.spending import spending
 from dfopt.technology.power import PowerModel
 from dfopt.technology.streams import Flow, Memory
-from dfopt.terms.sharded_graph import Floats, Ints
 
 
 class KernelsOnStack:

@@ -29,13 +29,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack import Stack
 from dfopt.heat.balanced_power import CROWDINGS, balanced_prices, cheapest_spread
 from dfopt.heat.most_power import most_power
 from dfopt.physics.identity import Same
 from dfopt.technology.coupling import SLACK_K
 from dfopt.technology.stack_models import heat_of, power_of
-from dfopt.terms.sharded_graph import Floats
 
 __all__ = ["Joules", "LeastInterval", "least_interval_of"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.stack import Stack
 from dfopt.errors import Infeasible
 from dfopt.fusion.priced import PricedPlan
@@ -17,7 +18,6 @@ from dfopt.heat.kernels import KernelsOnStack
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.technology.leaking import gain
 from dfopt.technology.stack_models import heat_of, power_of
-from dfopt.terms.sharded_graph import Floats, Ints
 
 _WARMING = 200  # steps of leakage and temperature; where they do not settle it is far too hot anyway
 _HOTTEST_K = 700.0

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack import Stack
 from dfopt.errors import SolverFailure
 from dfopt.milp.linear import GrowingLp
 from dfopt.technology.stack_models import body_of, heat_of
 from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest
-from dfopt.terms.sharded_graph import Floats
 
 __all__ = ["MostPower", "most_power"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.heat.problem import HeatStage
-from dfopt.terms.sharded_graph import Floats, Ints
 
 
 class Paths:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.columns import flow_rows
 from dfopt.heat.bound import HeatBound, bound
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp import Model, Termination, solve
 from dfopt.milp.model import Term
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _PROVEN = 1e-6  # relative: what MILP solvers call equal
 _TAKEN = 8  # rows that are too hot, taken up at once

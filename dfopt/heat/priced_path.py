@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.fusion.blocks import part_of, price_blocks
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
 from dfopt.heat.blocks import HotStage
 from dfopt.heat.problem import HeatPrices
-from dfopt.terms.sharded_graph import Floats, Ints
 
 
 class PricedPath(ShortestPath):

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.errors import Infeasible
-from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["HeatChoice", "HeatPrices", "HeatProblem", "HeatRows", "HeatStage"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Ints
 from dfopt.documents.mapping import Clock, Mapping, Pause
 from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.score import Score
@@ -18,7 +19,6 @@ from dfopt.heat.limits import HeatLimits, Operating, Rate
 from dfopt.heat.period import Effort, HeatAnswer
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
-from dfopt.terms.sharded_graph import Ints
 from dfopt.terms.step.hops import hides_hops, hop_seconds
 
 TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats
 from dfopt.fusion.priced import PricedPlan
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
@@ -28,7 +29,6 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.rules.tensors import end_tile
 from dfopt.terms.rules.weights import weight_flows
 from dfopt.terms.sharded import LayerOptions
-from dfopt.terms.sharded_graph import Bools, Floats
 from dfopt.terms.step.hops import over_hops
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from dfopt.arrays import Floats
 from dfopt.documents.physical_score import ChipHeat, PartitionPhysics, PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
@@ -26,7 +27,6 @@ from dfopt.judge.case import Case, Place, Term
 from dfopt.judge.stages import through_s
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, State, StepWork, solve
-from dfopt.technology.placement import Floats
 from dfopt.technology.power import COMPONENTS, Activity, PowerModel
 from dfopt.technology.stack_models import heat_of, power_of
 from dfopt.technology.streams import ByPattern, Flow, Memory, Served

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from dfopt.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -21,13 +20,13 @@ class ModelArrays:
     """
 
     A: scipy.sparse.csr_array
-    row_lower: FloatArray
-    row_upper: FloatArray
-    col_lower: FloatArray
-    col_upper: FloatArray
-    cost: FloatArray
+    row_lower: Floats
+    row_upper: Floats
+    col_lower: Floats
+    col_upper: Floats
+    cost: Floats
     offset: float
-    integrality: BoolArray
+    integrality: Bools
 
     def objective(self, x: ArrayLike) -> float:
         """Return the objective at ``x``."""
@@ -55,7 +54,7 @@ class ModelArrays:
         return max(float(part.max(initial=0.0)) for part in parts)
 
 
-def check_bounds(what: str, lower: FloatArray, upper: FloatArray) -> None:
+def check_bounds(what: str, lower: Floats, upper: Floats) -> None:
     """Raise what is wrong with lower and upper sides."""
     if np.isnan(lower).any() or np.isnan(upper).any():
         raise ValueError(f"{what}: NaN bound")
@@ -66,7 +65,7 @@ def check_bounds(what: str, lower: FloatArray, upper: FloatArray) -> None:
         raise ValueError(f"{what}: lower of +inf or upper of -inf")
 
 
-def least(price: FloatArray, lower: FloatArray, upper: FloatArray, dust: float = 0.0) -> float:
+def least(price: Floats, lower: Floats, upper: Floats, dust: float = 0.0) -> float:
     """Return the least of ``price @ v`` over a box; a price of at most ``dust`` does not count at an infinite side.
 
     Examples
@@ -79,7 +78,7 @@ def least(price: FloatArray, lower: FloatArray, upper: FloatArray, dust: float =
     return float(price[used] @ side[used])
 
 
-def with_slack(base: ModelArrays, under: NDArray[np.int64], over: NDArray[np.int64]) -> ModelArrays:
+def with_slack(base: ModelArrays, under: Ints, over: Ints) -> ModelArrays:
     """Return the model with rows that may give way, at a price that replaces its objective.
 
     The rows ``under`` get a slack column that lifts them, the rows ``over`` one

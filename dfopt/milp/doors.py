@@ -12,8 +12,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dfopt.arrays import Floats
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.milp.arrays import FloatArray, ModelArrays
+from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.engine import HighsRun
 from dfopt.milp.model import Model
 from dfopt.milp.outcome import Ending, Outcome, Runner, Settings
@@ -107,7 +108,7 @@ def solve(
     trivial = without_solver(arrays, cutoff)
     if trivial is not None:
         return finish(arrays, settings, trivial)
-    ready: FloatArray | None = None
+    ready: Floats | None = None
     if vector is not None and arrays.integrality.any():
         ready, interrupted = complete(arrays, settings, vector)
         if interrupted:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfopt.milp.arrays import FloatArray, with_slack
+from dfopt.arrays import Floats
+from dfopt.milp.arrays import with_slack
 from dfopt.milp.doors import solve
 from dfopt.milp.model import Model
 from dfopt.milp.solution import Termination
 
 
-def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 5.0) -> dict[str, FloatArray]:
+def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 5.0) -> dict[str, Floats]:
     """Return by how much each row of ``blocks`` has to give way.
 
     The named row blocks get nonnegative slack on every finite side; all other rows, the bounds and the integrality

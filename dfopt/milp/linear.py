@@ -11,8 +11,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from dfopt.arrays import Floats
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.milp.arrays import FloatArray, check_bounds, least
+from dfopt.milp.arrays import check_bounds, least
 from dfopt.milp.engine import set_options
 from dfopt.milp.outcome import per_iteration
 from dfopt.milp.solution import Termination
@@ -45,8 +46,8 @@ class LpPoint:
 
     status: Termination
     objective: float
-    x: FloatArray
-    duals: FloatArray
+    x: Floats
+    duals: Floats
 
     @property
     def optimal(self) -> bool:
@@ -197,7 +198,7 @@ class GrowingLp:
         finally:
             highspy.Highs.resetGlobalScheduler(False)
 
-    def _proves(self, x: FloatArray, duals: FloatArray) -> bool:
+    def _proves(self, x: Floats, duals: Floats) -> bool:
         """Whether x is feasible and the duals prove, by weak duality, that nothing is cheaper."""
         activity, reduced = self._A @ x, self._cost - duals @ self._A
         worst = np.maximum(self._row_lower - activity, activity - self._row_upper).max(initial=0.0)

@@ -11,20 +11,20 @@ from dataclasses import fields
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dfopt.milp.arrays import BoolArray, FloatArray, ModelArrays, check_bounds
+from dfopt.arrays import Bools, Floats, Ints
+from dfopt.milp.arrays import ModelArrays, check_bounds
 
-IntArray = NDArray[np.int64]
 Shape = int | tuple[int, ...]
 Term = tuple[ArrayLike, ArrayLike]
-Terms = list[tuple[IntArray, FloatArray | float]]
+Terms = list[tuple[Ints, Floats | float]]
 """Columns with their coefficients, as rows and objectives take them."""
 
-__all__ = ["IntArray", "Model", "ModelArrays", "Terms"]
+__all__ = ["Model", "ModelArrays", "Terms"]
 
 
-def _broadcast(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+def _broadcast(what: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Return ``values`` as floats of ``shape``, with a message naming the culprit."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape == shape or not array.shape:  # most often, and numpy takes long for it
@@ -57,36 +57,36 @@ class Model:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.column_blocks: dict[str, IntArray] = {}  # column indices of a block, in its shape
+        self.column_blocks: dict[str, Ints] = {}  # column indices of a block, in its shape
         self.row_blocks: dict[str, slice] = {}
-        self._lower: FloatArray = np.empty(0)
-        self._upper: FloatArray = np.empty(0)
-        self._integral: BoolArray = np.empty(0, dtype=np.bool_)
-        self._cost_cols: IntArray = np.empty(0, dtype=np.int64)
-        self._cost_vals: FloatArray = np.empty(0)
+        self._lower: Floats = np.empty(0)
+        self._upper: Floats = np.empty(0)
+        self._integral: Bools = np.empty(0, dtype=np.bool_)
+        self._cost_cols: Ints = np.empty(0, dtype=np.int64)
+        self._cost_vals: Floats = np.empty(0)
         self._offset = 0.0
-        self._row_lower: list[FloatArray] = []
-        self._row_upper: list[FloatArray] = []
-        self._triplets: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self._row_lower: list[Floats] = []
+        self._row_upper: list[Floats] = []
+        self._triplets: list[tuple[Ints, Ints, Floats]] = []
         self._row_count = 0
         self._matrix: scipy.sparse.csr_array | None = None
         self._assembled: ModelArrays | None = None
 
     # ------------------------------------------------------------ variables
 
-    def binary(self, name: str, shape: Shape) -> IntArray:
+    def binary(self, name: str, shape: Shape) -> Ints:
         """Add a block of 0/1 columns and return their indices in ``shape``."""
         return self._block(name, shape, 0.0, 1.0, True)
 
-    def integer(self, name: str, shape: Shape, lower: ArrayLike = 0.0, upper: ArrayLike = math.inf) -> IntArray:
+    def integer(self, name: str, shape: Shape, lower: ArrayLike = 0.0, upper: ArrayLike = math.inf) -> Ints:
         """Add a block of integer columns; the bounds broadcast to ``shape``."""
         return self._block(name, shape, lower, upper, True)
 
-    def continuous(self, name: str, shape: Shape, lower: ArrayLike = 0.0, upper: ArrayLike = math.inf) -> IntArray:
+    def continuous(self, name: str, shape: Shape, lower: ArrayLike = 0.0, upper: ArrayLike = math.inf) -> Ints:
         """Add a block of continuous columns; the bounds broadcast to ``shape``."""
         return self._block(name, shape, lower, upper, False)
 
-    def _block(self, name: str, shape: Shape, lower: ArrayLike, upper: ArrayLike, integral: bool) -> IntArray:
+    def _block(self, name: str, shape: Shape, lower: ArrayLike, upper: ArrayLike, integral: bool) -> Ints:
         what = f"variable block {name!r}"
         dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if any(d < 0 for d in dims):
@@ -105,7 +105,7 @@ class Model:
 
     # ---------------------------------------------------------- constraints
 
-    def _columns(self, what: str, cols: ArrayLike) -> IntArray:
+    def _columns(self, what: str, cols: ArrayLike) -> Ints:
         array = np.asarray(cols)
         if array.size == 0:
             array = array.astype(np.int64)
@@ -117,7 +117,7 @@ class Model:
             )
         return array.astype(np.int64, copy=False)
 
-    def _terms(self, what: str, terms: Sequence[Term]) -> Iterator[tuple[str, BoolArray, IntArray, FloatArray]]:
+    def _terms(self, what: str, terms: Sequence[Term]) -> Iterator[tuple[str, Bools, Ints, Floats]]:
         """Yield what each term is called, which of its entries count, and their columns and coefficients."""
         for number, (cols, coefs) in enumerate(terms):
             label = f"{what}, term {number}"
@@ -157,7 +157,7 @@ class Model:
         what = f"row block {name!r}"
         if name in self.row_blocks:
             raise ValueError(f"{what} already exists in model {self.name!r}")
-        pieces: list[tuple[IntArray, IntArray, FloatArray]] = []
+        pieces: list[tuple[Ints, Ints, Floats]] = []
         count: int | None = None
         for label, used, index, values in self._terms(what, terms):
             if used.ndim == 0:
@@ -214,17 +214,17 @@ class Model:
         """Number of columns."""
         return int(self._lower.size)
 
-    def index(self, name: str) -> IntArray:
+    def index(self, name: str) -> Ints:
         """Return the column indices of a variable block in its shape."""
         if name not in self.column_blocks:
             raise ValueError(f"no variable block {name!r} in {self.name!r}: {sorted(self.column_blocks)}")
         return self.column_blocks[name]
 
-    def value(self, name: str, x: FloatArray) -> FloatArray:
+    def value(self, name: str, x: Floats) -> Floats:
         """Return the part of ``x`` that belongs to a variable block, in its shape."""
         return x[self.index(name)]
 
-    def start(self, values: Mapping[str, ArrayLike]) -> FloatArray:
+    def start(self, values: Mapping[str, ArrayLike]) -> Floats:
         """Return a start vector from values per block; NaN means "unset".
 
         Columns whose bounds coincide are filled in, whatever was given.

@@ -11,8 +11,9 @@ from enum import Enum, auto
 import numpy as np
 import scipy
 
+from dfopt.arrays import Floats
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.milp.arrays import FloatArray, ModelArrays
+from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.solution import TracePoint
 from dfopt.milp.worker import GRACE, Worker, supervise
 
@@ -70,7 +71,7 @@ class Outcome:
     """What a run left behind; ``message`` is the ending in the solver's own words, ``note`` what it was not told."""
 
     ending: Ending
-    x: FloatArray | None = None
+    x: Floats | None = None
     objective: float = math.inf
     bound: float = -math.inf
     nodes: int = 0
@@ -110,14 +111,14 @@ def with_cutoff(arrays: ModelArrays, cutoff: float | None) -> ModelArrays:
 class Run(Worker):
     """One run of a solver: the incumbent, the bound and the trace, each moving one way only, and how it ended."""
 
-    def __init__(self, arrays: ModelArrays, settings: Settings, start: FloatArray | None) -> None:
+    def __init__(self, arrays: ModelArrays, settings: Settings, start: Floats | None) -> None:
         super().__init__(self.work)
         self.arrays, self.settings = arrays, settings
         self.integral = bool(arrays.integrality.any())
         self.room = 1e-9  # what a solution may cost above the cutoff, relative to it
         self.points: list[TracePoint] = []
         # One tuple, so that a thread reading it never sees half an update.
-        self.incumbent: tuple[FloatArray | None, float] = (None, math.inf)
+        self.incumbent: tuple[Floats | None, float] = (None, math.inf)
         self.bound = -math.inf
         self.ending, self.nodes, self.message, self.note = Ending.LIMIT, 0, "", ""
         self.iterations = self.questions = 0  # the latter: how often a MIP asked whether to go on
@@ -145,13 +146,13 @@ class Run(Worker):
         cutoff = self.settings.cutoff
         return cutoff is None or objective <= cutoff + slack(cutoff, self.room)
 
-    def improve(self, x: FloatArray, objective: float) -> None:
+    def improve(self, x: Floats, objective: float) -> None:
         """Note a better solution."""
         if objective < self.incumbent[1] and self.welcome(objective):
             self.incumbent = (x, objective)
             self.points.append(self._state())
 
-    def settle(self, x: FloatArray, objective: float) -> None:
+    def settle(self, x: Floats, objective: float) -> None:
         """Note the final solution: of two equal ones it is the one the solver vouches for."""
         if objective <= self.incumbent[1] and self.welcome(objective):
             self.incumbent = (x, objective)
@@ -192,4 +193,4 @@ class Run(Worker):
         return report
 
 
-Runner = Callable[[ModelArrays, Settings, FloatArray | None], Run]
+Runner = Callable[[ModelArrays, Settings, Floats | None], Run]

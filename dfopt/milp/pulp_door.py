@@ -27,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.milp import cbc
-from dfopt.milp.arrays import FloatArray, ModelArrays, least
+from dfopt.milp.arrays import ModelArrays, least
 from dfopt.milp.outcome import Ending, Run, Settings, with_cutoff
 from dfopt.milp.verdict import FEASIBILITY
 
@@ -132,7 +133,7 @@ def as_data(arrays: ModelArrays) -> dict[str, Any]:
 class PulpRun(Run):
     """One run of a solver behind PuLP: the thread that looks after its process and kills it if it does not stop."""
 
-    def __init__(self, solver: str, arrays: ModelArrays, settings: Settings, start: FloatArray | None) -> None:
+    def __init__(self, solver: str, arrays: ModelArrays, settings: Settings, start: Floats | None) -> None:
         super().__init__(arrays, settings, start)
         self.solver, self.message = solver, f"{solver} did not end"
         self.is_cbc = _short(solver) == "CBC"
@@ -245,7 +246,7 @@ class PulpRun(Run):
         # Some have a solution and do not say so.
         self._take(x, report)
 
-    def _take(self, x: FloatArray, report: cbc.Report | None) -> None:
+    def _take(self, x: Floats, report: cbc.Report | None) -> None:
         """Note a solution and what is proven by it; whether it is one is for the verdict to find out."""
         a, gap = self.arrays, self.settings.gap
         objective, size = a.objective(x), max(1.0, float(np.abs(a.cost) @ np.abs(x)))

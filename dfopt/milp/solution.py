@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from dfopt.arrays import Floats
 from dfopt.errors import NoSolution, SolverFailure
-from dfopt.milp.arrays import FloatArray
 
 
 class Termination(str, Enum):
@@ -68,7 +68,7 @@ class Solution:
     columns: int
     nonzeros: int
     trace: tuple[TracePoint, ...]
-    x: FloatArray | None
+    x: Floats | None
     message: str
 
     @property

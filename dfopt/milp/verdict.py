@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dfopt.milp.arrays import FloatArray, ModelArrays, with_slack
+from dfopt.arrays import Floats
+from dfopt.milp.arrays import ModelArrays, with_slack
 from dfopt.milp.engine import HighsRun
 from dfopt.milp.outcome import Ending, Outcome, Runner, Settings, slack, with_cutoff
 from dfopt.milp.solution import Solution, Termination, TracePoint, relative_gap
@@ -36,7 +37,7 @@ def without_solver(arrays: ModelArrays, cutoff: float | None) -> Outcome | None:
 # ------------------------------------------------------------------- starts
 
 
-def complete(arrays: ModelArrays, settings: Settings, start: FloatArray) -> tuple[FloatArray | None, bool]:
+def complete(arrays: ModelArrays, settings: Settings, start: Floats) -> tuple[Floats | None, bool]:
     """Turn a start into a feasible point, or drop it; the flag says whether Ctrl-C was pressed meanwhile.
 
     HiGHS would complete a partial start itself, but in a sub-MIP outside its own
@@ -70,14 +71,14 @@ def complete(arrays: ModelArrays, settings: Settings, start: FloatArray) -> tupl
 # ------------------------------------------------------------------ answers
 
 
-def _scale(arrays: ModelArrays, x: FloatArray) -> float:
+def _scale(arrays: ModelArrays, x: Floats) -> float:
     """Return the size of the largest number a row of this model adds up to."""
     sides = np.concatenate([arrays.row_lower, arrays.row_upper])
     sides = np.abs(sides[np.isfinite(sides)])
     return max(1.0, float(sides.max(initial=0.0)), float(np.abs(x).max(initial=0.0)))
 
 
-def polish(arrays: ModelArrays, settings: Settings, x: FloatArray) -> tuple[FloatArray, bool]:
+def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, bool]:
     """Make integers exact and, only if that hurts, solve the continuous rest again.
 
     The flag says whether Ctrl-C was pressed meanwhile.
@@ -157,11 +158,11 @@ def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Solutio
 
 def _verdict(
     arrays: ModelArrays, settings: Settings, outcome: Outcome
-) -> tuple[Termination, FloatArray | None, float, str]:
+) -> tuple[Termination, Floats | None, float, str]:
     """Termination, solution, bound and message of an outcome."""
     ending, bound, cutoff = outcome.ending, outcome.bound, settings.cutoff
 
-    def failed(why: str) -> tuple[Termination, FloatArray | None, float, str]:
+    def failed(why: str) -> tuple[Termination, Floats | None, float, str]:
         return Termination.FAILED, None, -math.inf, why
 
     if ending is Ending.UNBOUNDED:

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.stack import Level, Stack
 from dfopt.physics import pipeline
 from dfopt.technology.leaking import Feedback, Leaking, gain, leaking
@@ -34,7 +34,6 @@ from dfopt.technology.stack_models import Heat
 
 __all__ = ["Broken", "ChipWork", "State", "StepWork", "solve", "voltage_at"]
 
-Floats = NDArray[np.float64]
 
 # What the solution may be above a limit: closer than the 0.05 K to which the loop is asked to converge, two
 # temperatures are the same. It lets a mapping found with rounded figures keep the limit that it was made for.
@@ -215,10 +214,10 @@ def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) 
 class _Dies:
     """Which dies, of those of `Heat`, and which tiles are logic and DRAM, and the highest refresh rate."""
 
-    logic: NDArray[np.bool_]
-    dram: NDArray[np.bool_]
-    logic_tiles: NDArray[np.int64]
-    dram_tiles: NDArray[np.int64]
+    logic: Bools
+    dram: Bools
+    logic_tiles: Ints
+    dram_tiles: Ints
     top_rate: float
 
     @classmethod

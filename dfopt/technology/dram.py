@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_dram import DramTimings
 
 __all__ = ["LIMITS", "ManyBounds", "bounds_of_streams", "knee", "out_of_range", "refresh_share"]
@@ -36,7 +37,6 @@ __all__ = ["LIMITS", "ManyBounds", "bounds_of_streams", "knee", "out_of_range", 
 LIMITS = ("activation", "row_to_row", "four_activate", "column", "port", "buffering")
 """What bounds a stream: tRC, tRRD, tFAW, tCCD, the bus, and Little's law."""
 
-Floats = NDArray[np.float64]
 
 _KNEE = 4.0  # see above
 _QUEUE_CLOCKS = 2  # one into the command queue and one back to the client, as in DRAMsim3

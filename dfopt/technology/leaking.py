@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.technology.power import HOTTEST_EXPONENT, PowerModel
 from dfopt.technology.stack_models import Heat
 
 __all__ = ["CONVERGED_K", "Feedback", "Leaking", "gain", "leaking"]
 
-Floats = NDArray[np.float64]
 Enough = Callable[[Floats, Floats], bool]
 """Whether lower bounds on the temperatures and the watts of all tiles already say what is asked."""
 
@@ -41,13 +40,13 @@ class Feedback:
     ``matrix`` (L, L) is how they warm each other, ``all_tiles`` (I, L) how they warm all tiles.
     """
 
-    leaky: NDArray[np.int64]
+    leaky: Ints
     matrix: Floats
     all_tiles: Floats
     beta: Floats
     at: Floats
     nominal: Floats
-    on_logic: NDArray[np.bool_]
+    on_logic: Bools
 
     @classmethod
     def of(cls, model: PowerModel, heat: Heat) -> Self:
@@ -141,7 +140,7 @@ def leaking(heat: Heat, feedback: Feedback, watts: Floats, voltage: float, enoug
     return Leaking(*all_tiles(), runaway, change, rounds)
 
 
-def gain(columns: Floats, slope: Floats, leaky: NDArray[np.int64]) -> float:
+def gain(columns: Floats, slope: Floats, leaky: Ints) -> float:
     """Loop gain: the spectral radius of the positive matrix R diag(slope), between the bounds of Collatz and Wielandt.
 
     The ``columns`` of R and the ``slope`` are those of the ``leaky`` tiles; the slope of the others is 0.

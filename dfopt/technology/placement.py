@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import Tile
 
 __all__ = ["placement_shares", "snake"]
-
-Floats = NDArray[np.float64]
 
 
 def snake(tiles: Sequence[Tile]) -> list[int]:

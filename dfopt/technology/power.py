@@ -18,16 +18,15 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.placement import placement_shares, snake
 
 __all__ = ["COMPONENTS", "CONSTANT", "DYNAMIC", "Activity", "Block", "PowerModel", "placement_shares"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DYNAMIC = ("compute", "sram", "noc", "network", "dram_activate", "dram_read", "dram_write", "io")
 CONSTANT = ("dram_refresh", "dram_background", "leakage", "idle")
@@ -143,7 +142,7 @@ class PowerModel:
         compute = np.flatnonzero(kinds == "compute")
         on_logic = dies == stack.logic_die.name
 
-        def over(chosen: NDArray[np.bool_]) -> Floats:
+        def over(chosen: Bools) -> Floats:
             """Shares by area among the chosen tiles."""
             held = np.where(chosen, areas, 0.0)
             return np.asarray(held / held.sum())
@@ -181,7 +180,7 @@ class PowerModel:
         return len(self.areas)
 
     @cached_property
-    def on_logic(self) -> NDArray[np.bool_]:
+    def on_logic(self) -> Bools:
         """Which tiles lie on the logic die."""
         return self.logic_tiles > 0
 

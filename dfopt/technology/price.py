@@ -16,18 +16,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dfopt.arrays import Floats
 from dfopt.documents.wafer import Packaging, Wafer
 
 __all__ = ["PackagePrice", "StackPrice", "die_price", "die_yield", "dies_per_wafer", "package_price", "stack_price"]
 
 _MM2 = 1e-6  # m2
 _CM2 = 1e-4
-_Reals = NDArray[np.float64]
 
 
-def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> _Reals:
+def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> Floats:
     """Square dies that a wafer has room for, on average: not rounded down.
 
     Parameters
@@ -53,7 +53,7 @@ def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> _Reals:
     return np.asarray(np.maximum(counted, 0.0))
 
 
-def die_yield(area: ArrayLike, wafer: Wafer) -> _Reals:
+def die_yield(area: ArrayLike, wafer: Wafer) -> Floats:
     """Share of the dies that have no defect, between 0 and 1.
 
     Examples
@@ -65,7 +65,7 @@ def die_yield(area: ArrayLike, wafer: Wafer) -> _Reals:
     return np.asarray((1 + defects / wafer.clustering) ** -wafer.clustering)
 
 
-def die_price(area: ArrayLike, wafer: Wafer) -> _Reals:
+def die_price(area: ArrayLike, wafer: Wafer) -> Floats:
     """USD for a die without a defect; infinite where a wafer has room for none.
 
     Examples
@@ -172,7 +172,7 @@ def _lost(usd: float, kept: float) -> float:
     return 0.0 if kept >= 1 else usd * (1 / kept - 1) if kept > 0 else math.inf  # infinite prices too
 
 
-def _each(wafer: Wafer, pieces: _Reals) -> _Reals:
+def _each(wafer: Wafer, pieces: Floats) -> Floats:
     """USD of one of so many pieces of a wafer; infinite where there is none."""
     some = pieces > 0
     return np.asarray(np.where(some, wafer.usd / np.where(some, pieces, 1.0), np.inf))

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack import Stack
 from dfopt.physics.identity import Same
-from dfopt.technology.placement import Floats
 from dfopt.technology.power import PowerModel
 from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest, responses, tile_weights
@@ -72,7 +71,7 @@ class Heat:
         rise = watts @ self.cells_k_per_w.T
         return np.asarray((self.ambient_k + rise).reshape(*watts.shape[:-1], len(self.dies), -1))
 
-    def die_max(self, watts: Floats) -> NDArray[np.float64]:
+    def die_max(self, watts: Floats) -> Floats:
         """Kelvin of the hottest cell of each die, (..., dies)."""
         return np.asarray(self.cells(watts).max(axis=-1))
 
@@ -81,7 +80,7 @@ class Heat:
         cells = self.cells_k_per_w.reshape(len(self.dies), -1, self.cells_k_per_w.shape[1])
         return np.asarray(cells.mean(axis=1))
 
-    def die_mean(self, watts: Floats) -> NDArray[np.float64]:
+    def die_mean(self, watts: Floats) -> Floats:
         """Kelvin, mean over each die, (..., dies)."""
         return np.asarray(self.ambient_k + watts @ self._of_dies.T)
 

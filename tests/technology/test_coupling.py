@@ -11,10 +11,11 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from stack_cases import HOT, LEVELS, T0, dies, memory, stack
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack import Level, Limits, LogicEnergies, Stack
 from dfopt.documents.stack_parts import HtcPackage, Leakage
 from dfopt.physics import pipeline
-from dfopt.technology.coupling import SLACK_K, ChipWork, Floats, StepWork, solve, voltage_at
+from dfopt.technology.coupling import SLACK_K, ChipWork, StepWork, solve, voltage_at
 from dfopt.technology.leaking import Feedback, leaking
 from dfopt.technology.power import PowerModel
 from dfopt.technology.stack_models import Heat, heat_of

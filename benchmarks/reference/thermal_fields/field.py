@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.technology.thermal.types import Body, Floats
+from dfopt.arrays import Floats
+from dfopt.technology.thermal.types import Body
 from thermal_fields.checks import slab_index
 from thermal_fields.raster import Rect, tile_weights
 

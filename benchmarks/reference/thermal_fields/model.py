@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.errors import Issue, SystemSpecError, json_path
 from dfopt.technology.thermal.network import Network, network_of
 from dfopt.technology.thermal.solvers import Solver, solver_of
-from dfopt.technology.thermal.types import Body, Floats
+from dfopt.technology.thermal.types import Body
 from thermal_fields.checks import check, slab_index
 from thermal_fields.field import Field, Transient
 

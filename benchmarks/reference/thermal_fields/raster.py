@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.errors import Issue, SystemSpecError, json_path
 from dfopt.technology.thermal import responses
-from dfopt.technology.thermal.types import Floats
 
 __all__ = ["Rect", "rasterise", "tile_weights"]
 

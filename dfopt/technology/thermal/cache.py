@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from dfopt.technology.thermal.types import Floats
+from dfopt.arrays import Floats
 
 __all__ = ["directory", "kept"]
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 from dfopt.technology.thermal.sheets import Sheet, plates_of, sheets_of
-from dfopt.technology.thermal.types import Body, Floats
+from dfopt.technology.thermal.types import Body
 
 __all__ = ["Layered", "Network", "network_of"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

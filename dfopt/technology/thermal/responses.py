@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import Tile
 from dfopt.technology.thermal.network import network_of
-from dfopt.technology.thermal.types import Body, Floats
+from dfopt.technology.thermal.types import Body
 
 __all__ = ["digest", "responses", "tile_weights"]
 

@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage
-from dfopt.technology.thermal.types import Body, Floats
+from dfopt.technology.thermal.types import Body
 
 __all__ = ["Sheet", "plates_of", "sheets_of"]
 

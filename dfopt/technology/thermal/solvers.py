@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from scipy.fft import dctn, idctn
 from scipy.sparse.linalg import splu
 
+from dfopt.arrays import Floats
 from dfopt.technology.thermal.network import Layered, Network
-from dfopt.technology.thermal.types import Floats
 
 __all__ = ["Condensed", "Cosine", "Factorised", "Solver", "solver_of"]
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 
-__all__ = ["Body", "Floats", "Slab"]
-
-Floats = NDArray[np.float64]
+__all__ = ["Body", "Slab"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from thermal_bodies import PACKAGES, SIDE, bodies, cooled, powers, stack
 from thermal_fields import ThermalModel, sink_package
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 from dfopt.technology.thermal.network import network_of
 from dfopt.technology.thermal.solvers import Condensed, Cosine, Factorised, solver_of
-from dfopt.technology.thermal.types import Body, Floats, Slab
+from dfopt.technology.thermal.types import Body, Slab
 
 DIE_SIZED: dict[str, float] = {"s_sink": SIDE, "s_spreader": SIDE, "t_sink": 5e-3, "t_spreader": 1e-3}
 

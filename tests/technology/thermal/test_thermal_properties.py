@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from thermal_bodies import PACKAGES, SIDE, bodies, cooled, powers, quarters, stack
 from thermal_fields import Rect, ThermalModel, rasterise, sink_package
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage
 from dfopt.technology.thermal.responses import responses, tile_weights
-from dfopt.technology.thermal.types import Body, Floats, Slab
+from dfopt.technology.thermal.types import Body, Slab
 
 
 def drawn_power(data: st.DataObject, body: Body, nx: int, ny: int) -> dict[str, Floats]:

@@ -17,12 +17,13 @@ import stack_cases
 from thermal_bodies import PACKAGES, cooled, quarters, stack
 from thermal_fields import Rect
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import SinkPackage
 from dfopt.technology import stack_models
 from dfopt.technology.stack_models import Heat, heat_of
 from dfopt.technology.thermal import cache
 from dfopt.technology.thermal.responses import digest, responses
-from dfopt.technology.thermal.types import Body, Floats
+from dfopt.technology.thermal.types import Body
 
 TILES = [("logic", rect) for rect in quarters()] + [("dram0", rect) for rect in quarters()]
 

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 from thermal_fields import Rect, sink_package
 
+from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage, SinkPackage
-from dfopt.technology.thermal.types import Body, Floats, Slab
+from dfopt.technology.thermal.types import Body, Slab
 
 SIDE = 0.01
 PLATE_SIZES: dict[str, float] = {"s_sink": 0.06, "t_sink": 6.9e-3, "s_spreader": 0.03, "t_spreader": 1e-3}
