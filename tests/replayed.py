@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from dfopt.bnb import Bounded, Branched, Closed, ProofLog, Reduced
+from dfopt.bnb import BoundRaised, Branched, Closed, ProofLog, Reduced
 
 __all__ = ["replay"]
 
@@ -54,7 +54,7 @@ def replay(
             raise ValueError(f"region {event.node} is not open at {event}")
         region, low = log.regions[event.node], shown[event.node]
         match event:
-            case Bounded(node, relaxation, value):
+            case BoundRaised(node, relaxation, value):
                 if not shows(region, relaxation, value):
                     raise ValueError(f"{relaxation} does not show {value!r} of {region}")
                 shown[node] = max(low, value)

@@ -31,7 +31,7 @@ from report import Row, finished, write_rows
 
 from dfopt.calibration.row import TrainingRow, Untaken
 from dfopt.calibration.rows import read_rows
-from dfopt.calibration.steps import Step, alike, left_out, row_machine, step_of
+from dfopt.calibration.steps import MeasuredStep, alike, left_out, row_machine, step_of
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.calibration import Calibration
 from dfopt.documents.system import System
@@ -66,7 +66,7 @@ def borrowed(calibration: Calibration, system: System) -> System:
 
 
 def row_of(
-    given: TrainingRow | Untaken, known: dict[TrainingRow, Step | DfoptError], options: argparse.Namespace
+    given: TrainingRow | Untaken, known: dict[TrainingRow, MeasuredStep | DfoptError], options: argparse.Namespace
 ) -> Row:
     """A row, judged if it can be; equal steps are mapped once."""
     began = time.perf_counter()
@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (DfoptError, OSError) as error:
         print(error, file=sys.stderr)
         return 3
-    known: dict[TrainingRow, Step | DfoptError] = {}
+    known: dict[TrainingRow, MeasuredStep | DfoptError] = {}
     rows = []
     for one in given:
         rows.append(row_of(one, known, options))

@@ -54,9 +54,9 @@ from dfopt.bnb.entries import (
     View,
 )
 from dfopt.bnb.node import BestFirst, Node, NodeSelection
-from dfopt.bnb.outcome import Ending, Leaf, Outcome, Progress
+from dfopt.bnb.outcome import Leaf, Outcome, Progress, SearchEnding
 from dfopt.bnb.parameters import Parameters
-from dfopt.bnb.proof_log import Bounded, Branched, Closed, ProofLog, Reduced
+from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.search import branch_and_bound
 from dfopt.bnb.state import BoundStore, Incumbents
 
@@ -68,13 +68,13 @@ __all__ = [
     "BestFirst",
     "Bound",
     "BoundStore",
-    "Bounded",
+    "BoundRaised",
     "Branched",
     "BranchingRule",
     "Candidate",
     "Clock",
     "Closed",
-    "Ending",
+    "SearchEnding",
     "Heuristic",
     "Incumbents",
     "Leaf",

@@ -10,11 +10,11 @@ from typing import Generic, Literal, TypeVar
 from dfopt.bnb.answers import Candidate
 from dfopt.bnb.proof_log import ProofLog
 
-__all__ = ["Ending", "Leaf", "Outcome", "Progress"]
+__all__ = ["SearchEnding", "Leaf", "Outcome", "Progress"]
 
 Region = TypeVar("Region", bound=Hashable)
 Solution = TypeVar("Solution")
-Ending = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
+SearchEnding = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Outcome(Generic[Region, Solution]):
 
     kept: tuple[Candidate, ...]
     bound: float
-    ending: Ending
+    ending: SearchEnding
     bounded: dict[str, int]
     seconds: float
     log: ProofLog[Region]

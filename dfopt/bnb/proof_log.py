@@ -8,12 +8,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from dfopt.bnb.answers import Candidate
 
-__all__ = ["Bounded", "Branched", "Closed", "ProofLog", "Reduced"]
+__all__ = ["BoundRaised", "Branched", "Closed", "ProofLog", "Reduced"]
 
 Region = TypeVar("Region", bound=Hashable)
 
 
-class Bounded(NamedTuple):
+class BoundRaised(NamedTuple):
     """A relaxation shows that no member of a region is below a value."""
 
     node: int
@@ -60,7 +60,7 @@ class Closed(NamedTuple):
     solutions: Sequence[Candidate] = ()
 
 
-Event = Bounded | Branched | Reduced | Closed
+Event = BoundRaised | Branched | Reduced | Closed
 
 
 @dataclass

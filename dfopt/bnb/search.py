@@ -19,9 +19,9 @@ from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, Problem, Relaxation
 from dfopt.bnb.node import BestFirst, Node, NodeSelection, OpenNodes
-from dfopt.bnb.outcome import Ending, Outcome, Progress
+from dfopt.bnb.outcome import Outcome, Progress, SearchEnding
 from dfopt.bnb.parameters import Parameters
-from dfopt.bnb.proof_log import Bounded, Branched, Closed, ProofLog, Reduced
+from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.state import BoundStore, Incumbents, Stored
 from dfopt.interrupts import LIMIT, cause, interruptible
 
@@ -114,7 +114,7 @@ class _Search(Generic[Region, Solution]):
             raise ValueError(f"two relaxations have the same name: {', '.join(names)}")
 
     def run(self) -> Outcome[Region, Solution]:
-        stopped: Ending | None = None
+        stopped: SearchEnding | None = None
         try:
             for region in self.problem.roots:
                 self.open.put(Node(region, self.log.number(region), NOTHING_SHOWN))
@@ -190,7 +190,7 @@ class _Search(Generic[Region, Solution]):
         with interruptible():
             bound = relaxation.bound(node.region, stored.answer)
         self.bounded[relaxation.name] += 1
-        self.log.events.append(Bounded(node.number, relaxation.name, bound.value))
+        self.log.events.append(BoundRaised(node.number, relaxation.name, bound.value))
         witness = node.bound.witness if bound.witness is None else bound.witness
         node.bound = Bound(max(node.bound.value, bound.value), witness)
         if bound.more:
@@ -316,7 +316,7 @@ class _Search(Generic[Region, Solution]):
         seconds = time.perf_counter() - self.began
         return Progress(self.incumbents.best, self._least(), len(self.log.regions), solution, seconds)
 
-    def _ended(self, stopped: Ending | None) -> Outcome[Region, Solution]:
+    def _ended(self, stopped: SearchEnding | None) -> Outcome[Region, Solution]:
         bound = self._least()
         for node in self.open.in_order():
             self._close(node, node.bound.value)
@@ -329,7 +329,7 @@ class _Search(Generic[Region, Solution]):
             log=self.log,
         )
 
-    def _word(self, bound: float) -> Ending:
+    def _word(self, bound: float) -> SearchEnding:
         """What a search that ended by itself shows."""
         last = min(self.incumbents.last, self.incumbents.limit)
         if not any(

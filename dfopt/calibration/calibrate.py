@@ -14,7 +14,7 @@ from dfopt.calibration.fitting import fit, left_out_errors, predicted
 from dfopt.calibration.numbers import applied, known_numbers, named
 from dfopt.calibration.row import TrainingRow
 from dfopt.calibration.rows import digest_of, read_rows
-from dfopt.calibration.steps import Step, row_machine, step_of
+from dfopt.calibration.steps import MeasuredStep, row_machine, step_of
 from dfopt.calibration.tables import BETWEEN, Regime, in_order, kernel_rows, node_factors, with_rows
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.calibration import Calibration, Evidence, FittedNumber, SourceError
@@ -51,7 +51,7 @@ def usual_assumptions(name: str) -> Assumptions:
 
 def mapped(
     rows: Sequence[TrainingRow], system: System, assumptions: Assumptions, values: Mapping[str, float]
-) -> list[Step]:
+) -> list[MeasuredStep]:
     """Every row's best mapping with some values. Memory holds everything: a row that ran did fit."""
     machine, chosen = applied(values, system, assumptions)
     return [step_of(row, chosen, row_machine(row, machine, memory_limit=False)) for row in rows]

@@ -13,7 +13,7 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.calibration.numbers import Number, applied
-from dfopt.calibration.steps import Step
+from dfopt.calibration.steps import MeasuredStep
 from dfopt.errors import PlanError
 from dfopt.judge import evaluate
 
@@ -35,7 +35,7 @@ class Fit:
     slopes: Floats
 
 
-def predicted(steps: Sequence[Step], values: Mapping[str, float]) -> Floats:
+def predicted(steps: Sequence[MeasuredStep], values: Mapping[str, float]) -> Floats:
     """Seconds of every step with some values, by the judge."""
     times = []
     for step in steps:

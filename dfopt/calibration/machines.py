@@ -9,13 +9,13 @@ from dfopt.documents.system import System
 from dfopt.library import load_system
 from dfopt.machines.fields import with_fields
 
-__all__ = ["MACHINES", "Chip", "Machine", "machine_of", "nodes_of"]
+__all__ = ["MACHINES", "ChipName", "Recipe", "machine_of", "nodes_of"]
 
-Chip = Literal["a100", "a100-40gb", "h100", "h100-hbm2e", "h200", "b200", "b300", "gb200", "gb300"]
+ChipName = Literal["a100", "a100-40gb", "h100", "h100-hbm2e", "h200", "b200", "b300", "gb200", "gb300"]
 
 
 @dataclass(frozen=True)
-class Machine:
+class Recipe:
     """Systems of the zoo that a machine is put together from.
 
     Attributes
@@ -40,24 +40,24 @@ class Machine:
 # NVIDIA GB300 NVL72 and HGX B300 data sheets: dense rates of a chip, half of those with sparsity. ConnectX-8: 800 Gb/s
 _B300: Final = {"bf16": "2250 TFLOP/s", "fp8": "4500 TFLOP/s", "fp4": "13500 TFLOP/s"}
 _GB300: Final = {"bf16": "2500 TFLOP/s", "fp8": "5000 TFLOP/s", "fp4": "15000 TFLOP/s"}
-MACHINES: Final[dict[Chip, Machine]] = {
-    "a100": Machine("a100-512"),
+MACHINES: Final[dict[ChipName, Recipe]] = {
+    "a100": Recipe("a100-512"),
     # NVIDIA A100 40 GB SXM datasheet: 1555 GB/s of HBM2
-    "a100-40gb": Machine("a100-512", changes={"chip.dram.bandwidth": "1555 GB/s", "chip.dram.capacity": "40 GiB"}),
-    "h100": Machine("h100-4096"),
+    "a100-40gb": Recipe("a100-512", changes={"chip.dram.bandwidth": "1555 GB/s", "chip.dram.capacity": "40 GiB"}),
+    "h100": Recipe("h100-4096"),
     # torchtitan's benchmarks: H100 of 500 W with 96 GB of HBM2e at 2.4 TB/s; its peak under that power is not stated
-    "h100-hbm2e": Machine("h100-4096", changes={"chip.dram.bandwidth": "2400 GB/s", "chip.dram.capacity": "96 GB"}),
-    "h200": Machine("h200-8", between="h100-4096"),
-    "b200": Machine("b200-8", between="h100-4096"),
-    "b300": Machine("b300-8", between="h100-4096", changes={"chip.peak": _B300}, link="100 GB/s"),
-    "gb200": Machine("gb200-nvl72", node=72, between="h100-4096"),
-    "gb300": Machine(
+    "h100-hbm2e": Recipe("h100-4096", changes={"chip.dram.bandwidth": "2400 GB/s", "chip.dram.capacity": "96 GB"}),
+    "h200": Recipe("h200-8", between="h100-4096"),
+    "b200": Recipe("b200-8", between="h100-4096"),
+    "b300": Recipe("b300-8", between="h100-4096", changes={"chip.peak": _B300}, link="100 GB/s"),
+    "gb200": Recipe("gb200-nvl72", node=72, between="h100-4096"),
+    "gb300": Recipe(
         "gb200-nvl72", 72, "h100-4096", {"chip.peak": _GB300, "chip.dram.capacity": "288 GB"}, link="100 GB/s"
     ),
 }
 
 
-def nodes_of(machine: Machine, chips: int) -> tuple[int, int]:
+def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
     """Chips of a node, and nodes: nodes as large as they come of which there are whole ones.
 
     Examples
@@ -70,7 +70,7 @@ def nodes_of(machine: Machine, chips: int) -> tuple[int, int]:
 
 
 def machine_of(
-    chip: Chip, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
+    chip: ChipName, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
 ) -> System:
     """So many chips of a machine, or of a base whose first dim connects nodes and whose last dim is between them.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dfopt.calibration.machines import Chip, machine_of
+from dfopt.calibration.machines import ChipName, machine_of
 from dfopt.calibration.row import (
     AS_GIVEN,
     Cannot,
     Cells,
-    Model,
+    RunModel,
     Sequence,
     TrainingRow,
     degrees,
@@ -24,7 +24,7 @@ from dfopt.workloads.recompute import recompute_of
 
 __all__ = ["reported"]
 
-_CHIPS: Final[tuple[tuple[str, Chip], ...]] = (
+_CHIPS: Final[tuple[tuple[str, ChipName], ...]] = (
     ("a100_80gb", "a100"),
     ("a100_40gb", "a100-40gb"),
     ("h100_80gb", "h100"),
@@ -133,7 +133,7 @@ def _again(cells: Cells) -> tuple[str | None, list[str]]:
         raise Cannot(f"recompute {text}") from None
 
 
-def _step(cells: Cells, model: Model, batch: int, chip: Chip) -> float:
+def _step(cells: Cells, model: RunModel, batch: int, chip: ChipName) -> float:
     """Seconds of a step, from the quantity that is reported; MFU is in percent of the rate of 16 bits."""
     value, quantity, chips = measured(cells, "value"), cells["reported_quantity"], number(cells, "gpus")
     if quantity == "step_time":

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from dfopt.calibration.machines import Chip
+from dfopt.calibration.machines import ChipName
 
 __all__ = [
-    "AS_GIVEN", "Cannot", "Cells", "Model", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured",
+    "AS_GIVEN", "Cannot", "Cells", "RunModel", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured",
     "model_of", "number", "types_of",
 ]  # fmt: skip
 
@@ -30,7 +30,7 @@ class Cannot(Exception):
 
 
 @dataclass(frozen=True)
-class Model:
+class RunModel:
     """Sizes of a decoder, as the workload ``decoder`` has them, or with what else it takes as a graph of the zoo.
 
     ``zoo``: that graph; ``stated`` are its parameters then.
@@ -57,7 +57,7 @@ class Model:
 
         Examples
         --------
-        >>> Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True).matrices == 2 * 12 * 64**2
+        >>> RunModel(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True).matrices == 2 * 12 * 64**2
         True
         """
         return self._matrices(self.experts or 1)
@@ -83,7 +83,7 @@ class Model:
         --------
         Equation 3 counts a fourth pass, of what is recomputed; without it 72 B s l h^2 (1 + s/6h + V/12lh):
 
-        >>> model = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
+        >>> model = RunModel(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
         >>> round(model.flop(4) / (72 * 4 * 32 * 2 * 64**2 * (1 + 32 / (6 * 64) + 1000 / (12 * 2 * 64))), 12)
         1.0
         """
@@ -108,8 +108,8 @@ class TrainingRow:
 
     name: str
     source: str
-    model: Model
-    chip: Chip
+    model: RunModel
+    chip: ChipName
     chips: int
     tensor: int
     pipeline: int
@@ -174,7 +174,7 @@ def maybe(cells: Cells, column: str) -> int | None:
     return number(cells, column, 0) if cells.get(column) else None
 
 
-def model_of(cells: Cells, seq: str, parameters: float) -> Model:
+def model_of(cells: Cells, seq: str, parameters: float) -> RunModel:
     """The decoder of such sizes: its MLP is gated, and its embedding tied, as its number of parameters says.
 
     A table has no ranks of latent attention: a model that has it is the graph of the zoo, if that has such layers.
@@ -194,8 +194,10 @@ def model_of(cells: Cells, seq: str, parameters: float) -> Model:
         chosen=number(cells, "topk") if experts else 1,
     )  # fmt: skip
     if zoo is not None:
-        return Model(**shape, gated_mlp=True, tie_embeddings=False, zoo=zoo, stated=parameters)
-    kinds = [Model(**shape, gated_mlp=gated, tie_embeddings=tied) for gated in (False, True) for tied in (True, False)]
+        return RunModel(**shape, gated_mlp=True, tie_embeddings=False, zoo=zoo, stated=parameters)
+    kinds = [
+        RunModel(**shape, gated_mlp=gated, tie_embeddings=tied) for gated in (False, True) for tied in (True, False)
+    ]
     closest = min(kinds, key=lambda model: abs(model.parameters / parameters - 1))
     if abs(closest.parameters / parameters - 1) > _CLOSE:
         counted = f"{closest.parameters / 1e9:.3g}e9 counted"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from dfopt.calibration.machines import Chip
+from dfopt.calibration.machines import ChipName
 from dfopt.calibration.reported import reported
 from dfopt.calibration.row import (
     AS_GIVEN,
@@ -82,7 +82,7 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     if not cells["status"].startswith("confirmed"):
         raise Cannot(f"status: {cells['status'][:40] or 'not stated'}")
     chips = number(cells, "n_accel")
-    chip_of: dict[str, Chip] = {
+    chip_of: dict[str, ChipName] = {
         "A100-SXM4-80GB": "a100",
         "A100-80GB": "a100",
         "H100-SXM-80GB": "h100",

@@ -20,7 +20,7 @@ from dfopt.errors import DfoptError, Infeasible, PlanError
 from dfopt.search import solve
 from dfopt.workloads import expand, load_graph
 
-__all__ = ["MICROBATCHES", "Step", "graph_of", "left_out", "row_machine", "step_of"]
+__all__ = ["MICROBATCHES", "MeasuredStep", "graph_of", "left_out", "row_machine", "step_of"]
 
 MICROBATCHES: Final = (1, 2, 4, 8)
 INTERLEAVES: Final = (1, 2, 4)
@@ -36,7 +36,7 @@ _MODES: Final = {False: ("attention", "full"), True: ("attention", "full+attenti
 
 
 @dataclass(frozen=True)
-class Step:
+class MeasuredStep:
     """What the model says of a row; ``assumed`` is what the source does not say, as the best mapping has it."""
 
     row: TrainingRow
@@ -57,8 +57,8 @@ def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool
 
     Examples
     --------
-    >>> from dfopt.calibration.row import Model
-    >>> small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
+    >>> from dfopt.calibration.row import RunModel
+    >>> small = RunModel(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
     >>> row_machine(TrainingRow("a", "b", small, "a100", 64, 8, 8, 1, batch=8, seconds=1.0)).chips
     64
     """
@@ -149,8 +149,8 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
 
     Examples
     --------
-    >>> from dfopt.calibration.row import Model
-    >>> small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
+    >>> from dfopt.calibration.row import RunModel
+    >>> small = RunModel(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
     >>> row = TrainingRow("a", "b", small, "a100", 512, 4, 16, 8, batch=8, seconds=1.0)
     >>> dims_of(row, row_machine(row))
     {'tp_dims': ('node[4]',), 'dp_dims': ('node[2@4]', 'cluster[4]'), 'pp_dims': ('cluster[16@4]',)}
@@ -211,7 +211,7 @@ def _asked(row: TrainingRow, system: System) -> dict[str, Any]:
     return asked | dims_of(row, system)
 
 
-def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
+def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> MeasuredStep:
     """Map a row with the degrees of its run, and judge it; what the source leaves open is chosen for least time.
 
     Where it says nothing of ZeRO, nothing is shared out; if no way fits then, copies share out the optimizer's state.
@@ -233,7 +233,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     under = {True: (overlapped,), False: (chosen,), None: (overlapped, chosen)}[row.overlaps_tensor]
     refused = list[DfoptError]()
     for zero in _levels(row):
-        asked, steps = {**_asked(row, system), "zero": zero}, list[Step]()
+        asked, steps = {**_asked(row, system), "zero": zero}, list[MeasuredStep]()
         for variant, (recompute, size, chunks, graph) in product(under, _ways(row)):
             there = _slowed(system) if variant.tensor_overlap else system
             try:
@@ -244,7 +244,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
                 refused.append(error)
                 continue
             assumed = _assumed(row, {"microbatch": size, "interleave": chunks, "recompute": recompute}, zero)
-            steps.append(Step(row, graph, there, variant, result, assumed))
+            steps.append(MeasuredStep(row, graph, there, variant, result, assumed))
         if steps:
             return min(steps, key=lambda step: step.seconds)
         if not any(isinstance(error, Infeasible) for error in refused):

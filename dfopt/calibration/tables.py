@@ -16,7 +16,7 @@ from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.factors import CollectiveFactor
 from dfopt.documents.system import System
-from dfopt.documents.table import Row, read_table
+from dfopt.documents.table import TableRow, read_table
 from dfopt.errors import refuse
 from dfopt.physics.efficiency import one_bandwidth_share
 
@@ -58,7 +58,7 @@ BETWEEN: Final[dict[CollectiveKind, CollectiveFactor]] = {
 9.6 us in the model by which NCCL chooses (github.com/NVIDIA/nccl at 01afd20, src/graph/tuning.cc: ring, simple)."""
 
 
-def _rows(path: str | Path, needed: tuple[str, ...], system: str, regime: Regime = "sustained") -> Iterator[Row]:
+def _rows(path: str | Path, needed: tuple[str, ...], system: str, regime: Regime = "sustained") -> Iterator[TableRow]:
     """Rows of a system; of a table that says how a chip was kept busy, those that were so."""
     for row in read_table(path, needed)[1]:
         if row["system"].startswith(system) and row.get("regime", regime) in (regime, *_REGIMES[regime]):
@@ -264,8 +264,8 @@ def _medians(
     return medians
 
 
-_Reader = Callable[[str | Path, str, System, Regime], tuple[list[EfficiencyRow], int]]
-_READERS: Final[dict[str, _Reader]] = {
+_TableReader = Callable[[str | Path, str, System, Regime], tuple[list[EfficiencyRow], int]]
+_READERS: Final[dict[str, _TableReader]] = {
     "memory": memory_rows,
     "optimizer": optimizer_rows,
     "attention": attention_rows,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dfopt.documents.study import Study
     from dfopt.documents.zoo import Kind
     from dfopt.show.report import Remark
-    from dfopt.show.report.page import Section
+    from dfopt.show.report.page import PagePart
     from dfopt.studies.runs import Runs
 
 
@@ -90,7 +90,7 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
     return _result_page(document) if isinstance(document, Result) else heat_page(document, __version__)
 
 
-def _result_page(result: Result, before: Sequence[Section] = ()) -> str:
+def _result_page(result: Result, before: Sequence[PagePart] = ()) -> str:
     from dfopt.documents.zoo import zoo
     from dfopt.show.report import remarks, result_report
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dfopt.documents.heat import status_name
 from dfopt.documents.study_columns import ASKED
-from dfopt.show.grid import Grid, Kind, Shown
+from dfopt.show.grid import ColumnKind, Grid, Shown
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 from dfopt.studies.runs import Runs
@@ -60,7 +60,7 @@ def _cells(runs: Runs) -> Grid:
 
 def claims_table(verdicts: Sequence[Verdict]) -> Grid:
     """Every claim: what the source says, what the cells say, whether that agrees, and why not."""
-    columns: dict[str, Kind] = {
+    columns: dict[str, ColumnKind] = {
         "claim": "text", "figure": "text", "paper": "figure", "ours": "figure", "holds if": "word", "holds": "word",
         "cells": "figure", "why": "text",
     }  # fmt: skip
@@ -74,7 +74,7 @@ def claims_table(verdicts: Sequence[Verdict]) -> Grid:
 
 def heat_table(pivot: Any, title: str) -> Grid:
     """A pivot table with a shade for each figure, the darkest for the smallest; a dash where there is none."""
-    columns: dict[str, Kind] = {str(name): "word" for name in pivot.index.names}
+    columns: dict[str, ColumnKind] = {str(name): "word" for name in pivot.index.names}
     columns |= {str(label): "figure" for label in pivot.columns}
     figures = [float(x) for x in pivot.to_numpy(dtype=float, na_value=math.nan).ravel() if x == x]
     low, high = (min(figures), max(figures)) if figures else (0.0, 0.0)
@@ -88,7 +88,7 @@ def heat_table(pivot: Any, title: str) -> Grid:
 
 def frame_table(frame: Any, title: str) -> Grid:
     """A frame as a table for the terminal."""
-    columns: dict[str, Kind] = {
+    columns: dict[str, ColumnKind] = {
         str(name): "figure" if frame[name].dtype.kind in "iuf" else "text" for name in frame.columns
     }
     return Grid(title, columns, [[_cell(value) for value in row.values()] for row in plain_rows(frame)])

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dfopt.commands import names_of
 from dfopt.documents.zoo import KINDS
 from dfopt.library import load_any
-from dfopt.show.grid import Grid, Kind
+from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
 
@@ -93,5 +93,5 @@ def zoo_table(kind: str, words: list[str]) -> Grid:
         row = (name, *(_cell(document, of, unit) for _, of, unit in columns))
         if all(word.lower() in " ".join(row).lower() for word in words):
             rows.append(row)
-    kinds: dict[str, Kind] = {title: "text" if title in _TEXTS else "figure" for title, _, _ in columns}
+    kinds: dict[str, ColumnKind] = {title: "text" if title in _TEXTS else "figure" for title, _, _ in columns}
     return Grid("", {"name": "word", **kinds}, rows)

@@ -17,7 +17,7 @@ from dfopt.documents.technology import Area, Technology
 from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Ratio, Watts
 
-Budget = Literal["area", "power", "perimeter"]
+BudgetName = Literal["area", "power", "perimeter"]
 Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest", "auto"]
 Shares = dict[str, Share]
 SLACK = 1e-9  # shares are sums of decimals
@@ -153,7 +153,7 @@ class Design(Source):
         listed = (*self.choices.listed, *self.choices.rate) if self.sizes is not None else ()
         return (*self.chosen, *listed, *((POWER,) if self.choices.power else ()))
 
-    def shares_of(self, budget: Budget) -> dict[str, float]:
+    def shares_of(self, budget: BudgetName) -> dict[str, float]:
         """The shares of one budget as numbers.
 
         Raises `SystemSpecError` where shares are ``auto``: then this is many designs, not one.

@@ -15,8 +15,8 @@ from dfopt.units import Bandwidth, Bytes, Watts
 MOST_STEPS = 10_000
 MOST_STACKS = 1000
 LISTED = ("dram_layers", "connected_layers", "buffer", "buffer_port")
-Counts = Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=64)]
-Sizes = Annotated[tuple[Annotated[Bytes, Field(gt=0)], ...], Field(min_length=1, max_length=1000)]
+CountChoices = Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=64)]
+SizeChoices = Annotated[tuple[Annotated[Bytes, Field(gt=0)], ...], Field(min_length=1, max_length=1000)]
 
 
 class _Steps(Part):
@@ -163,10 +163,10 @@ class DesignChoices(Part):
     rate: dict[LinkRole, RateSteps] = Field(default_factory=dict)
 
     power: PowerSteps | None = None
-    dram_layers: Counts | None = None
-    connected_layers: Counts | None = None
-    buffer: Sizes | None = None
-    buffer_port: Sizes | None = None
+    dram_layers: CountChoices | None = None
+    connected_layers: CountChoices | None = None
+    buffer: SizeChoices | None = None
+    buffer_port: SizeChoices | None = None
     network_die: Annotated[tuple[NetworkDie, ...], Field(min_length=1)] | None = None
 
     @property

@@ -13,7 +13,7 @@ from dfopt.documents.graph import CollectiveKind
 from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
 Tier = Literal["package", "node", "rack", "cluster"]
-Wiring = Literal["ring", "line", "switch", "fully_connected"]
+DimWiring = Literal["ring", "line", "switch", "fully_connected"]
 # What fields of a link are called in a dim of a network; the others have the same name there.
 IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
 
@@ -69,7 +69,7 @@ class Slices(Part):
         Sizes of the network dims of each slice that exists. A dim that a slice lacks has size 1.
     """
 
-    topology: tuple[Wiring, ...] = Field(min_length=1, max_length=8)
+    topology: tuple[DimWiring, ...] = Field(min_length=1, max_length=8)
     sizes: tuple[tuple[Annotated[int, Field(ge=1, le=10**7)], ...], ...] = Field(min_length=1, max_length=1000)
 
 
@@ -127,7 +127,7 @@ class NetworkDim(Part):
     """
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
-    topology: Wiring
+    topology: DimWiring
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
     efficiency: Ratio | None = Field(default=None, gt=0, le=1)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dfopt.documents.base import Part
 
-Bound = Literal["compute", "memory", "network", "sram"]
+BoundBy = Literal["compute", "memory", "network", "sram"]
 
 
 class PartitionPhysics(Part):
@@ -56,7 +56,7 @@ class PartitionPhysics(Part):
     network_s: float
     sram_s: float | None = None
     time_s: float
-    bound_by: Bound
+    bound_by: BoundBy
     dram_bandwidth_b_per_s: float
     dram_binding: str
     bursts_per_activate: float

@@ -17,7 +17,7 @@ from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.metrics import METRICS
-from dfopt.documents.physical_score import Bound, PhysicalScore
+from dfopt.documents.physical_score import BoundBy, PhysicalScore
 from dfopt.units import format as show_unit
 
 
@@ -66,7 +66,7 @@ class PartitionScore(Part):
     memory_s: float
     network_s: float
     time_s: float
-    bound_by: Bound
+    bound_by: BoundBy
     flop: float
     dram_bytes: float
     sram_bytes: float
@@ -260,7 +260,7 @@ class Score(Document):
     samples_per_s: float
     tokens_per_s: float
     produced_tokens_per_s: float | None = None
-    bound_by: Bound
+    bound_by: BoundBy
     compute_share: float
     memory_share: float
     network_share: float

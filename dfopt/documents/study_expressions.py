@@ -14,7 +14,7 @@ from typing import Literal
 from dfopt.documents.base import problem
 from dfopt.errors import did_you_mean, shown
 
-Kind = Literal["condition", "value"]
+ExpressionKind = Literal["condition", "value"]
 
 _CONDITIONS = (ast.Compare, ast.BoolOp)
 _COMMON = (ast.Name, ast.Load, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub)
@@ -25,7 +25,7 @@ _ONLY_IN_CONDITIONS = (
 _EXAMPLE = {"condition": "chip == 'h100' and tp >= 8", "value": "samples_per_s / chips"}
 
 
-def _tree(text: str, kind: Kind, where: str = "$") -> ast.expr:
+def _tree(text: str, kind: ExpressionKind, where: str = "$") -> ast.expr:
     try:
         # one line, as pandas wants it: YAML folds long conditions over several
         return ast.parse(" ".join(text.split()), mode="eval").body
@@ -34,7 +34,7 @@ def _tree(text: str, kind: Kind, where: str = "$") -> ast.expr:
         raise problem(message, f'write it as in "{_EXAMPLE[kind]}"', where) from None
 
 
-def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
+def names_in(text: str, kind: ExpressionKind = "condition") -> tuple[str, ...]:
     """The columns that an expression names, in order of their first mention."""
     names = [node for node in ast.walk(_tree(text, kind)) if isinstance(node, ast.Name)]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
@@ -42,7 +42,7 @@ def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
 
 
 def check_expression(
-    text: str, kind: Kind, columns: Collection[str], texts: Collection[str] = (), where: str = "$"
+    text: str, kind: ExpressionKind, columns: Collection[str], texts: Collection[str] = (), where: str = "$"
 ) -> None:
     """Refuse what is no ``condition`` (true or false in every row) or ``value`` (a number) over the columns.
 

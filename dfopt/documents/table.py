@@ -12,12 +12,12 @@ from typing import Final, NoReturn
 from dfopt.documents.files import MAX_BYTES, read_text
 from dfopt.errors import did_you_mean, refuse, repeated, shown
 
-__all__ = ["Row", "read_table"]
+__all__ = ["TableRow", "read_table"]
 
 _MOST: Final = 1e15  # of a count; more is a slip, and is not exact in floating point
 
 
-class Row(dict[str, str]):
+class TableRow(dict[str, str]):
     """The cells of a row by column, without blanks around them."""
 
     path: str = ""
@@ -52,7 +52,7 @@ class Row(dict[str, str]):
 
 def read_table(
     path: str | os.PathLike[str], needed: Sequence[str] = (), most: int = MAX_BYTES
-) -> tuple[list[str], list[Row]]:
+) -> tuple[list[str], list[TableRow]]:
     """Columns and rows of a table, which has those that are ``needed``.
 
     Raises
@@ -62,7 +62,7 @@ def read_table(
     """
     name = os.fspath(path)
     reader = csv.reader(io.StringIO(read_text(path, most), newline=""), strict=True)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     try:
         columns = [column.strip() for column in next(reader, [])]
         for _, column, _ in repeated(columns):
@@ -75,7 +75,7 @@ def read_table(
             if len(cells) != len(columns):
                 what = f"line {reader.line_num}: found {len(cells)} cells, expected {len(columns)} as in line 1"
                 refuse(name, what, "quote texts that hold commas, and write empty cells too")
-            row = Row(zip(columns, map(str.strip, cells), strict=True))
+            row = TableRow(zip(columns, map(str.strip, cells), strict=True))
             row.path, row.line = name, reader.line_num
             rows.append(row)
     except csv.Error as error:

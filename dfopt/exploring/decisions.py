@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from dfopt.documents.design import POWER, Budget, Design
+from dfopt.documents.design import POWER, BudgetName, Design
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
@@ -24,10 +24,10 @@ from dfopt.exploring.space import Box, Sizes, Space
 from dfopt.setting.reads import memoized
 from dfopt.technology.components import (
     DEGREE,
+    ChipDram,
+    ChipSram,
     Core,
-    Dram,
     Links,
-    Sram,
     clock_at,
     core_of,
     dram_of,
@@ -41,7 +41,7 @@ from dfopt.technology.rules import DEFAULT
 
 __all__ = ["Decisions"]
 
-_BUDGETS: Final[tuple[Budget, ...]] = ("area", "power", "perimeter")  # as `Need` has them
+_BUDGETS: Final[tuple[BudgetName, ...]] = ("area", "power", "perimeter")  # as `Need` has them
 
 
 @dataclass(frozen=True)
@@ -188,27 +188,27 @@ class Decisions(Space):
         of = self.design.budgets
         return (of.package_area_mm2 - of.chip_area_mm2) * (1 + ROUND)
 
-    def _budget(self, budget: Budget) -> float:
+    def _budget(self, budget: BudgetName) -> float:
         of = self.design.budgets
         return {"area": of.chip_area_mm2, "power": of.power, "perimeter": self._edge}[budget]
 
-    def _share(self, budget: Budget, name: str) -> float | None:
+    def _share(self, budget: BudgetName, name: str) -> float | None:
         """The share of a budget that a component has whatever its size; none where that follows from its size."""
         share = getattr(self.design.shares, budget).get(name, 0.0)
         return None if isinstance(share, str) else float(share)
 
-    def _taken(self, budget: Budget, name: str, need: float) -> float:
+    def _taken(self, budget: BudgetName, name: str, need: float) -> float:
         share = self._share(budget, name)
         return need if share is None else share * self._budget(budget)
 
-    def _others(self, budget: Budget, sizes: Mapping[str, float]) -> float:
+    def _others(self, budget: BudgetName, sizes: Mapping[str, float]) -> float:
         """What components of some sizes take, and those whose sizes are not to be chosen, cores aside."""
         needs = {name: need_of(self.design.technology, name, size) for name, size in sizes.items()}
         taken = sum(self._taken(budget, name, getattr(need, budget)) for name, need in needs.items())
         fixed = [name for name in getattr(self.design.shares, budget) if name != "core" and name not in self.sizes]
         return taken + sum(self._share(budget, name) or 0.0 for name in fixed) * self._budget(budget)
 
-    def _core(self, budget: Budget, sizes: Mapping[str, float]) -> float:
+    def _core(self, budget: BudgetName, sizes: Mapping[str, float]) -> float:
         """What the cores have of a budget; below 0 where nothing fits."""
         budget_total = self._budget(budget)
         left = budget_total - self._others(budget, sizes)
@@ -261,7 +261,7 @@ class Decisions(Space):
         need = need_of(self.design.technology, name, size)
         return Need(*(self._taken(of, name, taken) * (1 + ROUND) for of, taken in zip(_BUDGETS, need, strict=True)))
 
-    def _sram(self, level: SramLevel, low: float | None, high: float | None, core: Core, exact: bool) -> Sram:
+    def _sram(self, level: SramLevel, low: float | None, high: float | None, core: Core, exact: bool) -> ChipSram:
         """A level of one design; or the most capacity and bandwidth of several, with as little leakage as one has.
 
         Its ports have the clock of the cores.
@@ -290,12 +290,12 @@ class Decisions(Space):
         banks = banks_of(level, low[name]) if chosen else 1
         return min(power, banks * (leaking + level.port * clock * level.energy))
 
-    def _dram(self, low: float | None, high: float | None) -> Dram:
+    def _dram(self, low: float | None, high: float | None) -> ChipDram:
         """Of several numbers of stacks the best bandwidth and the most capacity."""
         options = self._drams(low, high)
         return max(options, key=lambda dram: float(dram.rate))._replace(size=max(dram.size for dram in options))
 
-    def _drams(self, low: float | None, high: float | None) -> list[Dram]:
+    def _drams(self, low: float | None, high: float | None) -> list[ChipDram]:
         """The DRAM with each number of stacks, or with its shares."""
         sizes: Sequence[float | None] = [None]
         if low is not None and high is not None:

@@ -36,7 +36,7 @@ from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, 
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, part_of, together
 from dfopt.exploring.workload import Workload
-from dfopt.heat.least_interval import Joules, least_interval_of
+from dfopt.heat.least_interval import LeastJoules, least_interval_of
 from dfopt.physics.merits import Figures
 from dfopt.physics.pipeline import least_step_s
 from dfopt.setting.instance import Instance
@@ -266,7 +266,7 @@ class Heated(Workload):
             least_step_s(plan, assumptions, interval) for interval in least_interval_of(stack).by_price(spent, leaks)
         ]
 
-    def _spent(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, mean: bool = False) -> Joules:
+    def _spent(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds, mean: bool = False) -> LeastJoules:
         """What each chip spends on its stack for a microbatch at least under a plan.
 
         ``mean``: of all chips, with memory beside the stack, which is known of a design alone.
@@ -277,7 +277,7 @@ class Heated(Workload):
         of, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
         burst = min(of.energies.read_burst, of.energies.write_burst) / of.burst
         idle = stack.logic.idle if box.single else 0.0
-        return Joules(
+        return LeastJoules(
             compute=self._flop / (instance.system.chips * plan.microbatches) * rung.flop,
             sram=sram_bytes * rung.sram,
             dram=dram_bytes * (burst + of.energies.activate / of.row) * dram,

@@ -17,19 +17,19 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.saved import type_of_weights
 from dfopt.errors import refuse
-from dfopt.exports.sizes import Sizes, Unlike, sizes_of
+from dfopt.exports.sizes import ModelSizes, Unlike, sizes_of
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.physics.overlap import hides_weights
 from dfopt.workloads.recompute import ATTENTION
 
-__all__ = ["NAMES", "OWN", "TRAINED", "Decisions", "decisions_of"]
+__all__ = ["NAMES", "OWN", "TRAINED", "RunDecisions", "decisions_of"]
 
 _RECOMPUTE: Final = "recompute: "
 _WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind other chunks of layers"}
 
 
 @dataclass(frozen=True)
-class Decisions:
+class RunDecisions:
     """Decisions with a name in the field, and in ``words`` all of them, in words, where they are not idle.
 
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
@@ -42,7 +42,7 @@ class Decisions:
     main weights and moments nothing where the graph does not say them.
     """
 
-    sizes: Sizes | None
+    sizes: ModelSizes | None
     architecture: Architecture
     chips: int
     tensor: int
@@ -125,7 +125,7 @@ OWN: Final = ("partitions", "tiles", "network dims", "overlap")
 """Decisions that every tool makes by itself."""
 
 
-def decisions_of(result: Result, path: str) -> Decisions:
+def decisions_of(result: Result, path: str) -> RunDecisions:
     """What a result decides.
 
     Raises
@@ -190,7 +190,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "clocks": "below the nominal frequency, or pauses" if mapping.clocks or mapping.pauses else "",
         "overlap": f"left as it is; priced with overlap: {result.assumptions.overlap}",
     }
-    return Decisions(
+    return RunDecisions(
         sizes=sizes,
         architecture=architecture,
         chips=plan.shards * plan.members * plan.stages * plan.copies,
@@ -232,7 +232,7 @@ def _away(plan: Plan) -> list[tuple[Item, str]]:
     return [] if plan.placement is None else list(plan.placement.elsewhere.items())
 
 
-def _model(sizes: Sizes | None) -> str:
+def _model(sizes: ModelSizes | None) -> str:
     return ", ".join(f"{name} {value}" for name, value in vars(sizes).items() if value) if sizes else ""
 
 

@@ -7,34 +7,34 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dfopt.errors import Issue
-from dfopt.exports.decisions import Decisions
+from dfopt.exports.decisions import RunDecisions
 from dfopt.exports.nested import nested
-from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.exports.tool import Lacks, Tool, ToolArguments
 
 __all__ = ["DEEPSPEED"]
 
 
-def _precision(d: Decisions) -> Arguments | Lacks:
+def _precision(d: RunDecisions) -> ToolArguments | Lacks:
     if d.weights == "fp32":
         return {}
     if d.weights not in ("bf16", "fp16"):
         return Lacks("weights and activations of one type, fp32, bf16 or fp16")
-    arguments: Arguments = {f"{d.weights}.enabled": True}
+    arguments: ToolArguments = {f"{d.weights}.enabled": True}
     return arguments if d.operands == d.weights else Lacks("no operands of other types than the weights", arguments)
 
 
-def _gradients(d: Decisions) -> Arguments | Lacks:
-    held: Arguments = {"data_types.grad_accum_dtype": d.held} if d.held in ("fp32", "bf16", "fp16") else {}
+def _gradients(d: RunDecisions) -> ToolArguments | Lacks:
+    held: ToolArguments = {"data_types.grad_accum_dtype": d.held} if d.held in ("fp32", "bf16", "fp16") else {}
     if not held:
         return Lacks("held in fp32, bf16 or fp16")
     return held if d.reduced == d.weights else Lacks("added up in the type of the weights", held)
 
 
-def _optimizer(d: Decisions) -> Arguments | Lacks:
+def _optimizer(d: RunDecisions) -> ToolArguments | Lacks:
     if d.moments in ("", "fp32") and d.main_weights in ("", "fp32"):
         return {}
     narrow = d.weights in ("bf16", "fp16") and d.main_weights == d.weights and d.zero > 0
-    arguments: Arguments = {f"{d.weights}.{d.weights}_master_weights_and_grads": True} if narrow else {}
+    arguments: ToolArguments = {f"{d.weights}.{d.weights}_master_weights_and_grads": True} if narrow else {}
     if narrow and d.moments == "fp32":
         return arguments
     if narrow and d.weights == d.moments == "bf16":
@@ -46,15 +46,15 @@ def _in_code(where: str) -> Lacks:
     return Lacks(f"in the code of the model: {where}")
 
 
-def _context(d: Decisions) -> Arguments | Lacks:
+def _context(d: RunDecisions) -> ToolArguments | Lacks:
     if d.context == 1:
         return {}
     near = {"sequence_parallel_size": d.context}
     return Lacks("sequences are exchanged for heads (Ulysses), keys and values are not gathered", near)
 
 
-def _zero(d: Decisions) -> Arguments | Lacks:
-    stage: Arguments = {"zero_optimization.stage": d.zero}
+def _zero(d: RunDecisions) -> ToolArguments | Lacks:
+    stage: ToolArguments = {"zero_optimization.stage": d.zero}
     return stage if d.replicas == 1 else Lacks("shards over all copies; its groups (MiCS) are set up in code", stage)
 
 
@@ -66,21 +66,21 @@ _OFFLOADS: Final[Mapping[str, tuple[str, int]]] = {
 """Arguments by item of a placement, and the level of ZeRO from which DeepSpeed takes them."""
 
 
-def _placement(d: Decisions) -> Arguments | Lacks:
+def _placement(d: RunDecisions) -> ToolArguments | Lacks:
     """What lies in the memory of the host; gradients go there with the optimizer's state."""
     offloads = {item: _OFFLOADS[item] for item in d.away if item in _OFFLOADS and d.zero >= _OFFLOADS[item][1]}
-    arguments: Arguments = {name: dict(_HOST) for name, _ in offloads.values()}
+    arguments: ToolArguments = {name: dict(_HOST) for name, _ in offloads.values()}
     gone = {*offloads, *(("gradients",) if "optimizer" in offloads else ())}
     if left := [item for item in d.away if item not in gone]:
         return Lacks(f"no {', '.join(left)} in another memory under ZeRO-{d.zero}", arguments)
     return arguments
 
 
-def _recomputation(d: Decisions) -> Arguments | Lacks:
+def _recomputation(d: RunDecisions) -> ToolArguments | Lacks:
     return {} if d.recompute == "none" else _in_code("which functions it checkpoints")
 
 
-def _refused(d: Decisions) -> Iterator[Issue]:
+def _refused(d: RunDecisions) -> Iterator[Issue]:
     """What its pipeline engine asserts (deepspeed/runtime/pipe/engine.py)."""
     if d.pipeline > 1 and d.zero > 1:
         yield Issue("$.zero_optimization.stage", f"found {d.zero} beside a pipeline", "ZeRO-1 or none, or one stage")

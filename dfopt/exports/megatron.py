@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dfopt.errors import Issue
-from dfopt.exports.decisions import Decisions
-from dfopt.exports.tool import Arguments, Lacks, Tool, exported
+from dfopt.exports.decisions import RunDecisions
+from dfopt.exports.tool import Lacks, Tool, ToolArguments, exported
 from dfopt.frontends.megatron.arguments import Arguments as Options
 from dfopt.frontends.megatron.refusals import refusals
 from dfopt.workloads.recompute import PARTS, ways_of
@@ -28,11 +28,11 @@ _CONTEXT: Final = "allgather"
 _ROWS: Final = 128  # --make-vocab-size-divisible-by, where nothing is said
 
 
-def _model(d: Decisions) -> Arguments | Lacks:
+def _model(d: RunDecisions) -> ToolArguments | Lacks:
     if d.sizes is None:
         return Lacks("layers are not equal transformer layers; give the sizes by hand")
     s = d.sizes
-    arguments: Arguments = {
+    arguments: ToolArguments = {
         "num-layers": s.layers,
         "hidden-size": s.hidden,
         "ffn-hidden-size": s.ffn,
@@ -54,11 +54,11 @@ def _model(d: Decisions) -> Arguments | Lacks:
     return arguments
 
 
-def _vocabulary(d: Decisions) -> Arguments | Lacks:
+def _vocabulary(d: RunDecisions) -> ToolArguments | Lacks:
     if d.sizes is None or d.sizes.vocab is None:
         return Lacks("give the size of the vocabulary or a tokenizer")
     padded = -(-d.sizes.vocab // (_ROWS * d.tensor)) * _ROWS * d.tensor
-    arguments: Arguments = {"vocab-size": padded}
+    arguments: ToolArguments = {"vocab-size": padded}
     return (
         arguments
         if padded == d.sizes.vocab
@@ -66,11 +66,11 @@ def _vocabulary(d: Decisions) -> Arguments | Lacks:
     )
 
 
-def _architecture(d: Decisions) -> Arguments | Lacks:
+def _architecture(d: RunDecisions) -> ToolArguments | Lacks:
     """What differs from that tool's LayerNorm, biases, tied embeddings and rotary base of 10000."""
     a, rotary = d.architecture, d.sizes is not None and d.sizes.rotary
     split = d.sizes is not None and d.sizes.experts is not None and d.tensor > 1  # then the tool refuses biases
-    arguments: Arguments = {"normalization": "RMSNorm"} if a.norm == "rmsnorm" else {}
+    arguments: ToolArguments = {"normalization": "RMSNorm"} if a.norm == "rmsnorm" else {}
     arguments |= {"disable-bias-linear": True} if split or a.bias in ("none", "qkv") else {}
     arguments |= {"add-qkv-bias": True} if a.bias == "qkv" else {}
     arguments |= {"untie-embeddings-and-output-weights": True} if a.tied_embeddings is False else {}
@@ -85,12 +85,12 @@ def _architecture(d: Decisions) -> Arguments | Lacks:
     ) else arguments  # fmt: skip
 
 
-def _precision(d: Decisions) -> Arguments | Lacks:
+def _precision(d: RunDecisions) -> ToolArguments | Lacks:
     if d.weights == "fp32":
         return {}
     if d.weights not in ("bf16", "fp16"):
         return Lacks("weights, experts and activations of one type, fp32, bf16 or fp16")
-    arguments: Arguments = {d.weights: True}
+    arguments: ToolArguments = {d.weights: True}
     if d.operands == d.weights:
         return arguments
     if d.weights != "bf16" or d.operands not in FP8:
@@ -99,21 +99,21 @@ def _precision(d: Decisions) -> Arguments | Lacks:
     return arguments if d.saved == d.operands else Lacks(CONVERTED, arguments)
 
 
-def _gradients(d: Decisions) -> Arguments | Lacks:
+def _gradients(d: RunDecisions) -> ToolArguments | Lacks:
     """In bf16 its buffers are in fp32, unless it reduces in bf16; else in the type of the weights, unless in fp32."""
-    narrow: Arguments = {"grad-reduce-in-bf16": True} if d.weights == "bf16" else {}
-    wide: Arguments = {"accumulate-allreduce-grads-in-fp32": True} if d.weights == "fp16" else {}
+    narrow: ToolArguments = {"grad-reduce-in-bf16": True} if d.weights == "bf16" else {}
+    wide: ToolArguments = {"accumulate-allreduce-grads-in-fp32": True} if d.weights == "fp16" else {}
     arguments = {"fp32": wide, d.weights: narrow}.get(d.reduced) if d.weights != "fp32" or d.reduced == "fp32" else None
     if arguments is None or d.held != d.reduced:
         return Lacks("one type for both: fp32, or that of the weights", arguments)
     return arguments
 
 
-def _optimizer(d: Decisions) -> Arguments | Lacks:
+def _optimizer(d: RunDecisions) -> ToolArguments | Lacks:
     return {} if d.moments in ("", "fp32") and d.main_weights in ("", "fp32") else Lacks("both in fp32")
 
 
-def _stages(d: Decisions) -> Arguments | Lacks:
+def _stages(d: RunDecisions) -> ToolArguments | Lacks:
     if d.stages is None:
         return {} if d.even else Lacks(UNEVEN)
     first, most, last = d.stages
@@ -127,7 +127,7 @@ def _stages(d: Decisions) -> Arguments | Lacks:
     return layers_at if d.even else Lacks(UNEVEN, layers_at)
 
 
-def _virtual(d: Decisions) -> Arguments:
+def _virtual(d: RunDecisions) -> ToolArguments:
     if d.virtual == 1:
         return {}
     if d.stages is None and d.even and d.layers_per_stage % d.virtual == 0:
@@ -135,7 +135,7 @@ def _virtual(d: Decisions) -> Arguments:
     return {"num-virtual-stages-per-pipeline-rank": d.virtual}
 
 
-def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
+def _tensor_overlap(d: RunDecisions) -> ToolArguments | Lacks:
     if d.tensor_overlap == "waves":
         return Lacks("its kernels send tile by tile, and not wave by wave")
     if d.tensor_overlap and not d.sequence_parallel:
@@ -143,9 +143,9 @@ def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
     return {"tp-comm-overlap": True} if d.tensor_overlap else {}
 
 
-def _sending(d: Decisions) -> Arguments | Lacks:
+def _sending(d: RunDecisions) -> ToolArguments | Lacks:
     """Messages of chunks are hidden by default; those of stages that have one cannot be."""
-    arguments: Arguments = {}
+    arguments: ToolArguments = {}
     if d.virtual > 1:
         arguments = {} if d.sends_behind else {"no-overlap-p2p-communication": True}
     if d.sends_behind and d.virtual == 1:
@@ -155,23 +155,23 @@ def _sending(d: Decisions) -> Arguments | Lacks:
     return Lacks("what chips hold whole is sent whole", arguments) if d.sends_in_parts else arguments
 
 
-def _zero(d: Decisions) -> Arguments:
-    groups: Arguments = {"num-distributed-optimizer-instances": d.replicas} if d.replicas > 1 else {}
+def _zero(d: RunDecisions) -> ToolArguments:
+    groups: ToolArguments = {"num-distributed-optimizer-instances": d.replicas} if d.replicas > 1 else {}
     if d.zero < 2:
         return {"use-distributed-optimizer": True, **groups} if d.zero else {}
     strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero], **groups}
     return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, "ckpt-format": "fsdp_dtensor", **strategy}
 
 
-def _recomputed_layers(d: Decisions) -> tuple[str, int]:
+def _recomputed_layers(d: RunDecisions) -> tuple[str, int]:
     """The method and number of layers that are computed again whole: each by itself, or the first of every chunk."""
     return ("block", d.recomputed // d.virtual) if ways_of(d.recompute)[1] else ("uniform", d.every)
 
 
-def recomputation(d: Decisions) -> tuple[Arguments, str]:
+def recomputation(d: RunDecisions) -> tuple[ToolArguments, str]:
     """Options by what follows ``recompute``, of whole layers or of modules of all; and what they lack, if anything."""
     method, layers = _recomputed_layers(d)
-    layer: Arguments = {"granularity": "full", "method": method, "num_layers": layers}
+    layer: ToolArguments = {"granularity": "full", "method": method, "num_layers": layers}
     others, some = ways_of(d.recompute)
     names, kept = (set(way.split("+")) - {"none"} for way in (some or others, others if some else "none"))
     # FlashAttention computes scores again by itself
@@ -182,24 +182,24 @@ def recomputation(d: Decisions) -> tuple[Arguments, str]:
         unlike = "attention" in names and not d.one_attention
         return layer, f"{ONE}; only a kernel for all of attention keeps no scores" if unlike else ""
     modules = [MODULES.get(name, name) for name in PARTS if name in inside and name != "op"]
-    options: Arguments = {"granularity": "selective", "modules": modules} if modules else {}
+    options: ToolArguments = {"granularity": "selective", "modules": modules} if modules else {}
     return options, "whole layers, or modules of all layers" if some or "op" in names else ""
 
 
-def _recomputation(d: Decisions) -> Arguments | Lacks:
+def _recomputation(d: RunDecisions) -> ToolArguments | Lacks:
     options, why = recomputation(d)
     arguments = {f"recompute-{name.replace('_', '-')}": value for name, value in options.items()}
     return Lacks(why, arguments) if why else arguments
 
 
-def _attention(d: Decisions) -> Arguments | Lacks:
+def _attention(d: RunDecisions) -> ToolArguments | Lacks:
     again = "attention" in d.recompute
     if d.one_attention and not again:
         return Lacks("a kernel for all of attention keeps no scores", {"attention-backend": "unfused"})
     return {"attention-backend": "flash" if d.one_attention else "unfused"}
 
 
-def refused(d: Decisions) -> Iterator[Issue]:
+def refused(d: RunDecisions) -> Iterator[Issue]:
     """What would keep that tool, or one on top of it, from starting: its own rules for its own arguments."""
     arguments = exported(MEGATRON, d).arguments
     fields = {name.replace("-", "_"): tuple(v) if isinstance(v, list) else v for name, v in arguments.items()}

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
-from dfopt.exports.decisions import Decisions
+from dfopt.exports.decisions import RunDecisions
 from dfopt.exports.megatron import CONVERTED, FP8, MEGATRON, recomputation, refused
 from dfopt.exports.nested import nested
-from dfopt.exports.tool import Arguments, Lacks, Says, Tool
+from dfopt.exports.tool import Lacks, Says, Tool, ToolArguments
 
 __all__ = ["NEMO"]
 
@@ -44,14 +44,14 @@ All others are fields of the model, of the same name.
 def _as_megatron(decision: str) -> Says:
     """What options of Megatron-LM say of a decision, as fields."""
 
-    def fields(arguments: Mapping[str, Any]) -> Arguments:
-        named: Arguments = {}
+    def fields(arguments: Mapping[str, Any]) -> ToolArguments:
+        named: ToolArguments = {}
         for option, value in arguments.items():
             if (field := _NAMES.get(option, (f"model.{option.replace('-', '_')}", None))) is not None:
                 named[field[0]] = value if field[1] is None else field[1]
         return named
 
-    def says(d: Decisions) -> Arguments | Lacks:
+    def says(d: RunDecisions) -> ToolArguments | Lacks:
         answer = MEGATRON.says[decision](d)
         arguments = (answer.arguments or {}) if isinstance(answer, Lacks) else answer
         why = [answer.why] if isinstance(answer, Lacks) else []
@@ -61,26 +61,26 @@ def _as_megatron(decision: str) -> Says:
     return says
 
 
-def _sending(d: Decisions) -> Arguments | Lacks:
+def _sending(d: RunDecisions) -> ToolArguments | Lacks:
     """Messages of chunks are hidden where it is said."""
-    behind: Arguments = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2} if d.virtual > 1 else {}
+    behind: ToolArguments = {"model.overlap_p2p_comm": d.sends_behind or d.pipeline == 2} if d.virtual > 1 else {}
     answer = MEGATRON.says["sending on"](d)
     return Lacks(answer.why, behind) if isinstance(answer, Lacks) else behind
 
 
-def _precision(d: Decisions) -> Arguments | Lacks:
+def _precision(d: RunDecisions) -> ToolArguments | Lacks:
     if d.weights not in ("bf16", "fp16"):
         return Lacks("a recipe of mixed_precision for bf16 or fp16")
-    arguments: Arguments = {"mixed_precision": f"{d.weights}_mixed"}
+    arguments: ToolArguments = {"mixed_precision": f"{d.weights}_mixed"}
     if d.operands == d.weights:
         return arguments
     if d.weights != "bf16" or d.operands not in FP8:
         return Lacks(f"operands in {', '.join(FP8)} beside bf16", arguments)
-    recipe: Arguments = {"mixed_precision": _RECIPES[FP8[d.operands]]}
+    recipe: ToolArguments = {"mixed_precision": _RECIPES[FP8[d.operands]]}
     return recipe if d.saved == d.operands else Lacks(CONVERTED, recipe)
 
 
-def _gradients(d: Decisions) -> Arguments | Lacks:
+def _gradients(d: RunDecisions) -> ToolArguments | Lacks:
     """Recipes of bf16 reduce in fp32, that of fp16 does not."""
     usual = "fp32" if d.weights == "bf16" else d.weights
     return (
@@ -88,15 +88,15 @@ def _gradients(d: Decisions) -> Arguments | Lacks:
     )
 
 
-def _optimizer(d: Decisions) -> Arguments | Lacks:
+def _optimizer(d: RunDecisions) -> ToolArguments | Lacks:
     if d.moments in ("", "fp32") and d.main_weights in ("", "fp32"):
         return {}
-    aware: Arguments = {"optimizer.use_precision_aware_optimizer": True} if d.zero else {}
+    aware: ToolArguments = {"optimizer.use_precision_aware_optimizer": True} if d.zero else {}
     return Lacks("types of torch: set optimizer.main_params_dtype, exp_avg_dtype and exp_avg_sq_dtype in code", aware)
 
 
-def _zero(d: Decisions) -> Arguments:
-    arguments: Arguments = {
+def _zero(d: RunDecisions) -> ToolArguments:
+    arguments: ToolArguments = {
         "ddp.use_distributed_optimizer": d.zero > 0,
         "optimizer.use_distributed_optimizer": d.zero > 0,
     }
@@ -108,7 +108,7 @@ def _zero(d: Decisions) -> Arguments:
     return arguments
 
 
-def _recomputation(d: Decisions) -> Arguments | Lacks:
+def _recomputation(d: RunDecisions) -> ToolArguments | Lacks:
     options, why = recomputation(d)
     arguments = {f"model.recompute_{name}": value for name, value in options.items()}
     return Lacks(why, arguments) if why else arguments

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dfopt.documents.graph import Graph, Kernel
 
-__all__ = ["Sizes", "Unlike", "sizes_of"]
+__all__ = ["ModelSizes", "Unlike", "sizes_of"]
 
 
 class Unlike(Exception):
@@ -15,7 +15,7 @@ class Unlike(Exception):
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ModelSizes:
     """What tools are told of a model; ``vocab`` is none where logits are not drawn, ``experts`` where there are none.
 
     ``ffn`` is inside one expert, where there are some.
@@ -37,7 +37,7 @@ class Sizes:
     chosen: int = 1
 
 
-def sizes_of(graph: Graph) -> Sizes:
+def sizes_of(graph: Graph) -> ModelSizes:
     """Sizes of a model of equal layers.
 
     Raises
@@ -49,8 +49,8 @@ def sizes_of(graph: Graph) -> Sizes:
     --------
     >>> from dfopt.workloads import load_graph
     >>> sizes_of(load_graph("llama-3.1-405b", mode="training", ends=True))
-    Sizes(layers=126, hidden=16384, heads=128, kv_heads=8, head_dim=128, ffn=53248, seq=8192, gated=True, rotary=True,
-          attention_dropout=False, hidden_dropout=False, vocab=128256, experts=None, chosen=1)
+    ModelSizes(layers=126, hidden=16384, heads=128, kv_heads=8, head_dim=128, ffn=53248, seq=8192, gated=True,
+          rotary=True, attention_dropout=False, hidden_dropout=False, vocab=128256, experts=None, chosen=1)
     """
     forward = [kernel for kernel in graph.kernels if kernel.pass_ == "forward"]
     scores = [kernel for kernel in forward if kernel.role == "scores"]
@@ -76,7 +76,7 @@ def sizes_of(graph: Graph) -> Sizes:
     roles = {kernel.role for kernel in forward}
     masked = any(kernel.mask_bytes for kernel in graph.kernels if kernel.role == "residual")
     ends = [kernel for kernel in forward if kernel.module == "ends" and kernel.op == "gemm"]
-    return Sizes(
+    return ModelSizes(
         layers=layers,
         hidden=_the_only((kernel.m for kernel in forward if kernel.role == "residual"), "residual streams"),
         heads=heads // samples,

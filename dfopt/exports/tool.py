@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dfopt.errors import Issue
-from dfopt.exports.decisions import NAMES, OWN, TRAINED, Decisions
+from dfopt.exports.decisions import NAMES, OWN, TRAINED, RunDecisions
 
 __all__ = ["Exported", "Lacks", "Says", "Tool", "exported"]
 
-Arguments = dict[str, Any]
+ToolArguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Lacks:
     arguments: Mapping[str, Any] | None = None
 
 
-Says = Callable[[Decisions], Arguments | Lacks]
+Says = Callable[[RunDecisions], ToolArguments | Lacks]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Tool:
     file: str
     says: Mapping[str, Says]
     write: Callable[[Mapping[str, Any], str], str]
-    refuses: Callable[[Decisions], Iterable[Issue]] = lambda _: ()
+    refuses: Callable[[RunDecisions], Iterable[Issue]] = lambda _: ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Exported:
         return [line for heading, lines in by_weight.items() if lines for line in (f"{heading}:", *lines)]
 
 
-def exported(tool: Tool, decisions: Decisions) -> Exported:
+def exported(tool: Tool, decisions: RunDecisions) -> Exported:
     """Arguments of a tool for all decisions.
 
     Examples
@@ -70,7 +70,7 @@ def exported(tool: Tool, decisions: Decisions) -> Exported:
     >>> set(TOOLS["megatron"].says) <= set(NAMES)
     True
     """
-    arguments: Arguments = {}
+    arguments: ToolArguments = {}
     left_out: dict[str, str] = {}
     for name, what in NAMES.items():
         says, words = tool.says.get(name), decisions.words.get(name)

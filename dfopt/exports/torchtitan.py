@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dfopt.errors import Issue
-from dfopt.exports.decisions import Decisions
+from dfopt.exports.decisions import RunDecisions
 from dfopt.exports.megatron import UNEVEN
 from dfopt.exports.nested import nested
-from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.exports.tool import Lacks, Tool, ToolArguments
 from dfopt.workloads.recompute import ways_of
 
 __all__ = ["TORCHTITAN"]
@@ -22,8 +22,8 @@ _COPIES: Final = "parallelism.data_parallel_replicate_degree"
 _GATHERED: Final = "parallelism.fsdp_reshard_after_forward"
 
 
-def _batch(d: Decisions) -> Arguments:
-    arguments: Arguments = {"training.global_batch_size": d.batch}
+def _batch(d: RunDecisions) -> ToolArguments:
+    arguments: ToolArguments = {"training.global_batch_size": d.batch}
     if d.sizes is not None:
         arguments["training.seq_len"] = d.sizes.seq
     if d.pipeline == 1:
@@ -32,10 +32,10 @@ def _batch(d: Decisions) -> Arguments:
     return arguments | local | {"parallelism.pipeline_parallel_microbatch_size": d.microbatch}
 
 
-def _precision(d: Decisions) -> Arguments | Lacks:
+def _precision(d: RunDecisions) -> ToolArguments | Lacks:
     if d.weights not in _NAMES:
         return Lacks("weights and activations in bf16 or fp32")
-    arguments: Arguments = {"training.mixed_precision_param": _NAMES[d.weights]}
+    arguments: ToolArguments = {"training.mixed_precision_param": _NAMES[d.weights]}
     if d.operands == d.weights:
         return arguments
     if d.operands not in _QUANTIZED:
@@ -45,40 +45,40 @@ def _precision(d: Decisions) -> Arguments | Lacks:
     return Lacks("products keep what they are given, and convert it again", arguments) if d.saved else arguments
 
 
-def _optimizer(d: Decisions) -> Arguments | Lacks:
+def _optimizer(d: RunDecisions) -> ToolArguments | Lacks:
     """Moments have the type of the parameters that the optimizer updates."""
-    arguments: Arguments = {"training.dtype": _NAMES.get(d.main_weights, "float32")}
+    arguments: ToolArguments = {"training.dtype": _NAMES.get(d.main_weights, "float32")}
     alike = d.main_weights == d.moments and d.main_weights in ("", *_NAMES)
     return arguments if alike else Lacks("both in bf16 or both in fp32", arguments)
 
 
-def _gradients(d: Decisions) -> Arguments | Lacks:
-    arguments: Arguments = {"training.mixed_precision_reduce": "float32"}
+def _gradients(d: RunDecisions) -> ToolArguments | Lacks:
+    arguments: ToolArguments = {"training.mixed_precision_reduce": "float32"}
     if d.reduced != "fp32" or d.held != (d.main_weights or "fp32"):
         return Lacks("added up in fp32, and held in the type of the parameters that the optimizer updates", arguments)
     return arguments
 
 
-def _sequence_parallelism(d: Decisions) -> Arguments | Lacks:
+def _sequence_parallelism(d: RunDecisions) -> ToolArguments | Lacks:
     return Lacks("tensor parallelism always has it") if d.tensor > 1 and not d.sequence_parallel else {}
 
 
-def _pipeline(d: Decisions) -> Arguments:
-    arguments: Arguments = {"parallelism.pipeline_parallel_degree": d.pipeline}
+def _pipeline(d: RunDecisions) -> ToolArguments:
+    arguments: ToolArguments = {"parallelism.pipeline_parallel_degree": d.pipeline}
     if d.pipeline > 1:
         plain = "GPipe" if d.gpipe else "1F1B"
         arguments["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if d.virtual > 1 else plain
     return arguments
 
 
-def _chunk(d: Decisions) -> tuple[int, int, int] | None:
+def _chunk(d: RunDecisions) -> tuple[int, int, int] | None:
     """Layers of a chunk, and how many fewer the first and the last chunk have, where its arguments can say them."""
     first, most, last = d.stages or (d.layers_per_stage,) * 3
     chunk, left = divmod(most, d.virtual)
     return (chunk, most - first, most - last) if d.even and not left and most - min(first, last) <= chunk else None
 
 
-def _stages(d: Decisions) -> Arguments | Lacks:
+def _stages(d: RunDecisions) -> ToolArguments | Lacks:
     if d.pipeline == 1:
         return {}
     chunk = _chunk(d)
@@ -88,15 +88,15 @@ def _stages(d: Decisions) -> Arguments | Lacks:
     return {f"parallelism.pipeline_parallel_{name}": count for name, count in zip(names, chunk, strict=True)}
 
 
-def _virtual(d: Decisions) -> Arguments | Lacks:
+def _virtual(d: RunDecisions) -> ToolArguments | Lacks:
     """By the layers of a chunk; without them it makes two chunks of every stage."""
     return Lacks("two, where no argument says their layers") if d.virtual > 2 and _chunk(d) is None else {}
 
 
-def _zero(d: Decisions) -> Arguments | Lacks:
+def _zero(d: RunDecisions) -> ToolArguments | Lacks:
     if d.zero == 0:
         return {_COPIES: d.data, _SHARDS: 1}
-    shards: Arguments = {
+    shards: ToolArguments = {
         _COPIES: d.replicas,
         _SHARDS: d.data // d.replicas,
         _GATHERED: "always" if d.zero == 3 else "never",
@@ -104,25 +104,25 @@ def _zero(d: Decisions) -> Arguments | Lacks:
     return shards if d.zero > 1 else Lacks("gradients are sharded with the optimizer's state (ZeRO-2)", shards)
 
 
-def _expert(d: Decisions) -> Arguments:
-    arguments: Arguments = {"parallelism.expert_parallel_degree": d.expert} if d.expert > 1 else {}
+def _expert(d: RunDecisions) -> ToolArguments:
+    arguments: ToolArguments = {"parallelism.expert_parallel_degree": d.expert} if d.expert > 1 else {}
     if d.sizes is not None and d.sizes.experts is not None:
         arguments["parallelism.expert_tensor_parallel_degree"] = d.tensor
     return arguments
 
 
-def _context(d: Decisions) -> Arguments:
+def _context(d: RunDecisions) -> ToolArguments:
     if d.context == 1:
         return {}
     method = "parallelism.context_parallel_rotate_method"
     return {"parallelism.context_parallel_degree": d.context, method: "allgather"}
 
 
-def _recomputation(d: Decisions) -> Arguments | Lacks:
+def _recomputation(d: RunDecisions) -> ToolArguments | Lacks:
     """Whole layers, or by a policy for products; of nothing else a layer keeps less."""
     others, some = ways_of(d.recompute)
     names = set((some or others).split("+")) - {"none", "attention"}
-    mode: Arguments = {"activation_checkpoint.mode": "full" if "full" in names else "none"}
+    mode: ToolArguments = {"activation_checkpoint.mode": "full" if "full" in names else "none"}
     if "op" in names and "full" not in names:
         mode = {"activation_checkpoint.mode": "selective", "activation_checkpoint.selective_ac_option": "op"}
     if some or d.every > 1:
@@ -133,7 +133,7 @@ def _recomputation(d: Decisions) -> Arguments | Lacks:
     return Lacks("attention is one kernel, which keeps no scores", mode) if kept or not d.one_attention else mode
 
 
-def _refused(d: Decisions) -> Iterator[Issue]:
+def _refused(d: RunDecisions) -> Iterator[Issue]:
     """What it asserts of sequences and of stages (torchtitan/distributed: parallel_dims.py, pipeline_parallel.py)."""
     if d.sizes is not None and d.sizes.seq % (parts := 2 * d.tensor * d.context):
         message = f"found {d.sizes.seq} tokens over {d.tensor} tensor- and {d.context} context-parallel chips"

@@ -18,8 +18,8 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.system import EfficiencyRow
-from dfopt.formulation.choices import Choices, Classes, Scope
-from dfopt.formulation.counting import Counting
+from dfopt.formulation.choices import Choices, OptionClasses, Scope
+from dfopt.formulation.counting import CountRows
 from dfopt.fusion.token_rows import Sum, TokenBlockRows
 from dfopt.milp import Terms
 from dfopt.terms.charges import Charge
@@ -29,13 +29,13 @@ from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Table, amounts_left
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows
 
-__all__ = ["BlockRows"]
+__all__ = ["ChargeRows"]
 
 
 _ROUNDED = 1e-12
 
 
-class BlockRows:
+class ChargeRows:
     """Sums, limits and times of blocks.
 
     Parameters
@@ -59,7 +59,8 @@ class BlockRows:
         clock: Clock = UNLIMITED, token_rows: TokenRows | None = None,
     ) -> None:  # fmt: skip
         self.choices, self.table, self.chip, self.latency_l = choices, table, chip, latency_l
-        self.unit_s, self.model, self.counting = unit_s, choices.model, Counting(choices, exact=bool(chip.memory_rows))
+        self.unit_s, self.model = unit_s, choices.model
+        self.counting = CountRows(choices, exact=bool(chip.memory_rows))
         self.sums: dict[str, list[tuple[Ints, Floats]]] = {}
         self._most: dict[str, Floats] = {}
         self.clock = clock
@@ -109,12 +110,12 @@ class BlockRows:
         most_b = self._most.setdefault(resource, np.zeros(self.choices.blocks))
         most_b += np.where((columns >= 0).any(axis=1), max(most, 0.0), 0.0)
 
-    def classified(self, charge: Charge) -> tuple[Scope, Classes, Floats]:
+    def classified(self, charge: Charge) -> tuple[Scope, OptionClasses, Floats]:
         """The scope of a charge, the classes of its options, and the amounts of these."""
         classes = self._classes([charge], charge.scope)
         return charge.scope, classes, _of_classes(amounts_left(charge, self.choices.domain), classes)
 
-    def _classes(self, charges: Sequence[Charge], scope: Scope) -> Classes:
+    def _classes(self, charges: Sequence[Charge], scope: Scope) -> OptionClasses:
         """Classes of the options of each kernel of a scope: under those of one class no charge differs."""
         classes = list[tuple[int, ...]]()
         for kernel in scope:
@@ -189,7 +190,7 @@ class BlockRows:
                 totals[charge.resource] += amount.reshape(axes) * paid_i[self.table.incidence_c[c]]
             self._in_parts(k, scope, classes, {name: each.ravel() for name, each in totals.items()})
 
-    def _in_parts(self, k: int, scope: Scope, classes: Classes, totals: dict[str, Floats]) -> None:
+    def _in_parts(self, k: int, scope: Scope, classes: OptionClasses, totals: dict[str, Floats]) -> None:
         cut_f = totals["stationary_bytes"] + totals["cut_buffer_bytes"]
         parts_f = parts_of(self.chip, totals["buffer_bytes"] - totals["cut_buffer_bytes"], cut_f)
         cut = np.flatnonzero(parts_f > 1)

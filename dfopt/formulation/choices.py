@@ -18,11 +18,11 @@ from dfopt.milp import Model
 from dfopt.setting.reads import memoized
 from dfopt.terms.table import Domain
 
-__all__ = ["Choices", "Classes", "Scope"]
+__all__ = ["Choices", "OptionClasses", "Scope"]
 
 Scope = tuple[int, ...]
 """Kernels whose options decide an amount, ascending."""
-Classes = tuple[tuple[int, ...], ...]
+OptionClasses = tuple[tuple[int, ...], ...]
 """For each kernel of a scope the class of each option that its domain leaves, numbered from 0."""
 
 
@@ -47,7 +47,7 @@ class Choices:
         self.s_ko = np.split(self.s_o, ends[:-1])
         for k, columns in enumerate(self.s_ko):
             model.rows(f"one_option_{k}", [(columns[None, :], 1.0)], 1, 1)
-        self._of_place: dict[tuple[Scope, Classes], dict[int, Ints]] = {}
+        self._of_place: dict[tuple[Scope, OptionClasses], dict[int, Ints]] = {}
 
     @property
     def blocks(self) -> int:
@@ -64,7 +64,7 @@ class Choices:
         return self._summed(f"class_{len(self.model.column_blocks)}", self.s_ko[kernel][:, None], classes)[:, 0]
 
     @memoized
-    def placed(self, kernel: int, scope: Scope, classes: Classes) -> Ints:
+    def placed(self, kernel: int, scope: Scope, classes: OptionClasses) -> Ints:
         """Columns that are 1 where a block holds a kernel and the scope has a combination of classes.
 
         Returns
@@ -98,7 +98,7 @@ class Choices:
                 self.model.rows(name, [(columns.reshape(shape[axis], -1), 1.0), (chosen, -1.0)], 0, 0)
         return placed
 
-    def _of_places(self, place_b: Ints, scope: Scope, classes: Classes, shape: tuple[int, ...]) -> Ints:
+    def _of_places(self, place_b: Ints, scope: Scope, classes: OptionClasses, shape: tuple[int, ...]) -> Ints:
         """Columns of a scope beside those of places; kernels of one place, as in a listed block, share them."""
         columns_of = self._of_place.setdefault((scope, classes), {})
         new = [place for place in dict.fromkeys(place_b.tolist()) if place not in columns_of]

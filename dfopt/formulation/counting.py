@@ -17,19 +17,19 @@ from functools import singledispatchmethod
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.formulation.choices import Choices, Classes, Scope
+from dfopt.formulation.choices import Choices, OptionClasses, Scope
 from dfopt.milp import Model
 from dfopt.setting.reads import memoized
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside
 
-__all__ = ["Count", "Counting"]
+__all__ = ["Tally", "CountRows"]
 
-Part = tuple[tuple[int, float], ...]
+Entries = tuple[tuple[int, float], ...]
 """Columns with coefficients, of which a count is at least the sum."""
 
 
 @dataclass(frozen=True)
-class Count:
+class Tally:
     """How often each block pays: ``times`` the column, nothing where that is -1; shape (combinations, blocks) both."""
 
     columns: Ints
@@ -37,7 +37,7 @@ class Count:
 
 
 @dataclass
-class Counting:
+class CountRows:
     """Counts of incidences over the columns of some choices; each worked out once.
 
     Attributes
@@ -52,34 +52,34 @@ class Counting:
     exact: bool = False
 
     @memoized
-    def count(self, incidence: Incidence, scope: Scope, classes: Classes) -> Count:
+    def count(self, incidence: Incidence, scope: Scope, classes: OptionClasses) -> Tally:
         """How often blocks pay an incidence while a scope has each combination of classes."""
-        count: Count = self._counted(incidence, scope, classes)
+        count: Tally = self._counted(incidence, scope, classes)
         return count
 
     @singledispatchmethod
-    def _counted(self, incidence: Incidence, scope: Scope, classes: Classes) -> Count:
+    def _counted(self, incidence: Incidence, scope: Scope, classes: OptionClasses) -> Tally:
         raise TypeError(f"{type(incidence).__name__} has no rows")
 
     @_counted.register
-    def _has(self, incidence: Has, scope: Scope, classes: Classes) -> Count:
+    def _has(self, incidence: Has, scope: Scope, classes: OptionClasses) -> Tally:
         columns = self._placed(incidence.kernel, scope, classes)
-        return Count(columns, np.ones(columns.shape))
+        return Tally(columns, np.ones(columns.shape))
 
     @_counted.register
-    def _any_of(self, incidence: AnyOf, scope: Scope, classes: Classes) -> Count:
+    def _any_of(self, incidence: AnyOf, scope: Scope, classes: OptionClasses) -> Tally:
         held = [self._placed(kernel, scope, classes) for kernel in incidence.kernels]
         return self._largest(len(held[0]), lambda f, b: [((int(each[f, b]), 1.0),) for each in held if each[f, b] >= 0])
 
     @_counted.register
-    def _crosses(self, incidence: Crosses, scope: Scope, classes: Classes) -> Count:
+    def _crosses(self, incidence: Crosses, scope: Scope, classes: OptionClasses) -> Tally:
         written = self._placed(incidence.source, scope, classes)
         read = [self._placed(kernel, scope, classes) for kernel in incidence.readers]
         inside = [self.both(incidence.source, kernel, scope, classes) for kernel in incidence.readers]
 
-        def parts(f: int, b: int) -> list[Part]:
+        def parts(f: int, b: int) -> list[Entries]:
             source = int(written[f, b])
-            terms = list[Part]()
+            terms = list[Entries]()
             for reader, both in zip(read, inside, strict=True):
                 taken, within = int(reader[f, b]), int(both[f, b])
                 ends = {column for column in (source, taken) if column >= 0}
@@ -92,23 +92,23 @@ class Counting:
         return self._largest(len(written), parts)
 
     @_counted.register
-    def _deep(self, incidence: Inside, scope: Scope, classes: Classes) -> Count:
+    def _deep(self, incidence: Inside, scope: Scope, classes: OptionClasses) -> Tally:
         inside = [self.both(incidence.source, kernel, scope, classes) for kernel in incidence.readers]
 
-        def parts(f: int, b: int) -> list[Part]:
+        def parts(f: int, b: int) -> list[Entries]:
             deep = zip(inside, incidence.depths, strict=True)
             return [((int(both[f, b]), depth),) for both, depth in deep if both[f, b] >= 0 and depth > 0]
 
         return self._largest(len(inside[0]), parts)
 
     @_counted.register
-    def _exactly(self, incidence: Exactly, scope: Scope, classes: Classes) -> Count:
+    def _exactly(self, incidence: Exactly, scope: Scope, classes: OptionClasses) -> Tally:
         pairs = list(zip(incidence.kernels, incidence.held, strict=True))
         held = [self._placed(kernel, scope, classes) for kernel, here in pairs if here]
         absent = self.choices.A_kb[[kernel for kernel, here in pairs if not here]]
         present = self.choices.A_kb[[kernel for kernel, here in pairs if here]]
 
-        def parts(f: int, b: int) -> list[Part]:
+        def parts(f: int, b: int) -> list[Entries]:
             columns = {int(each[f, b]) for each in held}
             others = {int(column) for column in absent[:, b] if column >= 0}
             if -1 in columns or others & set(present[:, b].tolist()):
@@ -119,12 +119,12 @@ class Counting:
         return self._largest(len(held[0]), parts, sum(incidence.held))
 
     # -- rows ---------------------------------------------------------------------------------
-    def _placed(self, kernel: int, scope: Scope, classes: Classes) -> Ints:
+    def _placed(self, kernel: int, scope: Scope, classes: OptionClasses) -> Ints:
         """Columns of a kernel in blocks beside a scope, shape (combinations, blocks)."""
         return self.choices.placed(kernel, scope, classes).reshape(-1, self.choices.blocks)
 
     @memoized
-    def both(self, source: int, reader: int, scope: Scope, classes: Classes) -> Ints:
+    def both(self, source: int, reader: int, scope: Scope, classes: OptionClasses) -> Ints:
         """Columns that are 1 where a block holds two kernels: the paper's B; -1 where it never does."""
         model = self.choices.model
         written, read = self._placed(source, scope, classes), self._placed(reader, scope, classes)
@@ -142,16 +142,16 @@ class Counting:
             both[f, b] = columns
         return both
 
-    def _chosen(self, scope: Scope, classes: Classes) -> Ints | None:
+    def _chosen(self, scope: Scope, classes: OptionClasses) -> Ints | None:
         """Columns that are 1 for the combination of a scope, where they are those of one kernel."""
         several = [axis for axis, each in enumerate(classes) if max(each)]
         return self.choices.chosen(scope[several[0]], classes[several[0]]) if len(several) == 1 else None
 
-    def _largest(self, combinations: int, parts: Callable[[int, int], Iterable[Part]], together: int = 0) -> Count:
+    def _largest(self, combinations: int, parts: Callable[[int, int], Iterable[Entries]], together: int = 0) -> Tally:
         """Counts that are at least each of some parts; ``together``: columns of the only part that must all be 1."""
         blocks, model = self.choices.blocks, self.choices.model
         columns, times = np.full((combinations, blocks), -1, dtype=np.int64), np.ones((combinations, blocks))
-        open_ = list[tuple[int, int, list[Part]]]()
+        open_ = list[tuple[int, int, list[Entries]]]()
         for f in range(combinations):
             for b in range(blocks):
                 listed = list(dict.fromkeys(parts(f, b)))
@@ -166,7 +166,7 @@ class Counting:
         if open_:
             name = f"count_{len(model.column_blocks)}"
             counted = model.continuous(name, (len(open_),), 0.0)
-            rows, lower = list[Part](), list[float]()
+            rows, lower = list[Entries](), list[float]()
             for column, (f, b, listed) in zip(counted.tolist(), open_, strict=True):
                 columns[f, b] = column
                 for part in listed:
@@ -177,15 +177,15 @@ class Counting:
             if self.exact:
                 counts = [(int(columns[f, b]), listed) for f, b, listed in open_]
                 self._no_more(name, counts, together > 0)
-        return Count(columns, times)
+        return Tally(columns, times)
 
-    def _no_more(self, name: str, counted: list[tuple[int, list[Part]]], together: bool) -> None:
+    def _no_more(self, name: str, counted: list[tuple[int, list[Entries]]], together: bool) -> None:
         """Counts are no more than all their parts together, nor than the largest.
 
         With ``together`` a count has one part, whose kernels must all be as it says. So it is no more than each column
         of a kernel that is held, and than 1 less each column of a kernel that must be elsewhere.
         """
-        rows, lower = list[Part](), list[float]()
+        rows, lower = list[Entries](), list[float]()
         for column, listed in counted:
             if together:
                 (part,) = listed
@@ -199,7 +199,7 @@ class Counting:
         self.choices.model.bound(np.array([column for column, _ in counted]), upper=np.array(most))
 
 
-def _summed(entries: Iterable[tuple[int, float]]) -> Part:
+def _summed(entries: Iterable[tuple[int, float]]) -> Entries:
     """Entries of one column added up."""
     weights: dict[int, float] = {}
     for column, weight in entries:
@@ -207,7 +207,7 @@ def _summed(entries: Iterable[tuple[int, float]]) -> Part:
     return tuple(weights.items())
 
 
-def _rows(model: Model, name: str, rows: list[Part], lower: list[float]) -> None:
+def _rows(model: Model, name: str, rows: list[Entries], lower: list[float]) -> None:
     """Add rows of different lengths."""
     width = max(map(len, rows))
     columns, weights = np.full((len(rows), width), -1, dtype=np.int64), np.zeros((len(rows), width))

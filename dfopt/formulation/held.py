@@ -20,13 +20,13 @@ from dfopt.terms.rules import HELD
 from dfopt.terms.step.ledger import at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.terms.table import Table
 
-__all__ = ["AT_WORK", "Held"]
+__all__ = ["AT_WORK", "HeldBytes"]
 
 AT_WORK: Final = ("activations", "gradients", "weights", "brought")
 """What the layer at work holds more of: states by their names, and what was brought of what lies elsewhere."""
 
 
-class Held:
+class HeldBytes:
     """Bytes that kernels have chips of pipeline stages hold: linear in what the table says that they have.
 
     Parameters

@@ -17,16 +17,16 @@ from dfopt.physics.overlap import hides_weights
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import in_order
 
-__all__ = ["Parts", "step_terms"]
+__all__ = ["Costs", "step_terms"]
 
-Parts = dict[str, Terms]
+Costs = dict[str, Terms]
 """Seconds of one evaluation of a layer, by what takes them: passes, exchanges and the optimizer; terms of one row."""
-_Layers = Sequence[tuple[int, int, int]]
+_LayerColumns = Sequence[tuple[int, int, int]]
 """Columns of what is done first and then for a layer, and how many such layers follow one another."""
 
 
 def step_terms(
-    model: Model, instance: Instance, parts: Sequence[Parts], T: Ints, T_s: Ints, hop_s: Sequence[Terms], rounds: float
+    model: Model, instance: Instance, parts: Sequence[Costs], T: Ints, T_s: Ints, hop_s: Sequence[Terms], rounds: float
 ) -> Terms:
     """What a step takes of times of stages and of exchanges, where the backward pass hides some of them.
 
@@ -36,7 +36,7 @@ def step_terms(
         Gets columns and rows.
     instance : Instance
         The plan.
-    parts : sequence of Parts
+    parts : sequence of Costs
         Of every kind of layer: ``forward``, ``backward``, ``gradients``, ``weights`` and ``optimizer``.
     T, T_s : int arrays
         Columns of the slowest stage, and of each distinct one.
@@ -84,7 +84,7 @@ def _column(model: Model, terms: Terms) -> int:
     return int(column[0])
 
 
-def _after(model: Model, layers: _Layers) -> int:
+def _after(model: Model, layers: _LayerColumns) -> int:
     """A column of the closed form of :mod:`dfopt.physics.overlap`: of every layer one thing, and then the other."""
     passed, finished = list[tuple[int, float]](), -1
     for first, then, times in layers:

@@ -28,13 +28,13 @@ from dfopt.milp import Model
 from dfopt.physics.library import sets_of
 from dfopt.terms.chip import Chip
 
-__all__ = ["Listed", "Ordered", "Places", "Structure", "listed"]
+__all__ = ["BlockList", "Ordered", "Places", "BlockStructure", "listed"]
 
 _MOST = 20_000  # kernels times blocks that are listed: beyond it a model is larger than with places
 
 
 @dataclass(frozen=True)
-class Structure:
+class BlockStructure:
     """What decides which blocks there may be.
 
     Attributes
@@ -101,13 +101,13 @@ class Ordered:
     ----------
     model : Model
         Gets the columns and rows.
-    structure : Structure
+    structure : BlockStructure
         What decides which blocks there may be.
     clock : Clock
         When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
     """
 
-    def __init__(self, model: Model, structure: Structure, clock: Clock = UNLIMITED) -> None:
+    def __init__(self, model: Model, structure: BlockStructure, clock: Clock = UNLIMITED) -> None:
         self.model, self.structure = model, structure
         limits, self.forward_k = structure.limits, structure.forward_k
         self.stage_b = np.repeat(np.arange(len(limits)), [each.p_max for each in limits])
@@ -197,20 +197,20 @@ class Ordered:
         return stage_k, place_k - np.searchsorted(self.stage_b, stage_k)
 
 
-class Listed:
+class BlockList:
     """Blocks that are listed, each taken or not.
 
     Parameters
     ----------
     model : Model
         Gets the columns and rows.
-    structure : Structure
+    structure : BlockStructure
         What decides which blocks there may be.
     member_kb : bool array, shape (kernels, blocks)
         Which kernels each block holds, of :func:`listed`.
     """
 
-    def __init__(self, model: Model, structure: Structure, member_kb: Bools) -> None:
+    def __init__(self, model: Model, structure: BlockStructure, member_kb: Bools) -> None:
         assert structure.stage_k is not None
         self.member_kb, self.structure = member_kb, structure
         self.stage_b = structure.stage_k[np.argmax(member_kb, axis=0)]
@@ -268,7 +268,7 @@ def _in_order(edges: Ints, later: Bools) -> Ints:
     return order_by_rank(before, [(of, k) for k, of in enumerate(later.tolist())])
 
 
-def listed(structure: Structure, clock: Clock) -> Bools | None:
+def listed(structure: BlockStructure, clock: Clock) -> Bools | None:
     """All blocks that there may be, shape (kernels, blocks); none if they are not listable or too many.
 
     Raises

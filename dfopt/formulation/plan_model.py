@@ -13,10 +13,10 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.mapping import Sharding
-from dfopt.formulation.block_rows import BlockRows
+from dfopt.formulation.block_rows import ChargeRows
 from dfopt.formulation.choices import Choices
-from dfopt.formulation.held import Held
-from dfopt.formulation.places import Listed, Ordered, Places, Structure, listed
+from dfopt.formulation.held import HeldBytes
+from dfopt.formulation.places import BlockList, BlockStructure, Ordered, Places, listed
 from dfopt.formulation.stages import StageRows
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Model
@@ -67,7 +67,7 @@ class PlanModel:
     relaxed : bool
         Whether it leaves out what waits in DRAM between partitions, which then may be too much.
     bounding : bool
-        Whether a mapping may take longer than it says, see :attr:`dfopt.formulation.block_rows.BlockRows.bounding`.
+        Whether a mapping may take longer than it says, see :attr:`dfopt.formulation.block_rows.ChargeRows.bounding`.
     """
 
     model: Model
@@ -136,15 +136,15 @@ def plan_model(
     model, graph, chip = Model("plan"), instance.graph, chip_of(instance.system, instance.assumptions)
     # where kernels are drawn once their stages are a choice
     stage_k = None if is_cut(graph, instance.plan) else np.array([graph.kind_of(kernel) for kernel in graph.kernels])
-    structure = Structure(graph, chip, limits, stage_k)
-    held = Held(instance, layer, table)
+    structure = BlockStructure(graph, chip, limits, stage_k)
+    held = HeldBytes(instance, layer, table)
     waiting = _may_wait(held, table, domain, stage_k)
     member_kb = listed(structure, clock) if relaxed or not waiting else None
     relaxed = waiting and member_kb is not None
-    places: Places = Ordered(model, structure, clock) if member_kb is None else Listed(model, structure, member_kb)
+    places: Places = Ordered(model, structure, clock) if member_kb is None else BlockList(model, structure, member_kb)
     choices = Choices(model, domain, places.A_kb)
     unit_s = _unit_s(table, chip, layer.latency_l, domain)
-    blocks = BlockRows(choices, table, chip, layer.latency_l, unit_s, clock, token_rows(layer))
+    blocks = ChargeRows(choices, table, chip, layer.latency_l, unit_s, clock, token_rows(layer))
     rows = StageRows(instance, layer, blocks, places.stage_b, stage_k)
     time_b = blocks.times()
     rows.hold(held, waiting=waiting and not relaxed)
@@ -175,7 +175,7 @@ def _unit_s(table: Table, chip: Chip, latency_l: Floats, domain: Domain) -> floa
     return max(1e-30, *seconds.values()) / 4
 
 
-def _may_wait(held: Held, table: Table, domain: Domain, stage_k: Ints | None) -> bool:
+def _may_wait(held: HeldBytes, table: Table, domain: Domain, stage_k: Ints | None) -> bool:
     """Whether what waits between partitions, at most, may be too much beside what chips hold at most."""
     instance = held.instance
     if not waits(instance.setting):

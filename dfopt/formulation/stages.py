@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.formulation.block_rows import BlockRows
-from dfopt.formulation.held import AT_WORK, Held
-from dfopt.formulation.overlapped import Parts, step_terms
+from dfopt.formulation.block_rows import ChargeRows
+from dfopt.formulation.held import AT_WORK, HeldBytes
+from dfopt.formulation.overlapped import Costs, step_terms
 from dfopt.milp import Terms
 from dfopt.physics import ops
 from dfopt.physics.collectives import NOTHING
@@ -43,7 +43,7 @@ class StageRows:
         The plan.
     layer : Layer
         What its chips do in one evaluation.
-    blocks : BlockRows
+    blocks : ChargeRows
         Sums and times of blocks.
     stage_b : int array
         Stage of the mapping of each block.
@@ -52,7 +52,7 @@ class StageRows:
     """
 
     def __init__(
-        self, instance: Instance, layer: Layer, blocks: BlockRows, stage_b: Ints, stage_k: Ints | None
+        self, instance: Instance, layer: Layer, blocks: ChargeRows, stage_b: Ints, stage_k: Ints | None
     ) -> None:
         self.instance, self.layer, self.blocks = instance, layer, blocks
         self.choices, self.model = blocks.choices, blocks.model
@@ -78,13 +78,13 @@ class StageRows:
         return terms
 
     # -- memory -------------------------------------------------------------------------------
-    def hold(self, held: Held, *, waiting: bool) -> None:
+    def hold(self, held: HeldBytes, *, waiting: bool) -> None:
         """Chips hold no more than their memories have, with what waits between partitions if that is asked for."""
         for tier, capacity in limited(self.instance).items():
             for stage in self.instance.pipeline if np.isfinite(capacity) else ():
                 self._hold(held, tier, max(capacity, 0.0), stage, waiting)
 
-    def _hold(self, held: Held, tier: str, capacity: float, stage: PipelineStage, waiting: bool) -> None:
+    def _hold(self, held: HeldBytes, tier: str, capacity: float, stage: PipelineStage, waiting: bool) -> None:
         model, name, unit = self.model, f"{tier}_{stage.number}", max(capacity, 1.0)
         H = model.continuous(f"held_{name}", (1,), 0.0, capacity / unit)
         parts: Terms = [(H, 1.0)]
@@ -198,7 +198,7 @@ class StageRows:
         model.minimize([(columns, np.asarray(values) / rounds) for columns, values in step], offset=offset)
         return unit
 
-    def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> Parts:
+    def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> Costs:
         """What an evaluation of a kind of layer takes, by pass, and what is exchanged of it in a step; by the scale."""
         here, of_units = self.stage_b == number, self.blocks.unit_s / scale
         exchanged = {

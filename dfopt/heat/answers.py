@@ -13,9 +13,9 @@ from dfopt.documents.mapping import Mapping
 from dfopt.errors import PlanError
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.generation import BlockPool
-from dfopt.heat.limits import HeatLimits, Operating, Rate
-from dfopt.heat.period import Effort
-from dfopt.heat.settle import HeatSettler, Judged, Settled, fastest, physical
+from dfopt.heat.limits import HeatLimits, Linearization, Rate
+from dfopt.heat.period import HeatEffort
+from dfopt.heat.settle import HeatSettler, JudgedMapping, Settled, fastest, physical
 from dfopt.physics.pipeline import step_time
 
 _SAME = 1e-6
@@ -32,11 +32,11 @@ class ThreeAnswers:
         The plan with the sharding of the mapping; its system has a stack.
     mapping : Mapping
         Of the plan and the sharding in question.
-    effort : Effort
+    effort : HeatEffort
         What the solves may cost.
     """
 
-    def __init__(self, ready: PricedPlan, mapping: Mapping, effort: Effort) -> None:
+    def __init__(self, ready: PricedPlan, mapping: Mapping, effort: HeatEffort) -> None:
         assert ready.instance.system.stack is not None
         self.began = time.perf_counter()
         self.stack, self.ready, self.effort = ready.instance.system.stack, ready, effort
@@ -58,8 +58,8 @@ class ThreeAnswers:
                 pool.add(self.ignore.mapping)
                 pool.mappings = self.starts
 
-    def _judged(self, mapping: Mapping) -> Judged:
-        return Judged(mapping, self.settler.judge(mapping))
+    def _judged(self, mapping: Mapping) -> JudgedMapping:
+        return JudgedMapping(mapping, self.settler.judge(mapping))
 
     def _pool(self, rate: float) -> BlockPool:
         if rate not in self.pools:
@@ -99,7 +99,7 @@ class ThreeAnswers:
         rates = sorted(self.settler.limits.rates, key=lambda rate: rate.rate != own)
         return fastest(rates, at, "heat: no mapping was found that keeps the limits")
 
-    def _slower(self, pool: BlockPool, rate: Rate, where: Operating, best: Settled) -> bool:
+    def _slower(self, pool: BlockPool, rate: Rate, where: Linearization, best: Settled) -> bool:
         """Whether no choice at another refresh rate is faster than the best mapping, with leakage as at ``where``."""
         beat = physical(best.score).interval_s * (1 - _SAME)
         _, _, answer = pool.choose(self.settler.limits.rows(where, rate), True, beat)
@@ -142,11 +142,11 @@ class ThreeAnswers:
             note=note,
         )
 
-    def best_of(self, settled: Settled) -> Judged:
+    def best_of(self, settled: Settled) -> JudgedMapping:
         """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
         return settled if settled.step_s <= self.throttle.step_s else self.throttle
 
-    def _answer(self, name: HeatName, judged: Judged) -> HeatAnswer:
+    def _answer(self, name: HeatName, judged: JudgedMapping) -> HeatAnswer:
         mapping, seen = judged.mapping, physical(judged.score)
         runs: dict[int, int] = {}
         for rank in self.ready.instance.pipeline:

@@ -30,7 +30,7 @@ from dfopt.terms.token_blocks import TOKEN_RESOURCES
 
 _CHUNK = 4096  # blocks placed at once
 
-Placement = Callable[[Ints, Floats], Floats]
+JoulePlacement = Callable[[Ints, Floats], Floats]
 """Compute tiles and joules of kernels (blocks, kernels) -> joules on the floorplan's compute tiles (blocks, F)."""
 
 
@@ -166,7 +166,7 @@ class HotStage:
     tables: StageTables
     heat: KernelHeat
     frequency_l: Floats
-    place: Placement
+    place: JoulePlacement
 
     def ways(self, member: Bools) -> tuple[Ints, Ints]:
         """All ways to run some blocks of which one may be best, whatever heat costs.

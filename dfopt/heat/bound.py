@@ -86,10 +86,10 @@ def bound(
     >>> problem.period(fast), round(found.bound_s, 6), found.period_s
     (3.0, 2.571429, 3.0)
     """
-    return _Relaxation(problem, paths, starts, gap).run(deadline)
+    return _MasterProblem(problem, paths, starts, gap).run(deadline)
 
 
-class _Relaxation:
+class _MasterProblem:
     """The paths seen so far with their times and loads, and the LP that mixes them."""
 
     def __init__(self, problem: HeatProblem, paths: list[Paths], starts: list[HeatChoice], gap: float) -> None:

@@ -17,7 +17,7 @@ from dfopt.fusion.partitioning import lower_bound
 from dfopt.heat.blocks import HotStage, StageBlocks, path_pairs
 from dfopt.heat.bound import bound, cheapest
 from dfopt.heat.paths import Paths
-from dfopt.heat.period import HeatAnswer, shortest_period
+from dfopt.heat.period import HeatSolution, shortest_period
 from dfopt.heat.priced_path import PricedPath
 from dfopt.heat.problem import HeatChoice, HeatPrices, HeatProblem, HeatRows
 from dfopt.heat.settle import HeatSettler
@@ -89,7 +89,7 @@ class BlockPool:
 
     def choose(
         self, rows: HeatRows, final: bool, beat: float = np.inf
-    ) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
+    ) -> tuple[list[StageBlocks], HeatProblem, HeatSolution]:
         """The best choice of all blocks under some rows; a rough one until ``final``, if any is below ``beat``."""
         settler, effort = self.settler, self.settler.effort
         self.note = ""
@@ -113,7 +113,7 @@ class BlockPool:
         problem = settler.problem(blocks, rows)
         return blocks, problem, self._solved(problem, settler.starts(blocks, [mapping])[:1], effort.gap, beat)
 
-    def _solved(self, problem: HeatProblem, starts: list[HeatChoice], gap: float, beat: float) -> HeatAnswer:
+    def _solved(self, problem: HeatProblem, starts: list[HeatChoice], gap: float, beat: float) -> HeatSolution:
         """The best choice, looked for at least a little while."""
         effort = self.settler.effort
         until = max(effort.deadline, time.perf_counter() + _LEAST_S)
@@ -144,7 +144,7 @@ class BlockPool:
                 break
         return blocks
 
-    def _every(self, problem: HeatProblem, answer: HeatAnswer, beat: float) -> list[Pairs] | None:
+    def _every(self, problem: HeatProblem, answer: HeatSolution, beat: float) -> list[Pairs] | None:
         """All blocks that a choice below ``beat`` and the answer may use; None if the time does not suffice to say."""
         paths = [Paths(stage) for stage in problem.stages]
         relaxed = bound(problem, paths, [answer.choice], self.settler.effort.deadline)

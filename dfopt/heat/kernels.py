@@ -17,7 +17,7 @@ from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import HotStage, KernelHeat, Spent
 from dfopt.heat.spending import spending
 from dfopt.technology.power import PowerModel
-from dfopt.technology.streams import Flow, Memory
+from dfopt.technology.streams import DramStreams, Flow
 
 
 class KernelsOnStack:
@@ -25,7 +25,7 @@ class KernelsOnStack:
 
     def __init__(self, ready: PricedPlan, stack: Stack, power: PowerModel) -> None:
         self.ready, self.stack, self.power = ready, stack, power
-        self.memory, self.spends = Memory(stack), spending(ready)
+        self.memory, self.spends = DramStreams(stack), spending(ready)
         self.frequency_l = np.array([level.frequency for level in stack.levels])
         self._hot: dict[tuple[int, float], HotStage] = {}
 

@@ -37,14 +37,14 @@ from dfopt.physics.identity import Same
 from dfopt.technology.coupling import SLACK_K
 from dfopt.technology.stack_models import heat_of, power_of
 
-__all__ = ["Joules", "LeastInterval", "least_interval_of"]
+__all__ = ["LeastJoules", "LeastInterval", "least_interval_of"]
 
 _SAME_K = 1e-6  # to which the judge knows temperatures, and more
 _USUAL = 0.85  # the voltage at which prices are sought, as a share of the nominal one; whatever it is they are valid
 
 
 @dataclass(frozen=True)
-class Joules:
+class LeastJoules:
     """What a chip spends on a microbatch at least, and watts that always flow.
 
     Parameters
@@ -86,7 +86,7 @@ class _Prices(NamedTuple):
     budgets: list[float]
 
 
-class _Leaking(NamedTuple):
+class _LeakagePrices(NamedTuple):
     """The same of watts that do not leak, and between them what the least leakage costs."""
 
     w: Floats
@@ -104,12 +104,12 @@ class LeastInterval:
 
     >>> from dfopt.machines.stacks import load_stack
     >>> prices = LeastInterval(load_stack("hybrid-vault"))
-    >>> round(0.5 / max(prices.by_price(Joules(0.5, 0.0, 0.0, 0.0, 0.0, 0.0))), 1)
+    >>> round(0.5 / max(prices.by_price(LeastJoules(0.5, 0.0, 0.0, 0.0, 0.0, 0.0))), 1)
     556.9
     """
 
     stack: Stack
-    _by_voltage: dict[tuple[float, bool], list[_Leaking]] = field(default_factory=dict)
+    _by_voltage: dict[tuple[float, bool], list[_LeakagePrices]] = field(default_factory=dict)
     _of_watts: dict[bool, list[_Prices]] = field(default_factory=dict)
 
     @cached_property
@@ -150,7 +150,7 @@ class LeastInterval:
             prices += [balanced_prices(stack, most, steady_t, rise_c) for most in CROWDINGS]
         return [price for price in prices if price.any()]
 
-    def by_price(self, spent: Joules, voltage: float = 0.0) -> list[float]:
+    def by_price(self, spent: LeastJoules, voltage: float = 0.0) -> list[float]:
         """Seconds per microbatch that no mapping beats, by each price; infinite where what always flows is too much.
 
         ``voltage`` is that of the logic while it leaks, or less, as a share of the nominal one.
@@ -176,7 +176,7 @@ class LeastInterval:
             seconds.append(min((cost / watts if watts > 0 else np.inf) for watts in left))
         return seconds
 
-    def _leaking(self, voltage: float, spread: bool) -> list[_Leaking]:
+    def _leaking(self, voltage: float, spread: bool) -> list[_LeakagePrices]:
         """By price, what it says of watts that do not leak."""
         if (voltage, spread) not in self._by_voltage:
             power, heat = power_of(self.stack), heat_of(self.stack)
@@ -189,7 +189,7 @@ class LeastInterval:
                 fed = w + feeds @ np.linalg.solve(np.eye(len(on)) - feeds[on], w[on])
                 if not (w > 0).all() or not (fed > 0).all():  # then the sum above has no end, or might have none
                     fed, least = w, power.leakage(np.full(len(w), heat.ambient_k), voltage)
-                leaking.append(_Leaking(fed, float(fed @ least), budgets))
+                leaking.append(_LeakagePrices(fed, float(fed @ least), budgets))
         return self._by_voltage[voltage, spread]
 
 

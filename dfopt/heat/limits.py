@@ -25,7 +25,7 @@ _BELOW_K = 0.01  # kelvin that a lower refresh rate keeps from the threshold of 
 
 
 @dataclass(frozen=True)
-class Operating:
+class Linearization:
     """Where leakage is taken to be linear, for each pipeline rank.
 
     Attributes
@@ -89,12 +89,12 @@ class HeatLimits:
         scale: Floats = 1 - dynamic + dynamic * np.square(self.voltage_l)[:, None]
         return scale
 
-    def rows(self, where: Operating, rate: Rate, margin_k: float = 0.0) -> HeatRows:
+    def rows(self, where: Linearization, rate: Rate, margin_k: float = 0.0) -> HeatRows:
         """The limits as rows, with leakage linear around an operating point.
 
         Parameters
         ----------
-        where : Operating
+        where : Linearization
             Temperatures and voltages there.
         rate : Rate
             The refresh rate of all ranks; the DRAM must stay cool enough for it.
@@ -166,7 +166,9 @@ class HeatLimits:
         volts: Floats = self.voltage_l[-1] + busy_rl @ (self.voltage_l - self.voltage_l[-1])
         return volts
 
-    def settled(self, problem: HeatProblem, choice: HeatChoice, period_s: float, rate: Rate) -> tuple[Operating, float]:
+    def settled(
+        self, problem: HeatProblem, choice: HeatChoice, period_s: float, rate: Rate
+    ) -> tuple[Linearization, float]:
         """Temperatures of a choice at a refresh rate, whether or not it would stay at it, and kelvin above a limit.
 
         The judge would move on to the next rate, whose slower memory is cooler: that does not say how much too hot
@@ -192,4 +194,4 @@ class HeatLimits:
             tiles_k[r] = now
             rise = heat.cells_k_per_w[cells[at]] @ (watts + power.leakage(now, float(voltage_r[r])))
             over = max(over, float((heat.ambient_k + rise - limit[at]).max(initial=-np.inf)))
-        return Operating(tiles_k, voltage_r), over
+        return Linearization(tiles_k, voltage_r), over

@@ -21,7 +21,7 @@ _SMALL = 0.2  # of the time at most for a first MILP over the blocks of the path
 
 
 @dataclass(frozen=True)
-class Effort:
+class HeatEffort:
     """What solves may cost.
 
     Attributes
@@ -46,7 +46,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class HeatAnswer:
+class HeatSolution:
     """The best choice and what proves it.
 
     Attributes
@@ -87,9 +87,9 @@ class HeatAnswer:
 def shortest_period(
     problem: HeatProblem,
     starts: list[HeatChoice],
-    effort: Effort = Effort(),  # frozen
+    effort: HeatEffort = HeatEffort(),  # frozen
     beat: float = np.inf,
-) -> HeatAnswer:
+) -> HeatSolution:
     """Choose blocks and levels so that the period is shortest and every limit is kept.
 
     Parameters
@@ -98,7 +98,7 @@ def shortest_period(
         Blocks, levels and limits.
     starts : list of HeatChoice
         Choices that keep them, such as a throttled mapping; at least one. The answer is never worse than these.
-    effort : Effort
+    effort : HeatEffort
         What the solves may cost; without a deadline they run until they are done.
     beat : float
         Seconds of a period that is reached elsewhere: only shorter ones are looked for, and the bound is at most that.
@@ -137,7 +137,7 @@ def shortest_period(
         task, low = _by_milp(task, keep, effort.left(least=0.05))
         least = max(least, min(low, task.period))
         note += f", {columns} blocks at levels in the MILP"
-    return HeatAnswer(
+    return HeatSolution(
         choice=task.best,
         period_s=problem.period(task.best),
         bound_s=min(least, task.period),
@@ -158,7 +158,7 @@ class _Task:
     relaxed: HeatBound
     best: HeatChoice
     period: float
-    effort: Effort
+    effort: HeatEffort
 
     def open(self, least: float) -> bool:
         """Whether something is left to prove, and time to do it."""

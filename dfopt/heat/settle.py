@@ -15,8 +15,8 @@ from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import StageBlocks
-from dfopt.heat.limits import HeatLimits, Operating, Rate
-from dfopt.heat.period import Effort, HeatAnswer
+from dfopt.heat.limits import HeatLimits, Linearization, Rate
+from dfopt.heat.period import HeatEffort, HeatSolution
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
 from dfopt.terms.step.hops import hides_hops, hop_seconds
@@ -27,11 +27,11 @@ _ROUNDS = 8
 _ZERO_C = 273.15
 _HEAT = {"logic", "dram", "power", "runaway", "convergence"}
 
-Choose = Callable[[HeatRows, bool], tuple[list[StageBlocks], HeatProblem, HeatAnswer]]
+Choose = Callable[[HeatRows, bool], tuple[list[StageBlocks], HeatProblem, HeatSolution]]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedMapping:
     """A mapping with its score on the stack."""
 
     mapping: Mapping
@@ -44,10 +44,10 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Settled(Judged):
+class Settled(JudgedMapping):
     """One that keeps the limits, by the judge, and the last solve that led to it."""
 
-    answer: HeatAnswer
+    answer: HeatSolution
     rate: Rate
     rows: HeatRows
     blocks: int
@@ -68,7 +68,7 @@ def cool(score: Score) -> bool:
 class HeatSettler:
     """One plan with its sharding on a stack, and the loop between choice and temperature."""
 
-    def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: Effort) -> None:
+    def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: HeatEffort) -> None:
         self.ready, self.limits, self.effort = ready, limits, effort
         self.used = [*ready.stages]
         ranks = len(ready.instance.pipeline)
@@ -113,18 +113,18 @@ class HeatSettler:
                 hot.append(max(judged.dram_max_c + _ZERO_C - rate.below_k, TOO_HOT_K * 1.01))
         return max(hot)
 
-    def operating(self, score: Score) -> Operating:
+    def operating(self, score: Score) -> Linearization:
         """Temperatures as judged, held at the limits: leakage is not of interest above them."""
         tiles = np.array([[t.mean_c + _ZERO_C for t in chip.tiles] for chip in physical(score).chips])
-        return self.held(Operating(tiles, np.ones(len(tiles))))
+        return self.held(Linearization(tiles, np.ones(len(tiles))))
 
-    def held(self, where: Operating) -> Operating:
+    def held(self, where: Linearization) -> Linearization:
         """An operating point with no temperature above the limits."""
         most = np.array([self.limits.stack.most_k(die) for die, _ in self.limits.stack.tiles])
         # without a limit of its own a die is taken to be no hotter than the highest one, or boiling water
         other = most[np.isfinite(most)].max(initial=-np.inf)
         most[np.isinf(most)] = other if np.isfinite(other) else _ZERO_C + 100.0
-        return Operating(np.minimum(where.tiles_k, most), where.voltage_r)
+        return Linearization(np.minimum(where.tiles_k, most), where.voltage_r)
 
     # ------------------------------------------------------------ blocks
 
@@ -210,14 +210,14 @@ class HeatSettler:
 
     # ------------------------------------------------------------ the loop
 
-    def settle(self, rate: Rate, where: Operating, choose: Choose) -> Settled | None:
+    def settle(self, rate: Rate, where: Linearization, choose: Choose) -> Settled | None:
         """Choose, judge, and choose again with the temperatures that came out, until both agree.
 
         Parameters
         ----------
         rate : Rate
             The refresh rate to stay at.
-        where : Operating
+        where : Linearization
             Temperatures to begin with.
         choose : callable
             From rows to blocks, a problem over them and the answer; its second argument says whether it will do.
@@ -278,17 +278,17 @@ class HeatSettler:
     def fixed(self, blocks: list[StageBlocks], choice: HeatChoice) -> Choose:
         """Keep a choice, and only wait as long as it needs to."""
 
-        def choose(rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
+        def choose(rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatSolution]:
             problem = self.problem(blocks, rows)
             period = problem.period(choice)
             none = np.zeros_like(rows.budget_ri)
-            return blocks, problem, HeatAnswer(choice, period, 0.0, problem.demand(choice), none, 0, "")
+            return blocks, problem, HeatSolution(choice, period, 0.0, problem.demand(choice), none, 0, "")
 
         return choose
 
     # ------------------------------------------------------------ throttling
 
-    def throttled(self, mapping: Mapping) -> Judged:
+    def throttled(self, mapping: Mapping) -> JudgedMapping:
         """The same partitions at the highest uniform level that keeps the limits, with pauses if none does.
 
         Raises
@@ -300,7 +300,7 @@ class HeatSettler:
             slowed = self.at_level(mapping, level)
             score = self.judge(slowed)
             if cool(score):
-                return Judged(slowed, score)
+                return JudgedMapping(slowed, score)
         begin = self.operating(score)
 
         def with_pauses(rate: Rate, best: Settled | None) -> Settled | None:

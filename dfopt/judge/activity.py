@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from dfopt.judge import network, traffic
 from dfopt.judge.case import Case, Place, totals
-from dfopt.technology.power import Block
+from dfopt.technology.power import KernelBlock
 from dfopt.technology.streams import Commands
 
 
-def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Commands]) -> list[Block]:
+def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Commands]) -> list[KernelBlock]:
     """One block for every partition, in the order of ``case.members``.
 
     Under the cycle model a partition has the compute tiles that its kernels were given; otherwise time assumes that
@@ -26,7 +26,7 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
     for place, numbers in case.members.items():
         here = commands[place]
         blocks_.append(
-            Block(
+            KernelBlock(
                 tiles=tuple(float(case.kernels[number].tiles) for number in numbers),
                 flop=tuple(case.kernels[number].flop for number in numbers),
                 sram_traffic_bytes=tuple(sram[number] for number in numbers),

@@ -26,10 +26,10 @@ from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import Case, Place, Term
 from dfopt.judge.stages import through_s
 from dfopt.physics import pipeline
-from dfopt.technology.coupling import ChipWork, State, StepWork, solve
+from dfopt.technology.coupling import ChipWork, StepWork, ThermalState, solve
 from dfopt.technology.power import COMPONENTS, Activity, PowerModel
 from dfopt.technology.stack_models import heat_of, power_of
-from dfopt.technology.streams import ByPattern, Flow, Memory, Served
+from dfopt.technology.streams import ByPattern, DramStreams, Flow, Served
 
 _ZERO_C = 273.15
 
@@ -42,7 +42,7 @@ class _Setting:
     score: Score
     stack: Stack
     model: PowerModel
-    memory: Memory
+    memory: DramStreams
     flows: tuple[ByPattern, ...]
     served: dict[float, tuple[list[Served], Floats]]
     activity: Activity
@@ -118,7 +118,7 @@ def physical_score(
     )
 
 
-def _unconfirmed(here: _Setting, state: State) -> tuple[str, ...] | None:
+def _unconfirmed(here: _Setting, state: ThermalState) -> tuple[str, ...] | None:
     """That the formula of the DRAM's bandwidth does not hold for some partitions, if it does not, and why."""
     rate = max(state.refresh_rates)
     why = [here.memory.out_of_range(flows, rate) for flows in here.flows]
@@ -137,7 +137,7 @@ def _setting(
     moved: dict[Place, list[Flow]] = defaultdict(list)
     for place, flow in streams.flows(case, tiling):
         moved[place].append(flow)
-    memory, places = Memory(stack), tuple(case.members)
+    memory, places = DramStreams(stack), tuple(case.members)
     flows = {place: memory.by_pattern(moved[place]) for place in places}
     commands = {place: those.commands for place, those in flows.items()}
     model = power_of(stack)
@@ -185,7 +185,7 @@ def _work(here: _Setting) -> StepWork:
     )
 
 
-def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s: float) -> dict[str, float]:
+def _energy(here: _Setting, state: ThermalState, split: dict[str, list[float]], step_s: float) -> dict[str, float]:
     """Joules of a step by component, all chips."""
     case, plan = here.case, here.case.plan
     group = plan.shards * plan.members * plan.copies
@@ -211,7 +211,7 @@ def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s:
     return {name: math.fsum(values) for name, values in parts.items()}
 
 
-def _partitions(here: _Setting, state: State, split: dict[str, list[float]]) -> Iterator[PartitionPhysics]:
+def _partitions(here: _Setting, state: ThermalState, split: dict[str, list[float]]) -> Iterator[PartitionPhysics]:
     runs = [rank.runs for rank in here.case.ranks]
     for p, ((stage, partition), part) in enumerate(zip(here.places, here.score.partitions, strict=True)):
         chips = [c for c in range(len(runs)) if runs[c].get(stage)] or [0]
@@ -246,7 +246,7 @@ def _partitions(here: _Setting, state: State, split: dict[str, list[float]]) -> 
         )
 
 
-def _chips(here: _Setting, state: State) -> Iterator[ChipHeat]:
+def _chips(here: _Setting, state: ThermalState) -> Iterator[ChipHeat]:
     stack, heat = here.stack, heat_of(here.stack)
     kinds = {die.name: die.kind for die in stack.layers}
     for c, rank in enumerate(here.case.ranks):
@@ -280,7 +280,7 @@ def _chips(here: _Setting, state: State) -> Iterator[ChipHeat]:
 _NAMES = {"logic": "the logic die", "dram": "the hottest DRAM die", "power": "the stack"}
 
 
-def _violations(here: _Setting, state: State, throttle: bool) -> tuple[Sequence[str], Sequence[str]]:
+def _violations(here: _Setting, state: ThermalState, throttle: bool) -> tuple[Sequence[str], Sequence[str]]:
     """Kinds of the limits that are broken, and a sentence on each."""
     stack = here.stack
     share = f"{100 * state.level.frequency:.4g} % of the nominal frequency"

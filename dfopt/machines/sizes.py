@@ -16,7 +16,7 @@ from dfopt.machines.topologies import expand
 
 __all__ = ["sized", "split_size"]
 
-_Dims = tuple[NetworkDim, ...]
+_NetworkDims = tuple[NetworkDim, ...]
 
 
 def split_size(name_or_path: str | os.PathLike[str]) -> tuple[str, int | None]:
@@ -79,7 +79,7 @@ def sized(system: System, chips: int | None = None, nodes: int | None = None) ->
     return system.model_copy(update=changes)
 
 
-def _levels(system: System) -> tuple[_Dims, _Dims]:
+def _levels(system: System) -> tuple[_NetworkDims, _NetworkDims]:
     """The dims inside a node, and those between nodes."""
     dims, link = system.network, system.scale_out
     if link is not None:
@@ -97,7 +97,7 @@ def _slices(system: System) -> dict[int, list[dict[str, Any]]]:
             for shape, topology in listed}  # fmt: skip
 
 
-def _inside(system: System, node: _Dims, chips: int) -> _Dims | None:
+def _inside(system: System, node: _NetworkDims, chips: int) -> _NetworkDims | None:
     """A node, or a part of one, with so many chips; none if there is no such."""
     if chips == math.prod(dim.size for dim in node) or not system.slices:
         return _cut(node, chips)
@@ -105,7 +105,7 @@ def _inside(system: System, node: _Dims, chips: int) -> _Dims | None:
     return tuple(dim.model_copy(update=changes) for dim, changes in changed) or None
 
 
-def _cut(dims: _Dims, chips: int) -> _Dims | None:
+def _cut(dims: _NetworkDims, chips: int) -> _NetworkDims | None:
     """The dims with so many chips, the outermost cut first, those of one chip left out; none if that cannot be."""
     if not dims:
         return () if chips == 1 else None
@@ -123,7 +123,7 @@ def _cut(dims: _Dims, chips: int) -> _Dims | None:
     return (*inner, outer.model_copy(update={"size": count, "factors": factors}))
 
 
-def _sizes(system: System, node: _Dims, between: _Dims, asked: int) -> str:
+def _sizes(system: System, node: _NetworkDims, between: _NetworkDims, asked: int) -> str:
     """Numbers of chips that a system can have, in words: those of a node, or the nearest of many, and of several."""
     most = math.prod(dim.size for dim in node)
     slices = _slices(system)

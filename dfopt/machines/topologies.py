@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, get_args
 
-from dfopt.documents.network import IN_A_DIM, Link, NetworkDim, Wiring
+from dfopt.documents.network import IN_A_DIM, DimWiring, Link, NetworkDim
 from dfopt.errors import Issue, SystemSpecError, did_you_mean
 
 __all__ = ["MOST", "TOPOLOGIES", "NamedTopology", "expand"]
@@ -42,7 +42,7 @@ class NamedTopology:
     name: str
     description: str
     source: str
-    dims: Mapping[str, Wiring]
+    dims: Mapping[str, DimWiring]
     least: int | None = None
 
     def takes(self, count: int) -> bool:
@@ -204,7 +204,7 @@ def _named_topology(topology: str | Sequence[str]) -> NamedTopology:
             return TOPOLOGIES[topology]
         remedy = did_you_mean(topology, TOPOLOGIES, f"known: {', '.join(TOPOLOGIES)}")
         raise SystemSpecError("", [Issue("$.topology", f"found {topology!r}, expected a named topology", remedy)])
-    allowed = get_args(Wiring)
+    allowed = get_args(DimWiring)
     issues = [
         Issue(f"$.topology[{i}]", f"found {wiring!r}, expected one of {', '.join(allowed)}")
         for i, wiring in enumerate(topology)

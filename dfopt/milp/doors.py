@@ -17,7 +17,7 @@ from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.engine import HighsRun
 from dfopt.milp.model import Model
-from dfopt.milp.outcome import Ending, Outcome, Runner, Settings
+from dfopt.milp.outcome import Ending, Runner, RunOutcome, Settings
 from dfopt.milp.pulp_door import PulpRun, find_solver
 from dfopt.milp.solution import Solution, Termination, TracePoint
 from dfopt.milp.verdict import complete, finish, settled, without_solver
@@ -113,7 +113,7 @@ def solve(
         ready, interrupted = complete(arrays, settings, vector)
         if interrupted:
             objective = math.inf if ready is None else arrays.objective(ready)
-            return finish(arrays, settings, Outcome(Ending.INTERRUPTED, ready, objective))
+            return finish(arrays, settings, RunOutcome(Ending.INTERRUPTED, ready, objective))
     outcome = run(arrays, settings, ready).outcome(progress)
     solution = finish(arrays, settings, settled(run, arrays, settings, outcome))
     failed = solution.termination is Termination.FAILED

@@ -21,7 +21,7 @@ _REPORT_EVERY = 0.5  # seconds between two progress reports without improvement
 _ITERATIONS = 6.0  # of the simplex method between two questions of a MIP, which does not say how many; about
 _BOUND_EVERY = 0.1  # seconds between two trace points that only move the bound
 
-Progress = Callable[[TracePoint], None]
+ProgressCallback = Callable[[TracePoint], None]
 
 
 class Ending(Enum):
@@ -67,7 +67,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run left behind; ``message`` is the ending in the solver's own words, ``note`` what it was not told."""
 
     ending: Ending
@@ -133,13 +133,13 @@ class Run(Worker):
         """Hand the model to the solver and read its answer, in a thread of its own."""
         raise NotImplementedError
 
-    def outcome(self, progress: Progress | None = None) -> Outcome:
+    def outcome(self, progress: ProgressCallback | None = None) -> RunOutcome:
         """Run the solver once, and return what it left behind."""
         reason = supervise(self, self.settings.deadline, self._reporter(progress), self.settings.grace)
         self.settings.clock.charge(per_run(self.arrays) + self.iterations * per_iteration(self.arrays.A.nnz))
         ending = Ending.INTERRUPTED if reason == "interrupt" else self.ending
         x, objective = self.incumbent
-        return Outcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.message, self.note)
+        return RunOutcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.message, self.note)
 
     def welcome(self, objective: float) -> bool:
         """Whether the cutoff lets a solution in."""
@@ -172,7 +172,7 @@ class Run(Worker):
         best = self.incumbent[1]
         return TracePoint(time.perf_counter() - self.settings.began, best, min(self.bound, best))
 
-    def _reporter(self, progress: Progress | None) -> Callable[[bool], None]:
+    def _reporter(self, progress: ProgressCallback | None) -> Callable[[bool], None]:
         """Return what passes improvements, and every quiet half second, on to ``progress``."""
         reported, best, last = 0, math.inf, time.perf_counter()
 

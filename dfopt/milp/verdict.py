@@ -11,7 +11,7 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.milp.arrays import ModelArrays, with_slack
 from dfopt.milp.engine import HighsRun
-from dfopt.milp.outcome import Ending, Outcome, Runner, Settings, slack, with_cutoff
+from dfopt.milp.outcome import Ending, Runner, RunOutcome, Settings, slack, with_cutoff
 from dfopt.milp.solution import Solution, Termination, TracePoint, relative_gap
 
 FEASIBILITY = 1e-6  # a solution worse than this is not returned
@@ -22,16 +22,16 @@ _POLISHING = 2e5  # units of work for the last digits of an answer, about half a
 _GRACE_S = 0.5  # within which a start or an answer that the deadline caught is still made exact
 
 
-def without_solver(arrays: ModelArrays, cutoff: float | None) -> Outcome | None:
+def without_solver(arrays: ModelArrays, cutoff: float | None) -> RunOutcome | None:
     """Answer what solvers have no common opinion on: rows without columns that are violated, and no columns at all."""
     empty = np.diff(arrays.A.indptr) == 0
     if (arrays.row_lower[empty] > FEASIBILITY).any() or (arrays.row_upper[empty] < -FEASIBILITY).any():
-        return Outcome(Ending.INFEASIBLE)
+        return RunOutcome(Ending.INFEASIBLE)
     if arrays.cost.size > 0:
         return None
     if cutoff is not None and arrays.offset > cutoff + slack(cutoff):
-        return Outcome(Ending.INFEASIBLE)
-    return Outcome(Ending.OPTIMAL, np.empty(0), arrays.offset, arrays.offset)
+        return RunOutcome(Ending.INFEASIBLE)
+    return RunOutcome(Ending.OPTIMAL, np.empty(0), arrays.offset, arrays.offset)
 
 
 # ------------------------------------------------------------------- starts
@@ -108,7 +108,7 @@ def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, 
     return (exact if same and arrays.violation(exact) < before else snapped), stopped
 
 
-def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Outcome:
+def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> RunOutcome:
     """Ask the second question where the ending needs one: is there any solution?"""
     limited = with_cutoff(arrays, settings.cutoff)
     if outcome.ending is Ending.DOUBTFUL:
@@ -133,7 +133,7 @@ def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outco
     return replace(outcome, ending=probe.ending, message=probe.message)
 
 
-def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Solution:
+def finish(arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> Solution:
     """Polish, verify and name the outcome; the trace ends in exactly what the result says."""
     termination, x, bound, message = _verdict(arrays, settings, outcome)
     objective, gap = math.inf, math.inf
@@ -157,7 +157,7 @@ def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Solutio
 
 
 def _verdict(
-    arrays: ModelArrays, settings: Settings, outcome: Outcome
+    arrays: ModelArrays, settings: Settings, outcome: RunOutcome
 ) -> tuple[Termination, Floats | None, float, str]:
     """Termination, solution, bound and message of an outcome."""
     ending, bound, cutoff = outcome.ending, outcome.bound, settings.cutoff

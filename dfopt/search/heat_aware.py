@@ -17,7 +17,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.heat.answers import ThreeAnswers
-from dfopt.heat.period import Effort
+from dfopt.heat.period import HeatEffort
 from dfopt.heat.settle import physical
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
@@ -56,7 +56,7 @@ def three_answers(setting: Setting, mapping: Mapping, options: Options) -> Three
     """The answers for the plan and sharding of a mapping, on a system with a stack."""
     ready = priced_mapping(setting, mapping, replace(options, progress=None), listed=True)
     asked = options.request
-    return ThreeAnswers(ready, mapping, Effort(asked.gap, options.clock.last, asked.solver, asked.seed))
+    return ThreeAnswers(ready, mapping, HeatEffort(asked.gap, options.clock.last, asked.solver, asked.seed))
 
 
 def needs_stack(system: System, stack: Stack | None) -> System:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dfopt.physics.collective_time import CollectiveTime
-from dfopt.show.grid import Facts
+from dfopt.show.grid import FactList
 from dfopt.units import format as show_unit
 
 __all__ = ["collective_facts"]
 
 
-def collective_facts(timing: CollectiveTime) -> Facts:
+def collective_facts(timing: CollectiveTime) -> FactList:
     """Time, algorithm and bandwidths."""
     size = show_unit(timing.bytes, "bytes")
-    return Facts(
+    return FactList(
         [
             (
                 "collective",

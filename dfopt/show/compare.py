@@ -17,11 +17,11 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.errors import PlanError
 from dfopt.show.asked import asked_facts
-from dfopt.show.grid import Grid, Kind
+from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.html import Html, paragraph, table
 from dfopt.show.omissions import left_out
 from dfopt.show.parts import dollars, held_words
-from dfopt.show.report.page import Section, assemble
+from dfopt.show.report.page import PagePart, assemble
 from dfopt.show.tables import plan_words, seconds, shortlist, status_line
 from dfopt.units import format as show_unit
 from dfopt.units import number
@@ -179,7 +179,7 @@ def _mappings(results: Sequence[Result]) -> Rows:
 def _tables(names: Sequence[str], results: Sequence[Result]) -> list[Grid]:
     if len(results) < 2 or len(set(names)) < len(names):
         raise PlanError(f"compare: found {', '.join(names) or 'nothing'}, expected two or more different results")
-    columns: dict[str, Kind] = {"": "text", **dict.fromkeys(names, "text")}
+    columns: dict[str, ColumnKind] = {"": "text", **dict.fromkeys(names, "text")}
     questions, mappings = _questions(results), _mappings(results)
     spent = [(result.score.breakdown or Breakdown()).parts for result in results]
     parts = [(name.replace("_", " "), *(seconds(each.get(name, 0.0)) for each in spent))
@@ -205,4 +205,4 @@ def compare_page(names: Sequence[str], results: Sequence[Result], version: str) 
     parts = [paragraph(difference(results))]
     parts += [table(grid.title, grid.names, grid.rows) if grid.rows else paragraph(grid.title) for grid in grids]
     head = Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>")
-    return assemble("dfopt comparison", head, [Section("results", "Side by side", parts)], version)
+    return assemble("dfopt comparison", head, [PagePart("results", "Side by side", parts)], version)

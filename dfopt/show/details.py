@@ -15,8 +15,8 @@ from dfopt.documents.score import Score
 from dfopt.show.answer import headline, summary
 from dfopt.show.asked import asked_facts
 from dfopt.show.decisions import decisions
-from dfopt.show.grid import Facts, Grid
-from dfopt.show.html import Cell
+from dfopt.show.grid import FactList, Grid
+from dfopt.show.html import TableCell
 from dfopt.show.inputs import routing_facts, type_words
 from dfopt.show.matrices import grids
 from dfopt.show.omissions import Answer, Judged, omissions
@@ -39,7 +39,7 @@ def _plan(answer: Answer) -> Iterator[RenderableType]:
     facts += [("computed", graph.variant)] if graph.variant else []
     facts += [("types", type_words(graph))] if graph.dtypes else []
     facts += stage_facts(answer) if isinstance(answer, Result) else []
-    yield Facts([*facts, *routing_facts(routing_of(graph))])
+    yield FactList([*facts, *routing_facts(routing_of(graph))])
 
 
 def _kernels(answer: Answer) -> Iterator[RenderableType]:
@@ -99,7 +99,7 @@ def _proof(answer: Answer) -> Iterator[RenderableType]:
     facts += [("fixed", ", ".join(answer.fixed))] if answer.fixed else []
     facts += [("note", note) for note in answer.score.notes or ()]
     missing = omissions(answer)
-    yield Facts([*facts, *[("left out", ", ".join(missing))] * bool(missing)])
+    yield FactList([*facts, *[("left out", ", ".join(missing))] * bool(missing)])
 
 
 def sensitivity(result: Result) -> Grid:
@@ -107,7 +107,8 @@ def sensitivity(result: Result) -> Grid:
     rows = []
     for row in result.sensitivity:
         least, most = ("", "") if row.proven else (">= ", "<= ")
-        time, gain = Cell(f"{most}{seconds(row.value)}", row.value), Cell(f"{least}{row.speedup:.4f}x", row.speedup)
+        time = TableCell(f"{most}{seconds(row.value)}", row.value)
+        gain = TableCell(f"{least}{row.speedup:.4f}x", row.speedup)
         rows.append((RESOURCES[row.resource], time, gain))
     return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 
@@ -120,7 +121,7 @@ def _sensitivity(answer: Answer) -> Iterator[RenderableType]:
 def _heat(answer: Answer, tiles: int = _TILES) -> Iterator[RenderableType]:
     physical, per = answer.score.physical, counted(answer.score)
     if physical is not None:
-        yield Facts(physical_facts(physical, per))
+        yield FactList(physical_facts(physical, per))
         yield from (part for table in physical_tables(physical, tiles, per) for part in ("", table))
 
 
@@ -131,18 +132,18 @@ def _matrices(answer: Answer) -> Iterator[RenderableType]:
     yield from grids(answer.matrices, answer.graph)
 
 
-_Section = Callable[[Answer], Iterator[RenderableType]]
-_SECTIONS: Final[dict[str, _Section]] = {
+_DetailSection = Callable[[Answer], Iterator[RenderableType]]
+_SECTIONS: Final[dict[str, _DetailSection]] = {
     "plan": _plan,
     "kernels": _kernels,
-    "time": lambda answer: iter([Facts(time_details(answer))]),
-    "memory": lambda answer: iter([Facts(memory_details(answer))]),
+    "time": lambda answer: iter([FactList(time_details(answer))]),
+    "memory": lambda answer: iter([FactList(memory_details(answer))]),
     "decisions": _decisions,
     "proof": _proof,
     "sensitivity": _sensitivity,
     "heat": _heat,
 }
-_APART: Final[dict[str, _Section]] = {"matrices": _matrices}  # long, and for readers of the paper
+_APART: Final[dict[str, _DetailSection]] = {"matrices": _matrices}  # long, and for readers of the paper
 DETAILS: Final = (*_SECTIONS, *_APART, "all")
 """Sections of an answer by name, in their order, and all of them, but for the matrices."""
 
@@ -178,8 +179,8 @@ def answer_report(
         last = f"{ending(answer)} after {answer.seconds:.2f} s; {last}"
     broken = [*answer.score.violations, *(answer.score.physical.violations if answer.score.physical else ())]
     facts = [*summary(answer, other), *(("limit broken", sentence) for sentence in broken)]
-    top = Group(Text(asked, "bold"), Text(machine), Facts(facts), Text(last, "dim"))
+    top = Group(Text(asked, "bold"), Text(machine), FactList(facts), Text(last, "dim"))
     names = list(_SECTIONS) if "all" in detail else detail
-    sections: dict[str, _Section] = {**_SECTIONS, **_APART, "heat": partial(_heat, tiles=tiles)}
+    sections: dict[str, _DetailSection] = {**_SECTIONS, **_APART, "heat": partial(_heat, tiles=tiles)}
     parts = (part for name in names for part in ("", *sections[name](answer)))
     return Group(_AtMost(top, _WIDEST), *parts)

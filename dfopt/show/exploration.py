@@ -11,7 +11,7 @@ from dfopt.documents.exploration_request import ObjectiveName, turned
 from dfopt.physics.lumped import WARNING_C
 from dfopt.physics.merits import MERITS
 from dfopt.show.asked import asked_facts
-from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.tables import dollars
 from dfopt.units import Dimension, number
 from dfopt.units import format as show_unit
@@ -75,9 +75,9 @@ def exploration_report(explored: Exploration) -> RenderableType:
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
     figures_of = ("best", "least", "most", "sizes")
-    columns: dict[str, Kind] = {"component": "word", **dict.fromkeys(figures_of, "figure")}
+    columns: dict[str, ColumnKind] = {"component": "word", **dict.fromkeys(figures_of, "figure")}
     rows = [[name, _size(explored, name, size), *_range(explored, name)] for name, size in explored.best.items()]
-    made_of: dict[str, Kind] = {"chip": "word", "of the best design": "figure"}
+    made_of: dict[str, ColumnKind] = {"chip": "word", "of the best design": "figure"}
     figures = [
         ["peak", show_unit(chip.peak_flops, "flop_rate")],
         ["SRAM", show_unit(chip.sram.capacity, "bytes")],
@@ -95,7 +95,7 @@ def exploration_report(explored: Exploration) -> RenderableType:
         *_others(explored),
         *_at_ends(explored),
     ]
-    return Group(Facts(facts), "", *tables, *_sensitivity(explored))
+    return Group(FactList(facts), "", *tables, *_sensitivity(explored))
 
 
 def _others(explored: Exploration) -> list[RenderableType]:
@@ -103,7 +103,7 @@ def _others(explored: Exploration) -> list[RenderableType]:
     if not explored.others:
         return []
     objective, one_of = explored.request.objective, len(explored.designs) > 1
-    columns: dict[str, Kind] = {"": "figure", objective: "figure", "from the best": "figure"}
+    columns: dict[str, ColumnKind] = {"": "figure", objective: "figure", "from the best": "figure"}
     columns |= {"technology": "word"} if one_of else {}
     columns |= dict.fromkeys(explored.best, "figure")
     first = (explored.best_design, explored.value, explored.best)
@@ -123,7 +123,7 @@ def _at_ends(explored: Exploration) -> list[RenderableType]:
     if ends is None:
         return []
     objective, one_of = explored.request.objective, len(explored.designs) > 1
-    columns: dict[str, Kind] = {"energy of DRAM": "word", "": "figure", objective: "figure", "gap": "figure"}
+    columns: dict[str, ColumnKind] = {"energy of DRAM": "word", "": "figure", objective: "figure", "gap": "figure"}
     columns |= {"technology": "word"} if one_of else {}
     columns |= dict.fromkeys(explored.best, "figure")
     rows = []
@@ -141,7 +141,7 @@ def _at_ends(explored: Exploration) -> list[RenderableType]:
 
 def _sensitivity(explored: Exploration) -> list[RenderableType]:
     """What more of each budget would buy, and which budgets were not looked at."""
-    columns: dict[str, Kind] = {
+    columns: dict[str, ColumnKind] = {
         "budget": "word",
         "more": "figure",
         "best found": "figure",

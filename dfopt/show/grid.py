@@ -17,12 +17,12 @@ from rich.segment import Segment
 from rich.text import Text
 
 from dfopt.errors import visible
-from dfopt.show.html import Cell
+from dfopt.show.html import TableCell
 
-__all__ = ["Facts", "Grid", "Kind", "Shown", "columns_of", "print_to"]
+__all__ = ["FactList", "Grid", "ColumnKind", "Shown", "columns_of", "print_to"]
 
-Kind = Literal["figure", "word", "text"]
-Shown = str | Text | Cell
+ColumnKind = Literal["figure", "word", "text"]
+Shown = str | Text | TableCell
 _FIXED: Final = "\N{NO-BREAK SPACE}"  # a blank at which no line ends
 _UNIT: Final = re.compile(r"(?<=\d) (?=[A-Za-z%])|(?<=\(m) (?=K\))")  # between a figure and what it counts
 _PIECE: Final = re.compile(
@@ -58,7 +58,7 @@ def _lines(text: str, width: int, style: str = "", indent: int = 0) -> Iterator[
         yield Text(" " * indent + line, style)
 
 
-def _joined(cells: Iterable[str | Text], widths: Sequence[int], kinds: Sequence[Kind], gap: int) -> Text:
+def _joined(cells: Iterable[str | Text], widths: Sequence[int], kinds: Sequence[ColumnKind], gap: int) -> Text:
     """Cells beside each other, figures on the right of their columns."""
     line = Text()
     for cell, width, kind in zip(cells, widths, kinds, strict=True):
@@ -70,11 +70,11 @@ def _joined(cells: Iterable[str | Text], widths: Sequence[int], kinds: Sequence[
 
 
 def _plain(cell: Shown) -> str | Text:
-    return cell if isinstance(cell, Text) else visible(str(cell.shown if isinstance(cell, Cell) else cell))
+    return cell if isinstance(cell, Text) else visible(str(cell.shown if isinstance(cell, TableCell) else cell))
 
 
 class Grid:
-    """A table with a title, or none if that is empty, named columns and rows of texts, of rich's or of `Cell`.
+    """A table with a title, or none if that is empty, named columns and rows of texts, of rich's or of `TableCell`.
 
     Of the columns a ``figure`` is on the right and whole, a ``word`` on the left and whole; a ``text`` may be wrapped.
 
@@ -96,7 +96,7 @@ class Grid:
       bound by compute
     """
 
-    def __init__(self, title: str, columns: Mapping[str, Kind], rows: Iterable[Sequence[Shown]]) -> None:
+    def __init__(self, title: str, columns: Mapping[str, ColumnKind], rows: Iterable[Sequence[Shown]]) -> None:
         self.title, self.names, self.kinds = visible(title), tuple(map(visible, columns)), tuple(columns.values())
         self.rows = [tuple(row) for row in rows]  # as a page shows them too
         self.lines = [tuple(map(_plain, row)) for row in self.rows]
@@ -154,13 +154,13 @@ class Grid:
         yield from _lines(", ".join(short), width, indent=2)
 
 
-class Facts:
+class FactList:
     """Names and what is said of them, beside each other; below each other where the names leave no room.
 
     Examples
     --------
     >>> import sys
-    >>> print_to(sys.stdout, Facts([("plan", "TP4(x) PP1"), ("step time", "766 s")]))
+    >>> print_to(sys.stdout, FactList([("plan", "TP4(x) PP1"), ("step time", "766 s")]))
     plan       TP4(x) PP1
     step time  766 s
     """

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 
 from dfopt.documents.heat import HEAT_WORDS, HeatAnswer, HeatReport
-from dfopt.show.grid import Grid, Kind
+from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.tables import first_of, percent, seconds
 from dfopt.units import format as show_unit
 
@@ -45,7 +45,7 @@ def answers_table(report: HeatReport) -> Grid:
         "energy per step": lambda answer: show_unit(answer.energy_per_step_j, "energy"),
         "keeps its limits": lambda answer: "yes" if answer.keeps_limits else "no",
     }
-    columns: dict[str, Kind] = {"figure": "word", **{TITLES[answer.name]: "figure" for answer in answers}}
+    columns: dict[str, ColumnKind] = {"figure": "word", **{TITLES[answer.name]: "figure" for answer in answers}}
     return Grid("", columns, [(name, *map(write, answers)) for name, write in figures.items()])
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from dfopt.documents.html import escape
 
-__all__ = ["Cell", "Html", "facts", "join", "mark", "paragraph", "subtitle", "table", "text"]
+__all__ = ["TableCell", "Html", "facts", "join", "mark", "paragraph", "subtitle", "table", "text"]
 
 _SHORT: Final = 36  # letters that a cell has on one line
 _WIDE: Final = 100  # letters from which a cell is set in long lines, not in many
@@ -27,7 +27,7 @@ class Html:
         return self.code
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """What a cell of a table shows, and the number it sorts by; without one it sorts by its text."""
 
     shown: str | Html
@@ -69,16 +69,16 @@ def subtitle(title: str) -> Html:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> Html:
     """A table that scrolls inside its box and sorts by its headers.
 
-    A cell is a text, `Html` or `Cell`; columns whose cells all have a number or nothing are set to the right. ``note``
-    is said below it, such as how many rows are left out.
+    A cell is a text, `Html` or `TableCell`; columns whose cells all have a number or nothing are set to the right.
+    ``note`` is said below it, such as how many rows are left out.
 
     Examples
     --------
-    >>> made = table("Two", ["name", "s"], [["a", Cell("1 ms", 1e-3)], ["<b>", Cell("2 s", 2.0)]]).code
+    >>> made = table("Two", ["name", "s"], [["a", TableCell("1 ms", 1e-3)], ["<b>", TableCell("2 s", 2.0)]]).code
     >>> '<td class="n" data-v="0.001">1 ms</td>' in made, "<b>" in made
     (True, False)
     """
-    lines = [[cell if isinstance(cell, Cell) else _plain(cell) for cell in row] for row in rows]
+    lines = [[cell if isinstance(cell, TableCell) else _plain(cell) for cell in row] for row in rows]
     right = [
         any(row[i].value is not None for row in lines)
         and all(row[i].value is not None or row[i].shown in ("", "-") for row in lines)
@@ -100,13 +100,13 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
     )
 
 
-def _plain(value: object) -> Cell:
+def _plain(value: object) -> TableCell:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return Cell("-" if value is None else value if isinstance(value, Html) else str(value))
-    return Cell(f"{value:.6g}" if isinstance(value, float) else str(value), float(value))
+        return TableCell("-" if value is None else value if isinstance(value, Html) else str(value))
+    return TableCell(f"{value:.6g}" if isinstance(value, float) else str(value), float(value))
 
 
-def _cell(cell: Cell, right: bool) -> str:
+def _cell(cell: TableCell, right: bool) -> str:
     number = ""
     if cell.value is not None and math.isfinite(cell.value):
         number = f' data-v="{cell.value:.8g}"'

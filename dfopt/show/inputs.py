@@ -15,7 +15,7 @@ from dfopt.documents.published import Figure
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
 from dfopt.show.asked import batch_words
-from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.parts import dollars, percent
 from dfopt.units import format as show_unit
 from dfopt.units import number
@@ -71,7 +71,7 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
         figures = [number(work / 1e9), number(graph.output_bytes(position) / 1e6)]
         rows.append([kernel.name, kernel.op, kernel.pass_, *sizes, *figures])
-    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "pass": "word"}
+    columns: dict[str, ColumnKind] = {"kernel": "text", "op": "word", "pass": "word"}
     columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
     table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
     work = sum(graph.times_of(kernel) * each for kernel, each in zip(graph.kernels, flop, strict=True))
@@ -84,7 +84,7 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
         ("FLOP", f"{show_unit(sum(flop), 'flop')} per evaluation, {show_unit(step, 'flop')} per step"),
     ]
     facts += [*_against_published(counted), *routing_facts(routing_of(graph)), *_ends(graph)]
-    return Group(Facts(facts), "", table)
+    return Group(FactList(facts), "", table)
 
 
 def _against_published(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
@@ -168,4 +168,4 @@ def system_facts(system: System) -> list[tuple[str, str]]:
 
 def system_report(system: System) -> RenderableType:
     """A system: chip, memories, network."""
-    return Facts([("system", entitled(system)), *system_facts(system)])
+    return FactList([("system", entitled(system)), *system_facts(system)])

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.matrices import Matrices
-from dfopt.show.grid import Facts, Grid
+from dfopt.show.grid import FactList, Grid
 
 __all__ = ["MARKS", "Marks", "grids", "marks_of"]
 
@@ -75,7 +75,7 @@ def marks_of(matrices: Matrices, graph: Graph) -> Marks:
 
 def grids(all_stages: Sequence[Matrices], graph: Graph) -> Iterator[RenderableType]:
     """The matrices of every stage as tables: a row for each kernel and each tensor, a letter for each partition."""
-    yield Facts([*MARKS.items()])
+    yield FactList([*MARKS.items()])
     kinds = graph.layers.kinds if graph.folded else ()
     for matrices in all_stages:
         marks = marks_of(matrices, graph)

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.score import Score
-from dfopt.show.grid import Facts, Grid, Kind, Shown
-from dfopt.show.html import Cell
+from dfopt.show.grid import ColumnKind, FactList, Grid, Shown
+from dfopt.show.html import TableCell
 from dfopt.show.omissions import Judged, left_out
 from dfopt.show.tables import counted, percent, seconds, times_in
 from dfopt.units import format as show_unit
@@ -56,13 +56,13 @@ def physical_tables(physical: PhysicalScore, top: int, per: str) -> list[Grid]:
     return [*tables, _tiles(physical, top)] if top > 0 else tables
 
 
-def _figure(value: float, form: str = "") -> Cell:
-    return Cell(f"{value:{form}}", value)
+def _figure(value: float, form: str = "") -> TableCell:
+    return TableCell(f"{value:{form}}", value)
 
 
 def _partitions(physical: PhysicalScore) -> Grid:
     several = len({part.stage for part in physical.partitions}) > 1
-    columns: dict[str, Kind] = {"stage": "figure"} if several else {}
+    columns: dict[str, ColumnKind] = {"stage": "figure"} if several else {}
     more = ["SRAM"] * any(part.sram_s is not None for part in physical.partitions)
     columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", *more, "time")}
     columns |= {"bound by": "word", "DRAM": "figure", "limited by": "word", "bursts/act": "figure", "energy": "figure"}
@@ -72,12 +72,13 @@ def _partitions(physical: PhysicalScore) -> Grid:
         rate, moved = part.dram_bandwidth_b_per_s, part.dram_binding != "none"
         waits = () if part.sram_s is None else (part.sram_s,)
         spent = (part.compute_s, part.memory_s, part.network_s, *waits, part.time_s)
-        times = [Cell(f"{t / unit_s:.3f}", t) for t in spent]
+        times = [TableCell(f"{t / unit_s:.3f}", t) for t in spent]
         rows.append([
             *([_figure(part.stage)] if several else []), _figure(part.partition),
-            Cell(percent(part.frequency), part.frequency), *times, part.bound_by,
-            Cell(show_unit(rate, "bandwidth"), rate) if moved else "-", part.dram_binding.replace("_", " "),
-            _figure(part.bursts_per_activate, ".3g") if moved else "-", Cell(_energy(part.energy_j), part.energy_j),
+            TableCell(percent(part.frequency), part.frequency), *times, part.bound_by,
+            TableCell(show_unit(rate, "bandwidth"), rate) if moved else "-", part.dram_binding.replace("_", " "),
+            _figure(part.bursts_per_activate, ".3g") if moved else "-",
+            TableCell(_energy(part.energy_j), part.energy_j)
         ])  # fmt: skip
     return Grid(f"Partitions on the stack (times in {unit})", columns, rows)
 
@@ -88,15 +89,16 @@ def _components(physical: PhysicalScore, per: str) -> Grid:
         if joules > 0:
             share = joules / physical.energy_per_step_j
             words = name.replace("dram_", "DRAM ").replace("_", " ")
-            energies = (Cell(_energy(value), value) for value in (joules, share * physical.energy_per_token_j))
-            rows.append([words, *energies, Cell(percent(share), share)])
-    columns: dict[str, Kind] = {"component": "word", "per step": "figure", f"per {per}": "figure", "share": "figure"}
+            energies = (TableCell(_energy(value), value) for value in (joules, share * physical.energy_per_token_j))
+            rows.append([words, *energies, TableCell(percent(share), share)])
+    columns: dict[str, ColumnKind] = {"component": "word"}
+    columns |= dict.fromkeys(("per step", f"per {per}", "share"), "figure")
     return Grid("Energy", columns, rows)
 
 
 def _dies(physical: PhysicalScore) -> Grid:
     several = len(physical.chips) > 1
-    columns: dict[str, Kind] = {"stage": "figure"} if several else {}
+    columns: dict[str, ColumnKind] = {"stage": "figure"} if several else {}
     columns |= {"die": "word", "power W": "figure", "hottest degC": "figure", "mean degC": "figure"}
     rows: list[list[Shown]] = [
         [*([_figure(chip.stage)] if several else []), die.die,
@@ -113,7 +115,7 @@ def _tiles(physical: PhysicalScore, top: int) -> Grid:
     rows: list[list[Shown]] = [
         [tile.die, tile.tile, _figure(tile.power_w, ".3f"), _figure(tile.mean_c, ".2f")] for tile in hottest
     ]
-    columns: dict[str, Kind] = {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}
+    columns: dict[str, ColumnKind] = {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}
     return Grid(f"Hottest {len(hottest)} tiles{stage}", columns, rows)
 
 
@@ -127,7 +129,7 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
         return report
     facts = physical_facts(physical, per) + [("limit broken", sentence) for sentence in physical.violations]
     tables = (part for grid in physical_tables(physical, top, per) for part in ("", grid))
-    return Group(report, "", Facts(facts), *tables)
+    return Group(report, "", FactList(facts), *tables)
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     """Several mappings beside each other, in the order given."""
     kinds = {counted(judged.score) for judged in ranked}
     per = kinds.pop() if len(kinds) == 1 else "step"  # tokens and samples do not compare
-    columns: dict[str, Kind] = {"#": "figure", "result": "text", "mapping": "text"}
+    columns: dict[str, ColumnKind] = {"#": "figure", "result": "text", "mapping": "text"}
     columns |= {name: "figure" for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", f"J/{per}")}
     rows = []
     for place, (judged, file) in enumerate(zip(ranked, _relative_paths(ranked), strict=True), start=1):
@@ -187,5 +189,5 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
         ("left out", missing) for missing in dict.fromkeys(left_out(mapping.answer) for mapping in ranked) if missing
     ]
     if sentences:
-        parts += ["", Facts(sentences)]
+        parts += ["", FactList(sentences)]
     return Group(*parts)

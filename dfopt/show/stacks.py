@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
-from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.inputs import entitled
 from dfopt.units import format as show_unit
 
@@ -15,7 +15,9 @@ __all__ = ["stack_report"]
 
 def stack_report(stack: Stack) -> RenderableType:
     """A stack: its dies from the sink to the far face, its memory, its package, its limits and operating points."""
-    return Group(Facts(_head(stack)), "", _dies(stack), "", Facts([*_memory(stack), *_cooling(stack), *_power(stack)]))
+    return Group(
+        FactList(_head(stack)), "", _dies(stack), "", FactList([*_memory(stack), *_cooling(stack), *_power(stack)])
+    )
 
 
 def _head(stack: Stack) -> list[tuple[str, str]]:
@@ -34,7 +36,7 @@ def _dies(stack: Stack) -> Grid:
             leakage = f"{show_unit(die.leakage.power, 'power')} at {_celsius(die.leakage.at)}"
         row = [name, die.kind, show_unit(die.thickness, "length"), f"{die.conductivity:.4g}"]
         rows.append([*row, "-" if die.kind == "passive" else tiles, leakage, _bond(die.bond)])
-    columns: dict[str, Kind] = {
+    columns: dict[str, ColumnKind] = {
         "die": "word", "kind": "word", "thickness": "figure", "W/(m K)": "figure", "tiles": "figure", "leakage": "word",
         "bond to the sink": "text",
     }  # fmt: skip

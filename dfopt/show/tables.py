@@ -11,7 +11,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
 from dfopt.physics.schedule import terms_of
-from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.parts import dollars as dollars
 from dfopt.show.parts import percent as percent
 from dfopt.show.parts import time_facts as time_facts
@@ -101,8 +101,8 @@ def partitions(
     ``blocks``: in how many blocks partitions take their tokens, by stage and partition; if there are any, in a column.
     """
     terms = [name.replace("sram", "SRAM") for name in terms_of(score.partitions)]
-    times: dict[str, Kind] = {name: "figure" for name in ("tiles", *terms, "time")}
-    columns: dict[str, Kind] = {} if single_stage else {"layer" if score.has_kinds else "stage": "figure"}
+    times: dict[str, ColumnKind] = {name: "figure" for name in ("tiles", *terms, "time")}
+    columns: dict[str, ColumnKind] = {} if single_stage else {"layer" if score.has_kinds else "stage": "figure"}
     columns |= {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
     columns |= {"token blocks": "figure"} if blocks else {}
     unit_s, unit = times_in(part.time_s for part in score.partitions)
@@ -172,4 +172,4 @@ def score_report(score: Score) -> RenderableType:
     facts += [("limit broken", violation) for violation in score.violations]
     facts += [("note", note) for note in score.notes or ()]
     single_stage = len(score.stages) == 1 and not score.has_kinds
-    return Group(Facts(facts), "", partitions(score, "Partitions", single_stage, ()))
+    return Group(FactList(facts), "", partitions(score, "Partitions", single_stage, ()))

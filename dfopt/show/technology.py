@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from dfopt.documents.design import SLACK, Design
-from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.units import format as show_unit
 
 __all__ = ["chip_report"]
@@ -31,14 +31,14 @@ def chip_report(
         ("power", f"{show_unit(drawn, 'power')} drawn by all components"),
         *_price(price),
     ]
-    columns: dict[str, Kind] = {
+    columns: dict[str, ColumnKind] = {
         "component": "word", "built": "text", "size": "figure", "clock": "figure", "voltage": "figure",
         "sustained": "figure", "power": "figure",
     }  # fmt: skip
-    limits: dict[str, Kind] = {"component": "word", "bound by": "text", "left over": "text"}
+    limits: dict[str, ColumnKind] = {"component": "word", "bound by": "text", "left over": "text"}
     built = Grid("Components", columns, [_row(name, part) for name, part in parts.items()])
     bound = Grid("What binds them", limits, [[name, _bound(part), _left(part)] for name, part in parts.items()])
-    return Group(Facts(facts), "", built, "", bound)
+    return Group(FactList(facts), "", built, "", bound)
 
 
 def _price(price: Mapping[str, Any] | None) -> list[tuple[str, str]]:

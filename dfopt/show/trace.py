@@ -20,7 +20,7 @@ from dfopt.physics.schedule import TERMS, Block, Content, score_of_stage
 
 __all__ = ["TRACKS", "save_trace", "trace"]
 
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]
 TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages", "SRAM")
 _LINKS: Final = 4
 _OF_TERM: Final = {term: track for track, term in zip((1, 2, 3, 5), TERMS, strict=True)}
@@ -70,7 +70,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     tokens = result.mapping.blocks_by_partition
     timeline = schedule.blocks(plan, order, schedule.passes(result), trains, count)
     overlap = schedule.overlap_of(result)
-    trace_events: list[Event] = []
+    trace_events: list[TraceEvent] = []
     left, detailed = events, 0
     passes = sum(map(len, timeline))
     for block in sorted(chain(*timeline), key=lambda block: (block.microbatch, block.start)):
@@ -116,14 +116,14 @@ def _size(content: Content) -> int:
     return 2 + sum(times * (1 + 4 * len(parts)) for times, parts in content.runs)
 
 
-def _event(stage: int, track: int, name: str, kind: str, start: float, end: float) -> Event:
+def _event(stage: int, track: int, name: str, kind: str, start: float, end: float) -> TraceEvent:
     # ends are rounded, not lengths: what follows starts where this ends
     begin, until = round(1e6 * start, 4), round(1e6 * end, 4)
     duration = max(round(until - begin, 4), 0.0)
     return {"name": name, "cat": kind, "ph": "X", "pid": stage, "tid": track, "ts": begin, "dur": duration}
 
 
-def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int, int], int]) -> Iterator[Event]:
+def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int, int], int]) -> Iterator[TraceEvent]:
     """Layers and partitions of a pass; ``tokens``: in how many blocks some partitions take their tokens."""
     stage, clock = block.stage, block.start
     for times, parts in content.runs:
@@ -147,13 +147,13 @@ def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int
         yield _hop(block, content)
 
 
-def _hop(block: Block, content: Content) -> Event:
+def _hop(block: Block, content: Content) -> TraceEvent:
     """To the neighbour: at the end of the pass, whether work hides it or not."""
     start = max(block.start, block.end - content.hop_s)
     return _event(block.stage, _LINKS, f"send {block.kind} {block.microbatch}", "point_to_point", start, block.end)
 
 
-def _end_of_step(result: Result, timeline: list[list[Block]]) -> Iterator[Event]:
+def _end_of_step(result: Result, timeline: list[list[Block]]) -> Iterator[TraceEvent]:
     score = result.score
     for stage, line in enumerate(timeline):
         end = line[-1].end
@@ -165,9 +165,9 @@ def _end_of_step(result: Result, timeline: list[list[Block]]) -> Iterator[Event]
             yield _event(stage, 3, "gradient reduction", "gradient", end, end + score.gradient_reduction_s)
 
 
-def _names(result: Result, coverage: str, used: set[int]) -> Iterator[Event]:
+def _names(result: Result, coverage: str, used: set[int]) -> Iterator[TraceEvent]:
     for stage in range(result.plan.stages):
-        named: list[tuple[int, str, Event]] = [
+        named: list[tuple[int, str, TraceEvent]] = [
             (0, "process_name", {"name": f"stage {stage}: a chip of {result.mapping.system}"}),
             (0, "process_labels", {"labels": coverage}), (0, "process_sort_index", {"sort_index": stage}),
         ]  # fmt: skip

@@ -90,7 +90,7 @@ def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Ce
     gpt2-small | sn10-8-torus | SambaNova SN10 RDU | ring 4 x ring 2 | auto 1000000000000.0
     """
     name = path or study.name
-    grid = _Grid(study, folder or Path(), name)
+    grid = _CellProduct(study, folder or Path(), name)
     points = tuple(grid.points())
     for i, entry in enumerate(study.graphs):
         label = entry.name
@@ -133,7 +133,7 @@ class _Combination(NamedTuple):
     chosen: Sequence[_Point]
 
 
-class _Grid:
+class _CellProduct:
     """The product, with every document loaded once however many cells share it."""
 
     def __init__(self, study: Study, folder: Path, path: str) -> None:

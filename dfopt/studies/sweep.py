@@ -25,7 +25,7 @@ from dfopt.studies.shard import Shard
 
 __all__ = ["collect", "load_study", "sweep"]
 
-Told = Callable[[int, int, Record | None], None]
+CellProgress = Callable[[int, int, Record | None], None]
 
 
 def load_study(source: str | os.PathLike[str] | Study) -> tuple[Study, Path, str]:
@@ -45,7 +45,7 @@ def sweep(
     store: str | os.PathLike[str] | None = None,
     out_dir: str | os.PathLike[str] | None = None,
     retry: bool = False,
-    progress: Told | None = None,
+    progress: CellProgress | None = None,
     executor: Executor | None = None,
 ) -> Runs:
     """Solve all cells of a study, on this machine or on a cluster.

@@ -16,7 +16,7 @@ from dfopt.documents.stack_dram import DramStack
 from dfopt.documents.stack_parts import Die, Leakage
 from dfopt.documents.technology import CoreUnit, LinkRole
 from dfopt.errors import Issue, SystemSpecError
-from dfopt.technology.components import Core, Dram
+from dfopt.technology.components import ChipDram, Core
 from dfopt.technology.derive import Derived
 from dfopt.technology.dram_like import like_rate
 from dfopt.technology.floorplan import Interface, floorplan
@@ -202,7 +202,7 @@ def _energies(design: Design, chip: Derived) -> LogicEnergies:
     )
 
 
-def _off_chip_dram(design: Design, memory: Dram, like: DramStack) -> DramStack:
+def _off_chip_dram(design: Design, memory: ChipDram, like: DramStack) -> DramStack:
     """DRAM beside the chip: channels like those of another stack, at the rate and with the energies of the design."""
     part, channels = design.technology.stacks, max(round(float(memory.links) / like.io_bits), 1)
     flowing = part.static_w_per_bit * 8 * float(memory.size) / channels

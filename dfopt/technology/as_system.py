@@ -58,11 +58,11 @@ def system_of(
 
     Examples
     --------
-    >>> from dfopt.technology.components import Core, Links, Dram as Stacks, Sram as Level
+    >>> from dfopt.technology.components import ChipDram, ChipSram, Core, Links
     >>> of = lambda kind, **figures: kind(**{**dict.fromkeys(kind._fields, 0.0), **figures})
     >>> chip = Derived(
-    ...     of(Core, units=128.0, clusters=32.0, peak=1e15, peaks={}), {"L2": of(Level, size=32e6, rate=1e13)},
-    ...     of(Stacks, size=80e9, rate=2e12), {"between_packages": of(Links, rate=450e9)},
+    ...     of(Core, units=128.0, clusters=32.0, peak=1e15, peaks={}), {"L2": of(ChipSram, size=32e6, rate=1e13)},
+    ...     of(ChipDram, size=80e9, rate=2e12), {"between_packages": of(Links, rate=450e9)},
     ... )
     >>> dims = (TemplateDim(name="x", topology="ring", size=4, links="between_packages"),)
     >>> made = system_of("ours", chip, Template(sram="L2", network=dims), 0.8)

@@ -1,9 +1,9 @@
 """What each component of a chip is, under its budgets of area, power and perimeter.
 
 Rules of the architecture generator of DeepFlow (github.com/nanocad-lab/DeepFlow, 566c192), with the corrections of
-`dfopt.technology.rules.Rules`. Areas in mm2, edges in mm, powers in W, sizes in bytes, rates per second; ``..._left``
-is what a component does not use of its budget, ``bound`` what ends its rate, ``count_bound`` what ends its number
-(codes of `dfopt.technology.operating.LIMITS`). They are tuples because those are made
+`dfopt.technology.rules.DerivationRules`. Areas in mm2, edges in mm, powers in W, sizes in bytes, rates per second;
+``..._left`` is what a component does not use of its budget, ``bound`` what ends its rate, ``count_bound`` what ends its
+number (codes of `dfopt.technology.operating.LIMITS`). They are tuples because those are made
 fastest, and a search makes one of each for every chip.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, LinkRole, SramLevel
 from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
 from dfopt.technology.operating import AREA, OFF, PACKAGE_AREA, PERIMETER, PORTS, POWER, V_MIN, operating
-from dfopt.technology.rules import Rules
+from dfopt.technology.rules import DerivationRules
 from dfopt.technology.voltage import power_share, speed
 
 DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1, "between_nodes": 1, "between_dies": 1}
@@ -44,7 +44,7 @@ class Core(NamedTuple):
     bound: Numbers
 
 
-class Sram(NamedTuple):
+class ChipSram(NamedTuple):
     """One level of SRAM: ``rate`` is the sustained share of ``bandwidth``.
 
     ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all.
@@ -62,7 +62,7 @@ class Sram(NamedTuple):
     bound: Numbers
 
 
-class Dram(NamedTuple):
+class ChipDram(NamedTuple):
     """The DRAM: ``count_bound`` is of stacks, ``link_bound`` of links; ``area_left`` is the controllers'."""
 
     stacks: Numbers
@@ -111,7 +111,7 @@ def fastest_clock(unit: CoreUnit) -> float:
     return math.inf if unit.supply.max_v is None else clock_at(unit, unit.supply.max_v)
 
 
-def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core:
+def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: DerivationRules) -> Core:
     """As many units as fit, and as fast as the power lets them be."""
     do = arithmetic_of(area, power)
     fit = area // unit.area_mm2 if rules.whole_units else area / unit.area_mm2
@@ -155,7 +155,7 @@ def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core
     )
 
 
-def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: Rules) -> Sram:
+def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: DerivationRules) -> ChipSram:
     """As many banks as fit with their links to the clusters, and the bandwidth that the power left by leakage buys."""
     do = arithmetic_of(area, power, core.clusters)
     held = 1 - level.overhead
@@ -173,7 +173,7 @@ def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: 
     on = bandwidth > 0
     banks = fit * on
     drawn = (static + bandwidth * level.energy) * on
-    return Sram(
+    return ChipSram(
         banks=banks,
         size=banks * level.bank,
         bandwidth=bandwidth,
@@ -187,7 +187,7 @@ def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: 
     )
 
 
-def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbers, edge: Numbers) -> Dram:
+def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbers, edge: Numbers) -> ChipDram:
     """Stacks that fit beside the chip and have a controller on it, and links that the edge has room for."""
     do = arithmetic_of(package_area, area, power, edge)
     placed, controlled = package_area // part.stack_area_mm2, area // part.controller_area_mm2
@@ -204,7 +204,7 @@ def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbe
     count_bound = do.where(controlled < placed, AREA, PACKAGE_AREA)
     link_bound = do.where(routed < offered, PERIMETER, count_bound)
     bound = do.where(on, at.bound, do.where(links > 0, POWER, link_bound))
-    return Dram(
+    return ChipDram(
         stacks=kept,
         links=links,
         size=kept * part.stack,
@@ -224,7 +224,9 @@ def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbe
     )
 
 
-def links_of(part: ChipLinks, area: Numbers, power: Numbers, edge: Numbers, degree: int, rules: Rules) -> Links:
+def links_of(
+    part: ChipLinks, area: Numbers, power: Numbers, edge: Numbers, degree: int, rules: DerivationRules
+) -> Links:
     """Links that area and edge have room for, shared by ``degree`` neighbours."""
     do = arithmetic_of(area, power, edge)
     by_area, by_edge = area / part.area_mm2, edge * part.links_per_mm

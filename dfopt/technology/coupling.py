@@ -32,7 +32,7 @@ from dfopt.technology.leaking import Feedback, Leaking, gain, leaking
 from dfopt.technology.power import PowerModel
 from dfopt.technology.stack_models import Heat
 
-__all__ = ["Broken", "ChipWork", "State", "StepWork", "solve", "voltage_at"]
+__all__ = ["Broken", "ChipWork", "ThermalState", "StepWork", "solve", "voltage_at"]
 
 
 # What the solution may be above a limit: closer than the 0.05 K to which the loop is asked to converge, two
@@ -107,7 +107,7 @@ class Broken:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class ThermalState:
     """The solution at one level; arrays have a row for each chip of `StepWork`.
 
     ``partition_s`` (C, P) and ``memory_s`` (C, P) are seconds of one evaluation, ``stage_s`` (C,) of one microbatch,
@@ -159,7 +159,7 @@ def voltage_at(stack: Stack, frequency: float) -> float:
     return next(level.voltage for level in reversed(stack.levels) if level.frequency >= frequency * (1 - 1e-9))
 
 
-def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) -> tuple[State, int]:
+def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) -> tuple[ThermalState, int]:
     """Find the highest level of the whole chip that keeps the limits, and the solution there.
 
     A level caps the frequency of every partition; one that the mapping has put below the cap stays there. A chip that
@@ -175,7 +175,7 @@ def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) 
 
     Returns
     -------
-    (State, int)
+    (ThermalState, int)
         The solution (of the last level if none keeps the limits), and the solutions of the loop in all.
 
     Examples
@@ -230,7 +230,7 @@ class _Dies:
 
 def _settle(
     work: StepWork, model: PowerModel, heat: Heat, feedback: Feedback, dies: _Dies, level: Level, *, last: bool
-) -> tuple[State | None, int]:
+) -> tuple[ThermalState | None, int]:
     """The solution at a level and the rounds that it took; none where a level that is not the last is lost earlier."""
     stack, chips = model.stack, work.chips
     lowest = stack.levels[-1]
@@ -279,7 +279,7 @@ def _settle(
         if higher == rates:
             break
         rates = higher
-    state = State(
+    state = ThermalState(
         level=level,
         partition_s=partition_s,
         memory_s=memory_s,
@@ -341,7 +341,7 @@ def _stage_s(work: StepWork, chip: ChipWork, partition_s: Floats) -> float:
 
 
 def _broken(stack: Stack, dies: _Dies, die_max_k: Floats, tiles_w: Floats) -> Iterator[Broken]:
-    """The limits that some chip is above; arrays as in `State`."""
+    """The limits that some chip is above; arrays as in `ThermalState`."""
     limits, power = stack.limits, float(tiles_w.sum(axis=1).max())
     logic_k, dram_k = die_max_k[:, dies.logic], die_max_k[:, dies.dram]
     hottest = float(logic_k.max())

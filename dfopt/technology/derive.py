@@ -10,10 +10,10 @@ from dfopt.documents.design import SLACK, Design, no_links_between, too_much, un
 from dfopt.documents.technology import LinkRole, Technology
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
-from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.components import DEGREE, ChipDram, ChipSram, Core, Links, core_of, dram_of, links_of, sram_of
 from dfopt.technology.dies import across, seam_mm
 from dfopt.technology.layered import layered_chip
-from dfopt.technology.rules import DEFAULT, PROFILES, Rules
+from dfopt.technology.rules import DEFAULT, PROFILES, DerivationRules
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Derived:
     """What a technology yields under some budgets."""
 
     core: Core
-    sram: Mapping[str, Sram]
-    dram: Dram
+    sram: Mapping[str, ChipSram]
+    dram: ChipDram
     links: Mapping[LinkRole, Links]
     dies: int = 1
 
@@ -69,7 +69,7 @@ class Derived:
         return on_chip + self.dram.power + sum(part.power for part in self.links.values())
 
 
-def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> Derived:
+def derive(technology: Technology, budgets: Budgets, rules: DerivationRules = DEFAULT) -> Derived:
     """The chip that a technology yields under some budgets, or the chips.
 
     Raises `SystemSpecError` for shares of what the technology does not have, of below 0, and, unless the rules let
@@ -127,7 +127,9 @@ def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> 
     )
 
 
-def joined(core: Core, sram: Mapping[str, Sram], dram: Dram, links: Mapping[LinkRole, Links], dies: int = 1) -> Derived:
+def joined(
+    core: Core, sram: Mapping[str, ChipSram], dram: ChipDram, links: Mapping[LinkRole, Links], dies: int = 1
+) -> Derived:
     """The chip that some components make: on several dies its memory is no faster than the links between them."""
     if dies > 1:
         dram = across(dram, links["between_dies"], dies)
@@ -142,7 +144,7 @@ def derive_design(design: Design) -> Derived:
     return derive(design.technology, Budgets.of(design), PROFILES[design.profile])
 
 
-def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
+def _check(technology: Technology, budgets: Budgets, rules: DerivationRules) -> None:
     components, issues = technology.components, []
     if budgets.dies > 1 and "between_dies" not in technology.links:
         issues.append(Issue("$.budgets.dies", *no_links_between(budgets.dies, technology)))

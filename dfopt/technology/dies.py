@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
-from dfopt.technology.components import Dram, Links
+from dfopt.technology.components import ChipDram, Links
 from dfopt.technology.operating import DIES
 
 __all__ = ["across", "memory_per_link_rate", "seam_mm"]
@@ -47,7 +47,7 @@ def memory_per_link_rate(dies: int) -> float:
     return min(served) / _seams(dies)
 
 
-def across(dram: Dram, links: Links, dies: int) -> Dram:
+def across(dram: ChipDram, links: Links, dies: int) -> ChipDram:
     """The DRAM of a chip of several dies: no faster than the links between them let it be."""
     most = links.rate * memory_per_link_rate(dies)
     do = arithmetic_of(dram.rate, most)

@@ -29,14 +29,14 @@ from dfopt.documents.dram_layers import DramLayers
 from dfopt.documents.technology import ChipLinks, LinkRole, Technology, UnitBuffer
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
-from dfopt.technology.components import DEGREE, Core, Dram, Links, Sram, core_of, fastest_clock
+from dfopt.technology.components import DEGREE, ChipDram, ChipSram, Core, Links, core_of, fastest_clock
 from dfopt.technology.operating import AREA, BUFFERS, LAYERS, PORTS
 from dfopt.technology.rules import REAL_UNITS
 
 __all__ = ["AreaLaw", "Point", "layered_chip", "least_drawn", "network_mm2", "usable"]
 
 
-Components = tuple[Core, Sram, Dram, dict[LinkRole, Links]]
+Components = tuple[Core, ChipSram, ChipDram, dict[LinkRole, Links]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,9 @@ def network_mm2(wire: ChipLinks, rate: Numbers) -> Numbers:
     return rate * 8 / (wire.frequency * wire.utilization) * wire.area_mm2
 
 
-def _buffer(buffer: UnitBuffer, at: Point, core: Core, clock: Numbers) -> Sram:
+def _buffer(buffer: UnitBuffer, at: Point, core: Core, clock: Numbers) -> ChipSram:
     bandwidth = core.units * at.port * clock
-    return Sram(
+    return ChipSram(
         banks=core.units,
         size=core.units * at.buffer,
         bandwidth=bandwidth,
@@ -239,8 +239,8 @@ def _buffer(buffer: UnitBuffer, at: Point, core: Core, clock: Numbers) -> Sram:
     )
 
 
-def _dram(part: DramLayers, at: Point, rate: Numbers, bound: Numbers, flowing: float) -> Dram:
-    return Dram(
+def _dram(part: DramLayers, at: Point, rate: Numbers, bound: Numbers, flowing: float) -> ChipDram:
+    return ChipDram(
         stacks=at.layers,
         links=at.connected * part.ports * part.port_bits,
         size=at.layers * part.capacity,

@@ -27,7 +27,7 @@ def limit_names(codes: Numbers) -> Numbers:
     return LIMITS[codes] if isinstance(codes, int) else _NAMES[np.asarray(codes, dtype=int)]
 
 
-class Operating(NamedTuple):
+class OperatingPoint(NamedTuple):
     """An operating point.
 
     Attributes
@@ -51,7 +51,7 @@ class Operating(NamedTuple):
 
 def operating(
     power: Numbers, nominal_power: Numbers, supply: Supply, frequency: float, *, low: bool = False, top: bool = True
-) -> Operating:
+) -> OperatingPoint:
     """The operating point under a power budget.
 
     Below its lowest voltage a circuit stays there, with a clock such that ``f V^2`` is what the power allows. ``low``
@@ -90,7 +90,7 @@ def operating(
     alive = built if low else on
     at = do.where(alive, at, 0.0)
     multiple = do.where(on, multiple, 0.0)
-    return Operating(
+    return OperatingPoint(
         voltage=at,
         frequency=frequency * multiple,
         power=nominal_power * power_share(at, multiple, nominal),

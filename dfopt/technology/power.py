@@ -25,7 +25,7 @@ from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.placement import placement_shares, snake
 
-__all__ = ["COMPONENTS", "CONSTANT", "DYNAMIC", "Activity", "Block", "PowerModel", "placement_shares"]
+__all__ = ["COMPONENTS", "CONSTANT", "DYNAMIC", "Activity", "KernelBlock", "PowerModel", "placement_shares"]
 
 
 DYNAMIC = ("compute", "sram", "noc", "network", "dram_activate", "dram_read", "dram_write", "io")
@@ -61,7 +61,7 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Block:
+class KernelBlock:
     """Kernels that run together on one chip, evaluated once; entries of the tuples are kernels.
 
     ``chip_tiles`` is how many compute tiles the chip has in the count of ``tiles``; 0 where the kernels share the whole
@@ -107,7 +107,7 @@ class PowerModel:
     >>> from dfopt.documents.zoo import find
     >>> stack = Stack.load(find("stacks", "hybrid-vault"))
     >>> model = PowerModel.from_stack(stack)
-    >>> one = Block(tiles=(1.0,), flop=(1e9,), sram_traffic_bytes=(0.0,), noc_bytes=(0.0,))
+    >>> one = KernelBlock(tiles=(1.0,), flop=(1e9,), sram_traffic_bytes=(0.0,), noc_bytes=(0.0,))
     >>> joules = model.logic_dynamic(model.activity([one]))
     >>> joules.shape == (1, len(stack.tiles)), round(float(joules.sum()) / (1e9 * stack.logic.flop), 12)
     (True, 1.0)
@@ -199,7 +199,7 @@ class PowerModel:
         """Numbers as an array, for the judge, which imports no numpy."""
         return np.array(list(values), dtype=np.float64)
 
-    def activity(self, blocks: Sequence[Block]) -> Activity:
+    def activity(self, blocks: Sequence[KernelBlock]) -> Activity:
         """What blocks of kernels do, with the kernels placed on the floorplan."""
         placed, areas = np.zeros((3, len(blocks), len(self.compute))), self.areas[self.compute]
         # Blocks of about one size together: padded to the largest of all, one large block would cost as much for each.

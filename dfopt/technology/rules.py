@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rules:
+class DerivationRules:
     """Each True corrects one habit of the program (github.com/nanocad-lab/DeepFlow, 566c192).
 
     Controllers of SRAM have a power per link there that is read and not used: no rule of ours uses it either.
@@ -44,9 +44,9 @@ class Rules:
     whole_units: bool = True
 
 
-DEFAULT = Rules()
-REAL_UNITS = Rules(whole_units=False)
-DEEPFLOW = Rules(
+DEFAULT = DerivationRules()
+REAL_UNITS = DerivationRules(whole_units=False)
+DEEPFLOW = DerivationRules(
     core_v_max=False,
     fewer_units_at_v_min=False,
     links_at_v_min=False,

@@ -113,7 +113,7 @@ class _Channel(NamedTuple):
 
 
 class ByPattern(NamedTuple):
-    """The flows of a partition as the channels see them, by the numbers of their patterns in their `Memory`.
+    """The flows of a partition as the channels see them, by the numbers of their patterns in their `DramStreams`.
 
     ``turning`` is the mix that turns the bus round, ``parts`` each flow's pattern and bytes.
     """
@@ -123,7 +123,7 @@ class ByPattern(NamedTuple):
     commands: Commands
 
 
-class Memory:
+class DramStreams:
     """The DRAM of a stack, asked for the flows of partitions.
 
     A partition's flows share the time: it is the sum over them of bytes / bandwidth, all channels alike. Where a

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dfopt.calibration.row import Model, TrainingRow, Untaken
+from dfopt.calibration.row import RunModel, TrainingRow, Untaken
 from dfopt.calibration.rows import read_rows
 from dfopt.calibration.steps import graph_of, row_machine, step_of
 from dfopt.documents.assumptions import Assumptions
@@ -144,7 +144,7 @@ def test_libraries_keep_what_products_take_or_what_they_are_given(tmp_path: Path
 
 
 def test_where_nothing_is_said_of_zero_state_is_shared_out_if_it_has_to_be() -> None:
-    small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
+    small = RunModel(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
     row = TrainingRow(
         "a", "b", small, "a100", 8, 1, 1, 8, batch=8, seconds=1.0, microbatch=1, interleave=1, recompute="none"
     )

@@ -23,7 +23,7 @@ from dfopt.exploring.explore import explore
 from dfopt.exploring.heated import Heated
 from dfopt.exploring.judged import seconds_on_stack
 from dfopt.exploring.space import Box
-from dfopt.heat.least_interval import Joules, LeastInterval
+from dfopt.heat.least_interval import LeastInterval, LeastJoules
 from dfopt.technology.leaking import Feedback, leaking
 from dfopt.technology.stack_models import heat_of, power_of
 
@@ -143,5 +143,5 @@ def test_no_power_map_within_the_limits_is_sooner_done(seed: int, voltage: float
         kept = not at.runaway and bool((heat.die_max(at.watts) <= limit).all())
         low, high = (rate, high) if kept else (low, rate)
     steady = float(flows @ (power.dram_tiles > 0))
-    spent = Joules(float(joules.sum()), 0.0, dram, way, 0.0, steady)
+    spent = LeastJoules(float(joules.sum()), 0.0, dram, way, 0.0, steady)
     assert max(LeastInterval(stack).by_price(spent, voltage)) <= 1 / low * (1 + 1e-9)

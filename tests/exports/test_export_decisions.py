@@ -13,7 +13,7 @@ from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.mapping import Pause, TokenBlocks
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
-from dfopt.exports.decisions import Decisions, decisions_of
+from dfopt.exports.decisions import RunDecisions, decisions_of
 from dfopt.exports.folder import export
 from dfopt.exports.sizes import sizes_of
 from dfopt.exports.tool import exported
@@ -32,7 +32,7 @@ def result() -> df.Result:
     )  # fmt: skip
 
 
-def decided(result: df.Result, **changes: Any) -> Decisions:
+def decided(result: df.Result, **changes: Any) -> RunDecisions:
     return decisions_of(result.model_copy(update=changes), "r.json")
 
 
@@ -149,7 +149,7 @@ def test_recomputation_is_that_of_the_graph(result: df.Result, recompute: str) -
     assert decided(result, graph=result.graph.model_copy(update={"variant": graph.variant})).recompute == recompute
 
 
-def exported_of(name: str, decided_here: Decisions, tool: str = "megatron", **changes: Any) -> dict[str, Any]:
+def exported_of(name: str, decided_here: RunDecisions, tool: str = "megatron", **changes: Any) -> dict[str, Any]:
     """Arguments of a model of the zoo, solved in the same way."""
     graph = load_graph(name, mode="training")
     fields = {"sizes": sizes_of(graph), "architecture": graph.architecture or Architecture(), "words": {}}

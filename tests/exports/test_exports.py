@@ -18,10 +18,10 @@ import dfopt as df
 from dfopt.documents.architecture import Architecture
 from dfopt.documents.placement import TRAINED
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.exports.decisions import NAMES, Decisions, decisions_of
+from dfopt.exports.decisions import NAMES, RunDecisions, decisions_of
 from dfopt.exports.megatron import FP8
 from dfopt.exports.nested import nested
-from dfopt.exports.sizes import Sizes, Unlike, sizes_of
+from dfopt.exports.sizes import ModelSizes, Unlike, sizes_of
 from dfopt.exports.tool import Lacks, exported
 from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron.arguments import Arguments
@@ -41,11 +41,11 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 @st.composite
-def sizes(draw: st.DrawFn) -> Sizes:
+def sizes(draw: st.DrawFn) -> ModelSizes:
     """Sizes of a model."""
     groups, each = draw(st.sampled_from([1, 2, 8])), draw(st.sampled_from([1, 4]))
     experts = draw(st.sampled_from([None, 8, 64]))
-    return Sizes(
+    return ModelSizes(
         layers=draw(st.sampled_from([48, 96])),
         hidden=draw(st.integers(1, 64)) * groups * each,
         heads=groups * each,
@@ -77,7 +77,7 @@ def architectures() -> st.SearchStrategy[Architecture]:
 
 
 @st.composite
-def decisions(draw: st.DrawFn) -> Decisions:
+def decisions(draw: st.DrawFn) -> RunDecisions:
     """Any decisions, also those that no tool expresses."""
     model = draw(sizes())
     data, micro, count = draw(st.sampled_from([1, 8])), draw(st.integers(1, 4)), draw(st.integers(1, 8))
@@ -90,7 +90,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
     zero = draw(st.integers(0, 3))
     expert = 8 if axis == "expert" and model.experts else 1
     context = 4 if axis == "context" else 1
-    return Decisions(
+    return RunDecisions(
         architecture=draw(architectures()),
         sizes=draw(st.sampled_from([model, model, None])),
         chips=tensor * pipeline * data * max(context, expert),
@@ -169,7 +169,7 @@ def test_what_lies_in_the_memory_of_the_host(zero: int, away: tuple[str, ...], s
 @pytest.mark.parametrize("tool", TOOLS)
 @given(decisions())
 @settings(max_examples=25)
-def test_every_argument_is_one_of_the_tool(tool: str, taken: Decisions) -> None:
+def test_every_argument_is_one_of_the_tool(tool: str, taken: RunDecisions) -> None:
     made = exported(TOOLS[tool], taken)
     assert not misfits(tool, made.arguments)
     assert set(TOOLS[tool].says) <= set(NAMES)
@@ -184,7 +184,7 @@ def test_the_check_sees_wrong_arguments() -> None:
 
 @given(decisions())
 @settings(max_examples=20)
-def test_files_say_the_arguments(taken: Decisions) -> None:
+def test_files_say_the_arguments(taken: RunDecisions) -> None:
     texts = {name: tool.write(exported(tool, taken).arguments, "first") for name, tool in TOOLS.items()}
     assert json.loads(texts["deepspeed"]) == nested(exported(TOOLS["deepspeed"], taken).arguments)
     assert tomllib.loads(texts["torchtitan"]) == nested(exported(TOOLS["torchtitan"], taken).arguments)
@@ -210,7 +210,7 @@ def test_what_is_read_are_options_of_megatron() -> None:
 
 @given(decisions())
 @settings(max_examples=20, deadline=None)
-def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPathFactory, taken: Decisions) -> None:
+def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPathFactory, taken: RunDecisions) -> None:
     """Whatever the arguments can say comes back, as far as importing knows it: sizes, degrees, schedule, sharding."""
     model = taken.sizes
     if model is None:

@@ -15,7 +15,7 @@ from strategies import Dice, World, falls, share, with_sram, worlds
 from table_sums import sums_of
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.formulation.block_rows import BlockRows
+from dfopt.formulation.block_rows import ChargeRows
 from dfopt.formulation.choices import Choices
 from dfopt.milp import Model, Termination, solve
 from dfopt.setting.instance import Setting
@@ -55,7 +55,7 @@ def fixed(case: Case, shared: bool) -> tuple[float, bool]:
     model.rows("option", [(np.array(taken), 1.0)], 1, 1)
     chip, table = chip_of(layer.instance.system, layer.assumptions), Table.of(layer, TERMS)
     unit_s = max(1e-9, float(prices(case).time.max()))
-    time_b = BlockRows(choices, table, chip, layer.latency_l, unit_s, token_rows=token_rows(layer)).times()
+    time_b = ChargeRows(choices, table, chip, layer.latency_l, unit_s, token_rows=token_rows(layer)).times()
     model.minimize([(time_b, 1.0)])
     found = solve(model)
     assert found.termination in (Termination.OPTIMAL, Termination.INFEASIBLE)

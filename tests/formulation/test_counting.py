@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sharded_cases import whole_domain
 
 from dfopt.formulation.choices import Choices
-from dfopt.formulation.counting import Counting
+from dfopt.formulation.counting import CountRows
 from dfopt.milp import Model, Termination, solve
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside
 
@@ -32,7 +32,7 @@ def test_exact_counts_are_those_of_the_blocks(incidence: Incidence, place_k: lis
     A_kb = model.binary("A", (KERNELS, BLOCKS))
     model.rows("places", [(A_kb.ravel(), 1.0)], member_bk.T.ravel(), member_bk.T.ravel())
     choices = Choices(model, whole_domain([1] * KERNELS), A_kb)
-    count = Counting(choices, exact=True).count(incidence, (), ())
+    count = CountRows(choices, exact=True).count(incidence, (), ())
     columns, times = count.columns.ravel(), count.times.ravel()
     counted = columns >= 0
     model.minimize([(columns[counted], times[counted] * (1.0 if side == "least" else -1.0))])

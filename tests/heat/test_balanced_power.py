@@ -17,13 +17,13 @@ from dfopt.documents.stack import Stack
 from dfopt.exploring.together import together
 from dfopt.fusion.blocks import StageTables, tiles_of
 from dfopt.heat.balanced_power import cheapest_spread, crowding
-from dfopt.heat.least_interval import Joules, LeastInterval
+from dfopt.heat.least_interval import LeastInterval, LeastJoules
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.technology.coupling import SLACK_K
 from dfopt.technology.leaking import Feedback, leaking
 from dfopt.technology.placement import placement_shares
-from dfopt.technology.power import Block
+from dfopt.technology.power import KernelBlock
 from dfopt.technology.stack_models import heat_of, power_of
 
 Array = np.ndarray[Any, Any]
@@ -67,7 +67,7 @@ def test_no_balanced_partitions_are_sooner_done(seed: int, voltage: float) -> No
         seconds = draw.pareto(0.7, draw.integers(1, 7)) + 1e-6
         given_ = tuple(given_tiles(seconds, tiles).astype(float).tolist())
         nothing = (0.0,) * len(seconds)
-        block = Block(given_, tuple((seconds / STACK.logic.flop).tolist()), nothing, nothing)
+        block = KernelBlock(given_, tuple((seconds / STACK.logic.flop).tolist()), nothing, nothing)
         joules += power.logic_dynamic(power.activity([block]))[0]
         together_, even = max(together_, len(seconds)), even + (float(seconds[0]) if len(seconds) == 1 else 0.0)
     whole = float(joules.sum())
@@ -91,8 +91,8 @@ def test_no_balanced_partitions_are_sooner_done(seed: int, voltage: float) -> No
         rate = (low + high) / 2
         low, high = (rate, high) if kept(rate) else (low, rate)
     refresh, most = power.refresh_w(1.0), crowding(together_, tiles)
-    free = Joules(whole, 0.0, dram, 0.0, 0.0, power.background_w, refresh)
-    known = Joules(whole - even, 0.0, dram, 0.0, 0.0, power.background_w, refresh, even, most)
+    free = LeastJoules(whole, 0.0, dram, 0.0, 0.0, power.background_w, refresh)
+    known = LeastJoules(whole - even, 0.0, dram, 0.0, 0.0, power.background_w, refresh, even, most)
     anywhere, balanced = (max(LeastInterval(STACK).by_price(one, voltage)) for one in (free, known))
     assert anywhere <= balanced * (1 + 1e-12) and balanced <= 1 / low * (1 + 1e-7)
 
@@ -100,7 +100,7 @@ def test_no_balanced_partitions_are_sooner_done(seed: int, voltage: float) -> No
 def test_even_compute_gets_what_its_hottest_cell_lets_it() -> None:
     """The bound is met: 512 W where compute is the same everywhere on this die, and 556 W where it may be anywhere."""
     stack = df.load_stack("hybrid-vault")
-    even, free = Joules(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, even=1.0), Joules(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    even, free = LeastJoules(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, even=1.0), LeastJoules(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     heat, power = heat_of(stack), power_of(stack)
     spread = np.zeros(power.count)
     spread[power.compute] = power.areas[power.compute] / power.areas[power.compute].sum()

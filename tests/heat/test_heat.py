@@ -14,7 +14,7 @@ from strategies import share
 from dfopt.errors import Infeasible
 from dfopt.heat.bound import bound
 from dfopt.heat.paths import Paths
-from dfopt.heat.period import Effort, HeatAnswer, shortest_period
+from dfopt.heat.period import HeatEffort, HeatSolution, shortest_period
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows, HeatStage
 
 NEAR = 2e-6  # what a MILP solver calls equal
@@ -117,7 +117,7 @@ def first_choice(problem: HeatProblem) -> HeatChoice:
     return HeatChoice(arcs, tuple(np.zeros(len(path), dtype=np.int64) for path in arcs))
 
 
-def solved(problem: HeatProblem, **options: object) -> HeatAnswer:
+def solved(problem: HeatProblem, **options: object) -> HeatSolution:
     return shortest_period(problem, [first_choice(problem)], **options)  # type: ignore[arg-type]
 
 
@@ -206,7 +206,7 @@ def test_the_price_of_a_kelvin_is_the_slope_of_the_relaxation(problem: HeatProbl
 @share(0.5)
 @given(problems)
 def test_another_solver_agrees(problem: HeatProblem) -> None:
-    assert close(solved(problem, effort=Effort(solver="pulp:CBC")).period_s, solved(problem).period_s)
+    assert close(solved(problem, effort=HeatEffort(solver="pulp:CBC")).period_s, solved(problem).period_s)
 
 
 def test_a_resting_chip_above_its_limit_is_refused() -> None:
@@ -218,6 +218,6 @@ def test_a_resting_chip_above_its_limit_is_refused() -> None:
 
 def test_no_time_returns_the_start_with_its_gap() -> None:
     problem = next(p for p in map(random_problem, range(100)) if solved(p).period_s < 0.9 * p.period(first_choice(p)))
-    answer = solved(problem, effort=Effort(deadline=0.0))
+    answer = solved(problem, effort=HeatEffort(deadline=0.0))
     assert answer.period_s == problem.period(first_choice(problem))
     assert not answer.proven

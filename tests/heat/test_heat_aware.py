@@ -31,7 +31,7 @@ from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.fusion.blocks import StageTables, holding
 from dfopt.fusion.partitioning import IntraChipLimits, legal
 from dfopt.heat.answers import ThreeAnswers
-from dfopt.heat.limits import Operating
+from dfopt.heat.limits import Linearization
 from dfopt.heat.problem import HeatChoice
 from dfopt.heat.settle import TOO_HOT_K, cool, physical
 from dfopt.machines.stacks import with_stack
@@ -124,7 +124,7 @@ def agrees_with_the_judge(study: ThreeAnswers, slowed: Mapping) -> None:
     assert period == pytest.approx(seen.interval_s, rel=1e-9)
     tiles = np.array([[tile.mean_c + T0 for tile in chip.tiles] for chip in seen.chips])
     voltage_r = settler.limits.voltage(free.spent_by_rank(choice)[1] / seen.interval_s)
-    where = Operating(tiles, voltage_r)
+    where = Linearization(tiles, voltage_r)
     model, limits = settler.limits, study.stack.limits
     model.stack = study.stack.model_copy(update={"limits": limits.model_copy(update={"dram": T0 + 500.0})})
     try:

@@ -16,7 +16,7 @@ from random_models import small_milp
 
 from dfopt.milp import Model, Solution, Termination, explain_infeasible, solve, verdict
 from dfopt.milp.engine import HighsRun
-from dfopt.milp.outcome import Ending, Outcome, Settings
+from dfopt.milp.outcome import Ending, RunOutcome, Settings
 
 
 def assert_trace(s: Solution) -> None:
@@ -147,7 +147,7 @@ def test_unbounded_relaxation_with_infeasible_integers() -> None:
     for presolve in (True, False):
         assert solve(m, presolve=presolve).termination is Termination.INFEASIBLE
     # had HiGHS said "unbounded" of the relaxation, the second question would have settled it
-    assert verdict.settled(HighsRun, m.arrays(), Settings(), Outcome(Ending.UNBOUNDED)).ending is Ending.INFEASIBLE
+    assert verdict.settled(HighsRun, m.arrays(), Settings(), RunOutcome(Ending.UNBOUNDED)).ending is Ending.INFEASIBLE
 
 
 def test_no_columns_and_no_rows() -> None:
@@ -281,7 +281,7 @@ def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch, lie: str) -> 
 
     honest = HighsRun.outcome
 
-    def lying(self: HighsRun, *args: Any) -> Outcome:
+    def lying(self: HighsRun, *args: Any) -> RunOutcome:
         out = honest(self, *args)
         assert out.x is not None
         if lie == "objective":

@@ -18,7 +18,7 @@ from replayed import replay
 from strategies import World, share
 
 import dfopt as df
-from dfopt.bnb import Bounded, Clock, Parameters, branch_and_bound
+from dfopt.bnb import BoundRaised, Clock, Parameters, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
@@ -83,7 +83,9 @@ def test_the_class_of_the_mapping_that_is_known_at_the_start_is_bounded_first() 
     first = set[frozenset[Plan]]()
     for candidate in searched(problem_in([space], options), Parameters(top=6), Clock()).kept:
         log = searched(problem_in([space], options), Parameters(), Clock(), [candidate]).log
-        of_paths = (event for event in log.events if isinstance(event, Bounded) and event.relaxation == PathBound.name)
+        of_paths = (
+            event for event in log.events if isinstance(event, BoundRaised) and event.relaxation == PathBound.name
+        )
         [region] = listed([log.regions[next(of_paths).node]])
         assert candidate.solution.solved.plan in region.of.plans
         first.add(frozenset(region.of.plans))

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.show.grid import Facts, Grid, Kind, print_to
+from dfopt.show.grid import ColumnKind, FactList, Grid, print_to
 
 
 def printed(renderable: object, width: int) -> list[str]:
@@ -24,7 +24,7 @@ FIGURES = st.floats(0, 1e12).map("{:.4g}".format)
 
 @st.composite
 def grids(draw: st.DrawFn) -> Grid:
-    kinds: list[Kind] = draw(st.lists(st.sampled_from(["figure", "word", "text"]), min_size=1, max_size=9))
+    kinds: list[ColumnKind] = draw(st.lists(st.sampled_from(["figure", "word", "text"]), min_size=1, max_size=9))
     cells = {"figure": FIGURES, "word": WORDS, "text": TEXTS}
     rows = draw(st.lists(st.tuples(*(cells[kind] for kind in kinds)), max_size=4))
     return Grid("a title", {f"header {place}": kind for place, kind in enumerate(kinds)}, rows)
@@ -47,4 +47,4 @@ def test_no_figure_is_cut_and_no_line_too_long(grid: Grid, width: int) -> None:
 
 @given(st.lists(st.tuples(WORDS, TEXTS), min_size=1, max_size=4), st.integers(30, 150))
 def test_facts_fit(rows: list[tuple[str, str]], width: int) -> None:
-    assert all(len(line) <= width for line in printed(Facts(rows), width))
+    assert all(len(line) <= width for line in printed(FactList(rows), width))

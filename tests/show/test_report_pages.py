@@ -24,7 +24,7 @@ from dfopt.errors import PlanError
 from dfopt.show import html
 from dfopt.show.plots.output import inline_svg
 from dfopt.show.report import Remark, remarks, result_report
-from dfopt.show.report.page import Figure, draw
+from dfopt.show.report.page import Drawing, draw
 
 CASES = ["fused", "pipeline", "ends", "many"]
 
@@ -39,7 +39,7 @@ def report(name: str) -> str:
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of tables alone: figures take most of the time."""
     for room in ("result", "search"):
-        instead = lambda name, caption, *what, **options: Figure(name, caption, why="it is not asked for")  # noqa: E731
+        instead = lambda name, caption, *what, **options: Drawing(name, caption, why="it is not asked for")  # noqa: E731
         monkeypatch.setattr(import_module(f"dfopt.show.report.{room}"), "draw", instead)
 
 
@@ -200,7 +200,7 @@ def test_names_are_words_and_no_markup(hostile: Result) -> None:
 def test_figures_that_do_not_fit_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     one, figures = result("pipeline"), {}
 
-    def once(name: str, *words: Any, **options: Any) -> Figure:
+    def once(name: str, *words: Any, **options: Any) -> Drawing:
         figures[name] = figures.get(name) or draw(name, *words, **options)
         return figures[name]
 
@@ -289,7 +289,7 @@ def test_tables_say_exactly_what_they_are_given(title: str, columns: list[str], 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_sort_by_their_value(value: float) -> None:
-    (cell,) = of(elements(html.table("t", ["a"], [[html.Cell("shown", value)]]).code), "td")
+    (cell,) = of(elements(html.table("t", ["a"], [[html.TableCell("shown", value)]]).code), "td")
     assert float(cell.attributes["data-v"]) == pytest.approx(value, rel=1e-7)
     assert cell.attributes["class"] == "n"
 

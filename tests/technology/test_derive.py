@@ -14,7 +14,7 @@ from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLeve
 from dfopt.errors import SystemSpecError
 from dfopt.technology.derive import Budgets, Derived, derive
 from dfopt.technology.operating import LIMITS, limit_names
-from dfopt.technology.rules import DEEPFLOW, DEFAULT, Rules
+from dfopt.technology.rules import DEEPFLOW, DEFAULT, DerivationRules
 
 # Figures of no chip in particular, of the size of a V100's.
 TECHNOLOGY = Technology(
@@ -85,7 +85,7 @@ def parts_of(chip: Derived) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rules", [DEFAULT, DEEPFLOW])
-def test_many_designs_are_as_one_by_one(rules: Rules) -> None:
+def test_many_designs_are_as_one_by_one(rules: DerivationRules) -> None:
     budgets = drawn(1, 200)
     together = parts_of(derive(TECHNOLOGY, budgets, rules))
     for at in range(200):
@@ -101,7 +101,7 @@ def test_many_designs_are_as_one_by_one(rules: Rules) -> None:
 
 @pytest.mark.parametrize("rules", [DEFAULT, DEEPFLOW])
 @given(seed=st.integers(0, 10**6))
-def test_power_is_the_budget_or_a_named_limit_binds(rules: Rules, seed: int) -> None:
+def test_power_is_the_budget_or_a_named_limit_binds(rules: DerivationRules, seed: int) -> None:
     budgets = drawn(seed, 300)
     for name, part in parts_of(derive(TECHNOLOGY, budgets, rules)).items():
         budget = budgets.power_shares[name] * budgets.power
@@ -174,7 +174,7 @@ def test_shares_above_one_are_refused_and_say_by_how_much() -> None:
 
 
 @pytest.mark.parametrize("rules", [DEFAULT, DEEPFLOW])
-def test_energies_are_those_at_the_operating_voltage(rules: Rules) -> None:
+def test_energies_are_those_at_the_operating_voltage(rules: DerivationRules) -> None:
     """Energy times rate is the dynamic power that is drawn."""
     chip = derive(TECHNOLOGY, drawn(3, 300), rules)
     core, dram = chip.core, chip.dram

@@ -16,7 +16,7 @@ from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.technology.layered_stack import most_delivered
 from dfopt.technology.operating import LIMITS
-from dfopt.technology.streams import Flow, Memory
+from dfopt.technology.streams import DramStreams, Flow
 
 
 def design(technology: dict[str, Any] | None = None, power: str = "1 kW", **sizes: Any) -> Design:
@@ -112,7 +112,7 @@ def test_no_stream_gets_more_than_a_bound(drawn: dict[str, Any], connected: int,
     made, layers, like = df.derive(asked, on), asked.technology.layers, load_stack(on).dram
     assert layers is not None
     try:
-        memory = Memory(made.stack)
+        memory = DramStreams(made.stack)
     except SystemSpecError:
         assume(False)
     most = most_delivered(layers, made.components, like)

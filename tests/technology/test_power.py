@@ -14,7 +14,7 @@ from dfopt.documents.stack import LogicEnergies
 from dfopt.documents.stack_parts import Bond, Die, Leakage, Tile
 from dfopt.errors import SystemSpecError
 from dfopt.technology.placement import placement_shares, snake
-from dfopt.technology.power import COMPONENTS, CONSTANT, DYNAMIC, Activity, Block, PowerModel
+from dfopt.technology.power import COMPONENTS, CONSTANT, DYNAMIC, Activity, KernelBlock, PowerModel
 from dfopt.technology.stack_models import heat_of
 
 AREAS = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=9)
@@ -58,7 +58,7 @@ def test_many_blocks_at_once_are_the_blocks_one_by_one(blocks: list[list[int]], 
 def test_the_activity_of_many_blocks_is_that_of_each_alone(tiles: list[list[int]], seed: int) -> None:
     """Blocks of like size are placed together: none gets what another does."""
     model, draw = PowerModel.from_stack(stack(dies=dies(0))), np.random.default_rng(seed)
-    blocks = [Block(tuple(map(float, each)), *map(tuple, draw.random((3, len(each))).tolist())) for each in tiles]
+    blocks = [KernelBlock(tuple(map(float, each)), *map(tuple, draw.random((3, len(each))).tolist())) for each in tiles]
     together = model.activity(blocks)
     for b, block in enumerate(blocks):
         alone = model.activity([block])
@@ -159,8 +159,10 @@ def test_each_component_is_on_its_own_tiles() -> None:
 def test_blocks_are_placed_where_their_kernels_are() -> None:
     model = PowerModel.from_stack(stack(dies=dies(0)))
     blocks = [
-        Block(tiles=(4.0, 4.0), flop=(8.0, 0.0), sram_traffic_bytes=(0.0, 6.0), noc_bytes=(1.0, 0.0), chip_tiles=8.0),
-        Block(tiles=(1.0,), flop=(4.0,), sram_traffic_bytes=(0.0,), noc_bytes=(0.0,)),  # shares the whole chip
+        KernelBlock(
+            tiles=(4.0, 4.0), flop=(8.0, 0.0), sram_traffic_bytes=(0.0, 6.0), noc_bytes=(1.0, 0.0), chip_tiles=8.0
+        ),
+        KernelBlock(tiles=(1.0,), flop=(4.0,), sram_traffic_bytes=(0.0,), noc_bytes=(0.0,)),  # shares the whole chip
     ]
     found = model.activity(blocks)
     along = list(model.order)

@@ -9,16 +9,16 @@ from dfopt.documents.html import escape
 from dfopt.show.exploration import exploration_report
 from dfopt.show.grid import print_to
 from dfopt.show.html import Html, paragraph
-from dfopt.show.report.page import Section
+from dfopt.show.report.page import PagePart
 
 __all__ = ["designs_section"]
 
 _WIDE = 120  # characters of a line
 
 
-def designs_section(exploration: Exploration) -> Section:
+def designs_section(exploration: Exploration) -> PagePart:
     """Sizes, proof and worth of budgets as `dfopt explore` prints them; the rest of the page is of the best design."""
     output = StringIO()
     print_to(output, exploration_report(exploration), _WIDE)
     above = paragraph("What follows is the mapping of the best design.")
-    return Section("designs", "The best of many designs", [Html(f"<pre>{escape(output.getvalue())}</pre>"), above])
+    return PagePart("designs", "The best of many designs", [Html(f"<pre>{escape(output.getvalue())}</pre>"), above])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dfopt.documents.heat import HeatReport
 from dfopt.show.heat import TITLES, answers_table, gain_of, proof_facts
-from dfopt.show.html import Cell, Html, facts, mark, paragraph, table, text
-from dfopt.show.report.page import Section, assemble, heading
+from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table, text
+from dfopt.show.report.page import PagePart, assemble, heading
 from dfopt.show.tables import percent
 from dfopt.units import format as show_unit
 
@@ -15,7 +15,7 @@ __all__ = ["heat_page"]
 def heat_page(report: HeatReport, version: str = "") -> str:
     """A heat report, which ``dfopt heat -o`` wrote, as one HTML file that refers to nothing outside of itself."""
     title = f"{report.graph} on {report.system}"
-    proof = Section("proof", "Proof and prices", [facts(proof_facts(report))])
+    proof = PagePart("proof", "Proof and prices", [facts(proof_facts(report))])
     sections = [
         _answers(report) if report.answers else None,
         proof if report.price is not None or report.proof is not None else None,
@@ -40,14 +40,14 @@ def _head(title: str, report: HeatReport) -> Html:
     )  # fmt: skip
 
 
-def _answers(report: HeatReport) -> Section:
+def _answers(report: HeatReport) -> PagePart:
     answers = answers_table(report)
     slowed = [
-        [part.stage, part.partition, Cell(percent(part.frequency), part.frequency), ", ".join(part.kernels)]
+        [part.stage, part.partition, TableCell(percent(part.frequency), part.frequency), ", ".join(part.kernels)]
         for part in report.slowed
     ]
     broken = [[TITLES[answer.name], sentence] for answer in report.answers for sentence in answer.violations]
-    return Section("answers", "Answers to heat", [
+    return PagePart("answers", "Answers to heat", [
         table("One plan and sharding, three ways to deal with heat", answers.names, answers.rows),
         table("Limits that are broken", ["answer", "what"], broken) if broken else None,
         table("Partitions of the heat-aware mapping below the nominal clock",

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import BELOW_SYSTEMS, Kind, find, zoo
 from dfopt.show.html import Html, facts, mark, paragraph, subtitle, table
-from dfopt.show.report.page import Section
+from dfopt.show.report.page import PagePart
 
 __all__ = ["Remark", "inputs_section", "remarks"]
 
@@ -82,7 +82,7 @@ def _of_file(path: Path, label: str) -> Iterator[Remark]:
             yield Remark(label, number, word[1].lower(), before.strip(), comment.strip())
 
 
-def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark], notes: Sequence[str]) -> Section:
+def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark], notes: Sequence[str]) -> PagePart:
     """The section on inputs: facts, remarks of the zoo's files, and what can and cannot be said of other numbers."""
     parts: list[Html | None] = [facts(rows) if rows else None, subtitle("Unconfirmed inputs")]
     if remarks:
@@ -92,4 +92,4 @@ def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark]
         ]
         parts.append(table("Lines of zoo files that do not take their number for confirmed",
                            ["file", "word", "sets", "remark"], listed))  # fmt: skip
-    return Section("inputs", "Inputs and sources", [*parts, *(paragraph(sentence) for sentence in notes)])
+    return PagePart("inputs", "Inputs and sources", [*parts, *(paragraph(sentence) for sentence in notes)])

@@ -17,14 +17,14 @@ from dfopt.show.html import Html, facts, join, paragraph
 from dfopt.show.plots.output import inline_svg
 from dfopt.show.plots.style import matplotlib_for, width
 
-__all__ = ["LIMIT", "Figure", "Section", "assemble", "draw", "heading", "needs_matplotlib"]
+__all__ = ["LIMIT", "Drawing", "PagePart", "assemble", "draw", "heading", "needs_matplotlib"]
 
 LIMIT: Final = 1_000_000  # bytes of a page
 _WIDE, _NARROW = 1100, 380  # pixels of a figure, on a desk and on a phone of 420
 
 
 @dataclass(frozen=True)
-class Figure:
+class Drawing:
     """A drawn figure, or why there is none.
 
     ``narrow`` is the same for a phone. ``paper``: its colours mean an order, as in a map of temperatures, so that it
@@ -55,7 +55,7 @@ def needs_matplotlib() -> None:
     matplotlib_for("report", "figures").use("Agg")
 
 
-def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Figure:
+def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Drawing:
     """Draw ``plot(*what, **options)``; what the plot refuses to draw is said in its place.
 
     ``name`` starts the ids of the figure, and ``caption`` is what it shows, in one sentence or two.
@@ -68,25 +68,25 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
         for kind, pixels, prefix in (("svg", _WIDE, name), ("narrow", _NARROW, f"{name}-narrow")):
             with width(pixels, alone=False):
                 drawings[kind] = inline_svg(plot(*what, **options).get_figure(root=True), prefix, caption)
-        return Figure(name, caption, paper=paper, **drawings)
+        return Drawing(name, caption, paper=paper, **drawings)
     except PlanError as error:
-        return Figure(name, caption, why=str(error).rstrip("."))
+        return Drawing(name, caption, why=str(error).rstrip("."))
     finally:
         for number in set(plt.get_fignums()) - before:  # those of the caller stay open
             plt.close(number)
 
 
 @dataclass(frozen=True)
-class Section:
+class PagePart:
     """A part of a page: the name and the title that links to it have, and what stands in it."""
 
     name: str
     title: str
-    parts: Sequence[Html | Figure | None]
+    parts: Sequence[Html | Drawing | None]
 
-    def inner(self, figures: Mapping[str, Figure]) -> str:
+    def inner(self, figures: Mapping[str, Drawing]) -> str:
         """What stands below its heading, with ``figures`` as they are drawn by now."""
-        return join(*(figures[part.name].html if isinstance(part, Figure) else part for part in self.parts)).code
+        return join(*(figures[part.name].html if isinstance(part, Drawing) else part for part in self.parts)).code
 
 
 def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
@@ -95,7 +95,7 @@ def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: 
     return join(*first, facts(boxes, "head"), *parts)
 
 
-def assemble(title: str, head: Html, sections: Iterable[Section | None], version: str, limit: int = LIMIT) -> str:
+def assemble(title: str, head: Html, sections: Iterable[PagePart | None], version: str, limit: int = LIMIT) -> str:
     """The page as one HTML file below ``limit`` bytes that asks for nothing else, neither from the network nor a disk.
 
     Figures that do not fit are left out, the largest first, and the page says so.
@@ -106,7 +106,7 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
         If it is too large without any figure.
     """
     shown = [section for section in sections if section is not None]
-    figures = {part.name: part for section in shown for part in section.parts if isinstance(part, Figure)}
+    figures = {part.name: part for section in shown for part in section.parts if isinstance(part, Drawing)}
     while True:
         document = _written(title, head, shown, figures, version)
         size = len(document.encode())
@@ -123,11 +123,11 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
         figures[largest.name] = replace(largest, svg="", why=why)
 
 
-def _size(figure: Figure) -> int:
+def _size(figure: Drawing) -> int:
     return len(figure.svg) + len(figure.narrow)
 
 
-def _written(title: str, head: Html, sections: Sequence[Section], figures: Mapping[str, Figure], version: str) -> str:
+def _written(title: str, head: Html, sections: Sequence[PagePart], figures: Mapping[str, Drawing], version: str) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything

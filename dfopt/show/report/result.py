@@ -19,11 +19,11 @@ from dfopt.show.answer import headline, summary
 from dfopt.show.asked import batch_words
 from dfopt.show.decisions import decisions
 from dfopt.show.details import memory_details, time_details
-from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
+from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.plots.partitions import longest
 from dfopt.show.report.inputs import Remark, inputs_section
-from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
+from dfopt.show.report.page import LIMIT, Drawing, PagePart, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
 from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import Dimension, number
@@ -41,7 +41,7 @@ def result_report(
     remarks: Sequence[Remark] = (),
     notes: Sequence[str] = (),
     limit: int = LIMIT,
-    before: Sequence[Section] = (),
+    before: Sequence[PagePart] = (),
 ) -> str:
     """A result as one HTML file that refers to nothing outside of itself.
 
@@ -53,7 +53,7 @@ def result_report(
         What can and what cannot be said of where its inputs come from.
     limit : int
         Bytes of the file; figures that do not fit are left out, and named.
-    before : sequence of Section
+    before : sequence of PagePart
         What comes first on the page, such as where the system is from.
 
     Raises
@@ -112,10 +112,10 @@ def _broken(violations: Iterable[str]) -> list[Html]:
     return [paragraph(mark("limit broken", "bad"), f" {sentence}") for sentence in violations]
 
 
-def _time(result: Result) -> Section:
+def _time(result: Result) -> PagePart:
     """Where the time goes: the step by its parts, over stages, and inside of a layer."""
     pipeline, trains = result.plan.stages > 1, result.graph.trains
-    parts: list[Html | Figure | None] = [
+    parts: list[Html | Drawing | None] = [
         draw("breakdown", "What takes the time of a step; the parts add up to it.", plots.breakdown, result),
         draw("step", "The same by the passes of training.", plots.step, result) if trains else None,
         draw("timeline", "When each stage works on which microbatch, and what communication hides behind work.",
@@ -127,39 +127,39 @@ def _time(result: Result) -> Section:
              " of the chip.", plots.roofline, result),
         _partitions(result),
     ]  # fmt: skip
-    return Section("time", "Where the time goes", parts)
+    return PagePart("time", "Where the time goes", parts)
 
 
-def _memory(result: Result) -> Section:
+def _memory(result: Result) -> PagePart:
     """What fills the memory of a chip."""
-    return Section("memory", "What fills the memory", [
+    return PagePart("memory", "What fills the memory", [
         draw("memory", "Bytes of a chip by state, against its capacity.", plots.memory, result),
         facts(memory_details(result)),
         _stages(result),
     ])  # fmt: skip
 
 
-def _decided(result: Result) -> Section:
+def _decided(result: Result) -> PagePart:
     """The plan on the machine, and what other ways to compute the step cost."""
     grid = decisions(result)
-    return Section("decisions", "Decisions", [
+    return PagePart("decisions", "Decisions", [
         draw("plan", "One copy of the model: a square is a chip, a frame is a pipeline stage.", plots.plan, result),
         table(grid.title, grid.names, grid.rows) if grid is not None else None,
     ])  # fmt: skip
 
 
-def _unit(value: float, dimension: Dimension) -> Cell:
+def _unit(value: float, dimension: Dimension) -> TableCell:
     """A figure of four digits with a unit, sorted by its value."""
-    return Cell(show_unit(value, dimension), value)
+    return TableCell(show_unit(value, dimension), value)
 
 
-def _stage_column(result: Result) -> tuple[list[str], Callable[[int], list[str | Cell]]]:
+def _stage_column(result: Result) -> tuple[list[str], Callable[[int], list[str | TableCell]]]:
     """The header and the cells of a column that says where something runs; none where there is one place only."""
     if result.mapping.stages == 1:
         return [], lambda stage: []
     if result.score.has_kinds:
         return ["layer"], lambda stage: [result.graph.layers.kinds[stage]]
-    return ["stage"], lambda stage: [Cell(str(stage), stage)]
+    return ["stage"], lambda stage: [TableCell(str(stage), stage)]
 
 
 def _partitions(result: Result) -> Html:
@@ -211,7 +211,7 @@ def _held(stage: StageScore, chip: Chip) -> dict[str, float]:
     return {**totals, "DRAM in all": stage.dram_bytes, **each}
 
 
-def _placement(result: Result) -> Section:
+def _placement(result: Result) -> PagePart:
     mapping = result.mapping
     place, placed = _stage_column(result)
     rows = [
@@ -234,20 +234,20 @@ def _placement(result: Result) -> Section:
     ]
     settings += [(f"stage {pause.stage}", f"waits {seconds(pause.time)} to cool") for pause in mapping.pauses or ()]
     caption = "Kernels with the number and colour of their partition; tensors that are cut pass through DRAM."
-    return Section("placement", "Mapping", [
+    return PagePart("placement", "Mapping", [
         draw("dataflow", caption, plots.dataflow, result, limit=_BOXES),
         table("Where every kernel runs", ["kernel", *place, "partition", "sharding", "tiles"], rows, note),
         facts(settings) if settings else None,
     ])  # fmt: skip
 
 
-def _on_stack(result: Result) -> Section | None:
+def _on_stack(result: Result) -> PagePart | None:
     """Times, memory, energy and temperatures on a stack of dies, with the map of the tiles."""
     physical, per = result.score.physical, counted(result.score)
     if physical is None:
         return None
     caption = "Mean temperature of every tile of every die in the steady state; the hottest one is framed."
-    return Section("heat", "On the stack", [
+    return PagePart("heat", "On the stack", [
         *_broken(physical.violations),
         facts(physical_facts(physical, per)),
         draw("temperature", caption, plots.temperature, result, paper=True),
@@ -255,7 +255,7 @@ def _on_stack(result: Result) -> Section | None:
     ])  # fmt: skip
 
 
-def _assumptions(result: Result) -> Section:
+def _assumptions(result: Result) -> PagePart:
     used = result.assumptions.to_data()
     default = Assumptions().to_data()
     own = PROFILES.get(result.assumptions.profile)
@@ -278,7 +278,7 @@ def _assumptions(result: Result) -> Section:
     summary = (
         f"Profile {result.assumptions.profile}. {changed} of {len(rows)} fields are not those of the default profile."
     )
-    return Section("assumptions", "Assumptions", [
+    return PagePart("assumptions", "Assumptions", [
         paragraph(f"{summary} Two results can be compared only if theirs are equal."),
         table("What the model takes for granted", ["field", "here", "how", "default", "what it means"], rows),
     ])  # fmt: skip
@@ -309,7 +309,7 @@ def _inputs(result: Result) -> list[tuple[str, object]]:
     return rows
 
 
-def _versions(result: Result) -> Section:
+def _versions(result: Result) -> PagePart:
     origin, request = result.provenance, result.request
     if not result.seal:
         seal: object = mark("not sealed", "open")
@@ -325,4 +325,4 @@ def _versions(result: Result) -> Section:
         ("seal of the result", seal), ("asked for", ", ".join(asked) or "nothing special"),
         ("solved in", f"{result.seconds:.2f} s"),
     ]  # fmt: skip
-    return Section("versions", "Versions and digests", [facts(rows)])
+    return PagePart("versions", "Versions and digests", [facts(rows)])

@@ -11,8 +11,8 @@ from dfopt.documents.plan_records import GraphRecord, PlanRecord
 from dfopt.documents.result import Result
 from dfopt.show import plots
 from dfopt.show.details import sensitivity
-from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
-from dfopt.show.report.page import Section, draw
+from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table
+from dfopt.show.report.page import PagePart, draw
 from dfopt.show.tables import STATES, percent
 from dfopt.units import format as show_unit
 
@@ -21,7 +21,7 @@ __all__ = ["search_section", "sensitivity_section"]
 _MOST: Final = 200  # plans, solves or stages
 
 
-def search_section(result: Result) -> Section:
+def search_section(result: Result) -> PagePart:
     """Proof, plans, solves, progress, alternatives."""
     counts = result.plan_counts
     listed = ", ".join(f"{count} {STATES[status]}" for status, count in counts.most_common())
@@ -39,7 +39,7 @@ def search_section(result: Result) -> Section:
     caption = "The search over time: the best answer, and the bound that no plan beats. Where they meet, it is optimal."
     progress = draw("progress", caption, plots.progress, result)
     tables = facts(rows), _plans(result), _solves(result), progress, _alternatives(result)
-    return Section("search", "Search and proof", tables)
+    return PagePart("search", "Search and proof", tables)
 
 
 def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
@@ -53,13 +53,13 @@ def _least_of_unlisted(graphs: Sequence[GraphRecord]) -> str:
     return f"{len(graphs)}: whatever the plan, all chips together take {show_unit(least, 'time', 6)} or more"
 
 
-def _time(value: float | None) -> Cell:
-    return Cell("-") if value is None else Cell(show_unit(value, "time", 5), value)
+def _time(value: float | None) -> TableCell:
+    return TableCell("-") if value is None else TableCell(show_unit(value, "time", 5), value)
 
 
-def _gap(value: float | None) -> Cell:
+def _gap(value: float | None) -> TableCell:
     # what is left of two equal floats is no gap
-    return Cell("-") if value is None else Cell(percent(value if value > 1e-12 else 0.0), value)
+    return TableCell("-") if value is None else TableCell(percent(value if value > 1e-12 else 0.0), value)
 
 
 def _plans(result: Result) -> Html:
@@ -72,7 +72,7 @@ def _plans(result: Result) -> Html:
     for plan in ordered[:_MOST]:
         value = plan.value if plan.value is not None else plan.level_bound
         least = ">= " * (plan.value is None)
-        ratio = Cell("-") if value is None else Cell(f"{least}{value / best:.4g} x", value / best)
+        ratio = TableCell("-") if value is None else TableCell(f"{least}{value / best:.4g} x", value / best)
         chosen = plan.plan == result.plan and plan.status == "solved" and plan.value == best
         rows.append([
             plan.plan.label, plan.plan.microbatches, *([plan.tile_count] if tiled else []),
@@ -95,7 +95,7 @@ def _solves(result: Result) -> Html:
         [
             plan.plan.label, solve.problem, solve.stage, solve.formulation, solve.termination.replace("_", " "),
             _time(solve.objective), _time(solve.bound), _gap(solve.gap),
-            Cell(show_unit(solve.seconds, "time", 3), solve.seconds), solve.nodes, solve.rows, solve.columns,
+            TableCell(show_unit(solve.seconds, "time", 3), solve.seconds), solve.nodes, solve.rows, solve.columns,
             solve.nonzeros, solve.note,
         ]
         for plan, solve in solves[:_MOST]
@@ -112,19 +112,19 @@ def _alternatives(result: Result) -> Html | None:
         return None
     rows = [
         [option.mapping.plan.label, option.microbatch, option.mapping.tile_count, _time(option.value),
-         Cell(f"{option.value / result.value:.4g} x", option.value / result.value)]
+         TableCell(f"{option.value / result.value:.4g} x", option.value / result.value)]
         for option in result.alternatives
     ]  # fmt: skip
     columns = ["plan", "microbatch", "tiles of the stream", "step time", "against the best"]
     return table("The next best mappings", columns, rows)
 
 
-def sensitivity_section(result: Result) -> Section | None:
+def sensitivity_section(result: Result) -> PagePart | None:
     """Step time with 10 % more of each resource, if that was asked for."""
     if not result.sensitivity:
         return None
     grid = sensitivity(result)
     words = paragraph("With the mapping of the winning plan optimised anew each time.")
-    return Section(
+    return PagePart(
         "sensitivity", "What would help", [words, table(f"{grid.title} one resource", grid.names, grid.rows)]
     )

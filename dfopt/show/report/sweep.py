@@ -10,10 +10,10 @@ from typing import Any, Final
 from dfopt.documents.heat import status_name
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.show import plots
-from dfopt.show.html import Cell, Html, facts, mark, paragraph, subtitle, table
+from dfopt.show.html import Html, TableCell, facts, mark, paragraph, subtitle, table
 from dfopt.show.plots.cells import axis_columns, figure_of, label_of, named, rows_of, scatter_columns, text_of, varying
 from dfopt.show.report.inputs import Remark, inputs_section
-from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
+from dfopt.show.report.page import LIMIT, Drawing, PagePart, assemble, draw, heading, needs_matplotlib
 from dfopt.show.tables import percent, seconds
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
@@ -78,14 +78,14 @@ def sweep_report(
             named(rows, column, option, figures=True)
     across, up = scatter_columns(rows)
     sections = [
-        Section("claims", "Claims", [_claims(claims)]) if claims else None,
-        Section("figures", "Figures", _figures(rows, value or "utilization", x or across, y or up, by)),
+        PagePart("claims", "Claims", [_claims(claims)]) if claims else None,
+        PagePart("figures", "Figures", _figures(rows, value or "utilization", x or across, y or up, by)),
         _cells(rows), inputs_section(about, remarks, notes), _columns(rows),
     ]  # fmt: skip
     return assemble(f"{name}: dfopt report", _head(name, rows, about, claims), sections, version, limit)
 
 
-def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | None) -> list[Figure]:
+def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | None) -> list[Drawing]:
     """For every workload of a sweep a heat map of one figure, and two figures against each other."""
     graphs = list(dict.fromkeys(text_of(row, "graph") for row in rows)) if "graph" in varying(rows) else []
     others = varying(rows, ["graph"])
@@ -106,7 +106,7 @@ def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | N
         figures.append(draw(f"pareto-{number}", words, plots.pareto, members, x, y, by))
     if len(graphs) > _MAPS:
         why = f"the first {_MAPS} of {len(graphs)} workloads are; `dfopt plot` draws the others"
-        figures.append(Figure("more", "Figures of all workloads.", why=why))
+        figures.append(Drawing("more", "Figures of all workloads.", why=why))
     return figures
 
 
@@ -141,11 +141,11 @@ def _claims(claims: Sequence[Verdict]) -> Html:
     return table("What the source claims, and what the cells say", columns, rows)
 
 
-def _four(value: float | None) -> Cell:
-    return Cell("-") if value is None else Cell(f"{value:.4g}", value)
+def _four(value: float | None) -> TableCell:
+    return TableCell("-") if value is None else TableCell(f"{value:.4g}", value)
 
 
-def _cells(rows: list[dict[str, Any]]) -> Section:
+def _cells(rows: list[dict[str, Any]]) -> PagePart:
     names = [str(name) for name in rows[0]]
     kinds = {name: {text_of(row, name) for row in rows} for name in names}
     axes = axis_columns(rows)
@@ -159,19 +159,19 @@ def _cells(rows: list[dict[str, Any]]) -> Section:
     if len(rows) > most:
         note += f" The first {most} of {len(rows)} cells; `dfopt sweep --no-solve --csv` writes all of them."
     alike = [(name, _figure(rows[0], name).shown) for name in same if name not in empty]
-    return Section("cells", "Cells", [
+    return PagePart("cells", "Cells", [
         _problems(rows), table("Every cell, with what differs between them", kept, lines, note),
         *((subtitle("The same in every cell"), facts(alike)) if alike else ()),
     ])  # fmt: skip
 
 
-def _figure(row: dict[str, Any], name: str) -> Cell:
+def _figure(row: dict[str, Any], name: str) -> TableCell:
     words = text_of(row, name)
     number = figure_of(row, name) if name not in TEXT_COLUMNS else None
     if number is None or not math.isfinite(number):
-        return Cell(words or "-")
+        return TableCell(words or "-")
     shown = f"{number:.5g}" if abs(number) < 1e15 and not number.is_integer() else f"{number:.6g}"
-    return Cell(f"\N{GREATER-THAN OR EQUAL TO} {shown}" if name == "bound_s" else shown, number)
+    return TableCell(f"\N{GREATER-THAN OR EQUAL TO} {shown}" if name == "bound_s" else shown, number)
 
 
 def _problems(rows: list[dict[str, Any]]) -> Html | None:
@@ -185,6 +185,6 @@ def _problems(rows: list[dict[str, Any]]) -> Html | None:
     return table("Cells without a mapping", ["status", "cells", "why"], lines) if lines else None
 
 
-def _columns(rows: list[dict[str, Any]]) -> Section:
+def _columns(rows: list[dict[str, Any]]) -> PagePart:
     meanings = [[str(name), COLUMNS[str(name)]] for name in rows[0] if str(name) in COLUMNS]
-    return Section("columns", "Columns", [table("What the columns of cells mean", ["column", "meaning"], meanings)])
+    return PagePart("columns", "Columns", [table("What the columns of cells mean", ["column", "meaning"], meanings)])
