@@ -9,12 +9,17 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 from oracles import judged
-from strategies import Dice, World, with_sram, worlds
+from strategies import Dice, World, assumptions, with_sram, worlds
 from table_sums import sums_of
 
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping, TokenBlocks
+from dfopt.documents.request import Request
 from dfopt.documents.score import PartitionScore
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
+from dfopt.setting.plans import asked_plans
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.sharded_graph import tile_counts
@@ -41,6 +46,51 @@ def needing_blocks(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> W
     blocks = draw(st.sampled_from([rows.most, 4, 3, 2, 1]))
     need = float((beside_k + cut_k * shares_of(rows, np.array(min(blocks, rows.most)))).max())
     return replace(world, system=with_sram(world.system, max(need * draw(st.sampled_from([1.01, 1.3, 2.0])), 1.0)))
+
+
+WEIGHTS_AGAIN: dict[str, Any] = {
+    "execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True, "forward_backward": "shared",
+    "empty_partitions": "allow", "tile_rows": [1, 2, 4], "bubble": "one_f_one_b", "stage_time": "sum",
+    "compute_model": "fixed", "sequence_parallelism": ["none", "allow"],
+}  # fmt: skip
+"""Assumptions under which weights are read again for every block."""
+
+
+@st.composite
+def heavy(draw: st.DrawFn) -> World:
+    """Two chips that share two products or more, whose weights are large beside their few tokens."""
+    dice = Dice(draw)
+    wide, n = [dice([4, 6, 8]) for _ in range(4)], dice([4, 2, 3, 6])
+    kernels = [Kernel(name="a", op="gemm", m=wide[1], k=wide[0], n=n)]
+    tensors = list[Tensor]()
+    middle = dice(["simd", "gemm", "matmul"])
+    if middle == "matmul":  # its second operand is needed whole
+        keys = dice([2, 4])
+        kernels.append(Kernel(name="b", op="gemm", m=wide[1], k=wide[0], n=keys))
+        kernels.append(Kernel(name="c", op="matmul", m=keys, k=wide[1], n=n))
+        tensors += [Tensor(src="a", dst="c", operand=1), Tensor(src="b", dst="c", operand=2)]
+        wide[2] = keys
+    elif middle == "simd":
+        kernels.append(Kernel(name="c", op="elementwise", m=wide[1], n=n))
+        tensors.append(Tensor(src="a", dst="c"))
+        wide[2] = wide[1]
+    else:
+        kernels.append(Kernel(name="c", op="gemm", m=wide[2], k=wide[1], n=n))
+        tensors.append(Tensor(src="a", dst="c"))
+    kernels.append(Kernel(name="d", op="gemm", m=wide[3], k=wide[2], n=n))
+    tensors.append(Tensor(src="c", dst="d"))
+    carried = (Tensor(src="d", dst="a"),) if wide[3] == wide[0] and dice([True, False]) else ()
+    graph = Graph(name="heavy", repeat=2, kernels=tuple(kernels), tensors=tuple(tensors), carried=carried)
+    chip = Chip(
+        name="c", tiles=dice([8, 3]), peak=1000.0, compute_utilization=dice([0.5, 1.0]),
+        sram=Sram(capacity=1e18, bandwidth=dice([None, 100.0])), dram=Dram(bandwidth=dice([100.0, 400.0])),
+        execution="dataflow",
+    )  # fmt: skip
+    dims = (NetworkDim(name="x", topology="ring", size=2, link_bandwidth=dice([20.0, 100.0])),)
+    chosen = draw(assumptions(**WEIGHTS_AGAIN))
+    system = System(name="s", chip=chip, network=dims)
+    plans, _ = asked_plans(graph, system, Request(tp=2), chosen)
+    return World(graph, system, plans[0], resolve(chosen, "dataflow", 1.0))
 
 
 DATAFLOW = {

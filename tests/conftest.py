@@ -1,4 +1,4 @@
-"""Hypothesis profiles, and the folder of the shared helpers on the import path.
+"""Hypothesis profiles, and the folders of the shared helpers on the import path.
 
 ``HYPOTHESIS_PROFILE=fast|ci|day|nightly|hunt`` (default fast) sets how many examples a property test draws; a test
 that solves MILPs takes a share of it with `share`. CI draws the same ones every time, and new ones with the date as
@@ -20,9 +20,10 @@ os.environ.pop("COLUMNS", None)  # test workers get one, and tables would be as 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with `&` from a script: children would hear no Ctrl-C
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, signal.default_int_handler)
-HERE = str(Path(__file__).resolve().parent)
-if HERE not in sys.path:
-    sys.path.insert(0, HERE)
+HERE = Path(__file__).resolve().parent
+for folder in (HERE / "physics", HERE / "regions", HERE / "joint", HERE):  # the oracles are no package
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 _SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _COMMON = {"deadline": None, "suppress_health_check": _SLOW_DRAWS, "print_blob": True}

@@ -235,27 +235,6 @@ def test_search_and_another_solver_agree_nightly(case) -> None:
     agree(*case, solver="pulp:CBC")
 
 
-@share(0.1)
-@given(asked_worlds(most=4))
-def test_all_plans_together_are_optimal_and_verified(case) -> None:
-    world, asked = case
-    assume(world.assumptions.forward_backward != "halves")
-    together = world.assumptions.with_(sharding_objective="joint")
-    asked = {"formulation": "assignment", **asked}
-    best = joint_optimum(world.graph, world.system, together, Request(**asked))
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=together, **asked)
-    except Infeasible:
-        assert best is None
-        return
-    assert best is not None
-    assert close(result.value, best.value)
-    assert result.status == "optimal"
-    found = verify(result)
-    assert found.ok, found.problems
-    assert found.verdict == "verified optimal"
-
-
 @pytest.mark.parametrize("repeat", [1, 4])
 @pytest.mark.parametrize("overlap", ["none", "perfect"])
 def test_a_step_of_training_is_brute_force(repeat: int, overlap: str) -> None:

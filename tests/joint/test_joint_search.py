@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from brute import joint_optimum, least_capacities
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from proven import check_value
 from strategies import ROWS, World, share, with_dram, worlds
 
 import dfopt as df
@@ -22,7 +21,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.regions import lattices
@@ -63,37 +62,6 @@ def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
     if world.graph.trains:
         asked["zero"] = data.draw(st.sampled_from([None, None, (0, 1), (2, 3)]))
     return asked
-
-
-@share(2)  # 120 in CI
-@given(worlds(most=5, least=2, tile_rows=ROWS), st.data())
-def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
-    check_nothing_better(world, data)
-
-
-@pytest.mark.nightly
-@share(0.5)
-@given(worlds(most=5, least=2, tile_rows=ROWS), st.data())
-def test_nothing_is_better_than_what_is_found_nightly(world: World, data: st.DataObject) -> None:
-    check_nothing_better(world, data)
-
-
-def check_nothing_better(world: World, data: st.DataObject) -> None:
-    """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
-    chosen, asked = jointly(world), asked_of(world, data)
-    try:
-        best = joint_optimum(world.graph, world.system, chosen, Request(**asked))
-    except PlanError:  # no plan has what is asked for
-        with pytest.raises(PlanError):
-            together(world, **asked)
-        return
-    if best is None:
-        with pytest.raises(Infeasible):
-            together(world, **asked)
-        return
-    result = together(world, **asked)
-    note(f"{result.value} {result.status} against {best}")
-    check_value(result, best.value)
 
 
 def test_a_share_of_peak_bounds_nothing_under_the_cycle_model() -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from brute import joint_optimum
-from hypothesis import assume, event, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from proven import check_proven
 from strategies import Dice, World, footprint, share, worlds
 
 import dfopt as df
@@ -22,7 +22,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Memory, Sram, System
 from dfopt.errors import Infeasible, PlanError
-from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
 
 
@@ -65,23 +64,10 @@ def cases(draw: st.DrawFn, **fixed: object) -> tuple[World, System]:
 
 
 def check(world: World, system: System, **asked: object) -> None:
-    """A search is brute force over every placement: value, proof and check; infeasible where none fits."""
-    request = Request(mp=1, **asked)
-    every = list(every_plan(world.graph, system, world, request))
+    """A search is brute force over every placement."""
+    every = list(every_plan(world.graph, system, world, Request(mp=1, **asked)))
     assume(len(every) <= 81 * 5)
-    best = joint_optimum(world.graph, system, world.assumptions, request, every)
-    if best is None:
-        event("nothing fits")
-        with pytest.raises(Infeasible):
-            optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, **asked)
-        return
-    result = optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, **asked)
-    event(f"placed: {result.plan.placement and result.plan.placement.label}")
-    note(f"{result.value} {result.status} {result.plan.label} against {best}")
-    assert result.status == "optimal"
-    assert result.value == pytest.approx(best.value, rel=1e-9)
-    found = verify(result)
-    assert not found.problems, found.problems
+    check_proven(world.graph, system, world.assumptions, {"mp": 1, **asked}, every)
 
 
 @share(0.4)
@@ -159,15 +145,8 @@ def test_what_is_put_somewhere_stays_there_and_the_rest_is_chosen(
     ]
     assume(every)
     assume(len(every) <= 81 * 5)
-    best = joint_optimum(world.graph, system, world.assumptions, Request(mp=1, place=fixed), every)
-    if best is None:
-        with pytest.raises(Infeasible):
-            optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
-        return
-    result = optimizer.solve(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
-    assert result.value == pytest.approx(best.value, rel=1e-6)
-    assert all(result.plan.tier_of(item, system.chip) == name for item, name in fixed.items())
-    assert verify(result).ok
+    found = check_proven(world.graph, system, world.assumptions, {"mp": 1, "place": fixed}, every)
+    assert found is None or all(found[0].plan.tier_of(item, system.chip) == name for item, name in fixed.items())
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from pathlib import Path
 
 import networkx as nx
 import pytest
+import step_simulator as sim
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "physics"))  # the oracle is not a package
-
-import step_simulator as sim
 from step_costs import bisection_bound
 from step_network import Chip, Item, Links
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import doctest
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+import step_simulator as sim
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))  # the oracle is not a package
-
-import step_simulator as sim
 from step_costs import seconds
 
 from dfopt.documents.system import NetworkDim

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))  # neither the formulas of the tests nor the runners are a package
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reference"))
 
 from packets import Level, Link, Packets, packet_seconds

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import World, share, worlds
-
-sys.path.insert(0, str(Path(__file__).parent))  # the formulas of the tests are not a package
-
 from step_costs import seconds
+from strategies import World, share, worlds
 
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions

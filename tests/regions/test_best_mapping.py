@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from block_cases import heavy, needing_blocks
 from brute import joint_optimum
-from covered import asked_of, best_mapping, covered, in_token_blocks, jointly, setting_of
-from hypothesis import assume, given, note
+from covered import asked_of, covered, in_token_blocks, jointly
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from proven import check_proven
 from strategies import World, share
 
 import dfopt as df
-import dfopt.search as optimizer
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import PlanError
 from dfopt.search.verify import verify
-
-
-def check(world: World, asked: dict[str, Any], plans: Sequence[Plan] | None = None) -> None:
-    """The same optimum as brute force, proven; nothing where nothing fits."""
-    request = Request(**asked)
-    try:
-        expected = joint_optimum(world.graph, world.system, jointly(world), request, plans)
-    except PlanError:
-        with pytest.raises(PlanError):
-            best_mapping(setting_of(world), request)
-        return
-    found = best_mapping(setting_of(world), request)
-    note(
-        f"{found.best} {found.ending} {found.bound} {found.solution and found.solution.solved.plan} against {expected}"
-    )
-    if expected is None:
-        assert found.ending == "empty" and found.solution is None
-        with pytest.raises(Infeasible):
-            optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
-        return
-    assert found.ending == "optimal"
-    assert found.best == pytest.approx(expected.value, rel=1e-9)
-    assert found.bound <= expected.value * (1 + 1e-9) and found.bound >= expected.value * (1 - 1e-9)
-    result = optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
-    assert result.status == "optimal"
-    assert result.value == pytest.approx(expected.value, rel=1e-9)
-    assert result.bound == pytest.approx(expected.value, rel=1e-9)
 
 
 @share(1)
 @given(covered(), st.data())
 def test_nothing_is_better(world: World, data: st.DataObject) -> None:
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @share(0.5)
@@ -64,31 +36,38 @@ def test_an_objective_limit_is_kept(world: World, of_best: float, data: st.DataO
     except PlanError:
         assume(False)
     assume(best is not None)
-    check(world, {**asked, "objective": Objective(limits=(Limit(metric="step_time", at_most=of_best * best.value),))})
+    limit = Limit(metric="step_time", at_most=of_best * best.value)
+    check_proven(world.graph, world.system, jointly(world), {**asked, "objective": Objective(limits=(limit,))})
 
 
 @share(0.5)
 @given(covered(repeats=(4,), trains=True), st.data())
 def test_nothing_is_better_of_what_trains_in_layers(world: World, data: st.DataObject) -> None:
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @share(1)
 @given(in_token_blocks(), st.data())
 def test_nothing_is_better_in_blocks_of_tokens(world: World, data: st.DataObject) -> None:
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
+
+
+@share(1)
+@given(needing_blocks(heavy()), st.data())
+def test_nothing_is_better_in_blocks_of_tokens_that_chips_share(world: World, data: st.DataObject) -> None:
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @share(1)
 @given(covered(most=4, compute_model="cycle", tile_rows=None), st.data())
 def test_nothing_is_better_in_any_number_of_tiles(world: World, data: st.DataObject) -> None:
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @share(1)
 @given(covered(memory=True, compute_model="efficiency", execution=["library", "kernel_by_kernel"]), st.data())
 def test_nothing_is_better_with_shares_of_bandwidth(world: World, data: st.DataObject) -> None:
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @share(0.5)
@@ -96,13 +75,13 @@ def test_nothing_is_better_with_shares_of_bandwidth(world: World, data: st.DataO
 def test_nothing_is_better_of_kernels_in_any_pipeline_stage(world: World, data: st.DataObject) -> None:
     asked = asked_of(world, data.draw)
     assume(asked["pp"] > 1)
-    check(world, asked)
+    check_proven(world.graph, world.system, jointly(world), asked)
 
 
 @pytest.mark.nightly
 @given(covered(), st.data())
 def test_nothing_is_better_nightly(world: World, data: st.DataObject) -> None:
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @pytest.mark.parametrize(

@@ -12,24 +12,15 @@ from brute import joint_optimum, least_capacities
 from covered import asked_of, jointly, setting_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from strategies import World, assumptions, share, systems, with_dram, worlds
-from test_best_mapping import check
+from proven import check_proven
+from strategies import World, share, with_dram, worlds
 from test_bounds import BEATEN, NOTHING, SAME, below, check_bounds, drawn, problem
-from test_modules import machine, models
 from test_offload import cases as trained
-from test_placed import cases as served
-from test_placed import every_plan
-from test_two_batch import SECTIONS, in_sections
 
 from dfopt.bnb import Candidate, Clock, Incumbents
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.sections import Section
-from dfopt.documents.system import System
 from dfopt.errors import Infeasible, PlanError
-from dfopt.physics.pipeline import resolve
 from dfopt.regions.branching import Probing
 from dfopt.regions.facts import Memory
 from dfopt.regions.leaves import Enumeration
@@ -50,6 +41,9 @@ PLAIN: dict[str, Any] = {
 }
 
 
+ALONE: dict[str, Any] = {"execution": "kernel_by_kernel", "empty_partitions": "allow", "tile_rows": 1}
+
+
 def some_again(world: World, data: st.DataObject, most: int = 8) -> World:
     """The world with layers of both kinds: computed again, and kept."""
     graph = world.graph
@@ -64,24 +58,24 @@ def some_again(world: World, data: st.DataObject, most: int = 8) -> World:
 @share(0.5)
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), max_pp=2, **PLAIN), st.data())
 def test_layers_of_which_some_are_computed_again(world: World, data: st.DataObject) -> None:
-    world, asked = some_again(world, data), {"two_batch_overlap": False}
+    check_in_memory(some_again(world, data), {"two_batch_overlap": False}, data)
+
+
+@share(0.25)
+@given(worlds(most=3, least=2, trains=True, pieces=False, gradients="exact", **ALONE), st.data())
+def test_groups_of_copies(world: World, data: st.DataObject) -> None:
+    check_in_memory(world, {"zero": (0, 1, 2, 3), "zero_replicas": "all"}, data)
+
+
+def check_in_memory(world: World, asked: dict[str, Any], data: st.DataObject) -> None:
+    """With a memory that some plans fit, or none do."""
     try:
         fits = least_capacities(world.graph, with_dram(world.system, None), jointly(world), Request(**asked))
     except PlanError:
         assume(False)
-    sizes = sorted({size for size in fits.values() if 0 < size < float("inf")})
-    check(replace(world, system=with_dram(world.system, data.draw(st.sampled_from([None, *sizes])))), asked)
-
-
-@share(0.5)
-@given(served(**PLAIN))
-def test_what_lies_where_of_what_does_not_train(case: tuple[World, System]) -> None:
-    world, system = case
-    asked = {"mp": 1, "two_batch_overlap": False, **({} if world.graph.folded else {"pp": 1})}
-    request = Request(**asked)
-    plans = list(every_plan(world.graph, system, world, request))
-    assume(len(plans) <= 81 * 5)
-    check(replace(world, system=system), asked, plans)
+    sizes = sorted({size for size in fits.values() if 0 < size < math.inf})
+    system = with_dram(world.system, data.draw(st.sampled_from([None, *sizes])))
+    check_proven(world.graph, system, jointly(world), asked)
 
 
 HIDING = PLAIN | {
@@ -96,7 +90,7 @@ HIDING = PLAIN | {
 @given(worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING), st.data())
 def test_gradients_that_hide_layer_by_layer(world: World, data: st.DataObject) -> None:
     assume(world.graph.folded and world.graph.trains)
-    check(world, asked_of(world, data.draw))
+    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 WINDOWS = PLAIN | {
@@ -107,37 +101,8 @@ WINDOWS = PLAIN | {
 }
 
 
-@share(0.5)
-@given(worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **WINDOWS), st.data())
-def test_gradients_that_hide_as_calculon_has_it(world: World, data: st.DataObject) -> None:
-    assume(world.graph.folded and world.graph.trains and len(world.graph.layers.kinds) == 1)
-    check(world, asked_of(world, data.draw))
-
-
 MOVED = {name: said for name, said in PLAIN.items() if name != "tile_rows"}
 WINDOWS = {name: said for name, said in WINDOWS.items() if name != "tile_rows"}
-
-
-@share(0.5)
-@given(trained(**MOVED))
-def test_what_lies_where_of_what_trains(case: tuple[World, dict[str, str]]) -> None:
-    world, place = case
-    check(world, {"place": place, "zero": (0, 1), "mp": 1})
-
-
-@share(0.5)
-@given(trained(**(MOVED | {"gradient_overlap": "backward", "parameter_overlap": [None, "forward"]})))
-def test_what_lies_where_beside_gradients_that_hide(case: tuple[World, dict[str, str]]) -> None:
-    world, place = case
-    check(world, {"place": place, "zero": (0, 1), "mp": 1})
-
-
-@share(0.5)
-@given(trained(**(MOVED | WINDOWS | {"overlap": ["none", "compute_memory"]})))
-def test_what_lies_where_beside_gradients_that_hide_as_calculon_has_it(case: tuple[World, dict[str, str]]) -> None:
-    world, place = case
-    assume(len(world.graph.layers.kinds) == 1)
-    check(world, {"place": place, "zero": (0, 1), "mp": 1})
 
 
 def placed(world: World, asked: dict[str, Any]) -> list[Plan]:
@@ -149,14 +114,6 @@ def placed(world: World, asked: dict[str, Any]) -> list[Plan]:
     except PlanError:
         assume(False)
     return [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
-
-
-@share(0.5)
-@given(trained(**MOVED), st.booleans())
-def test_placements_that_are_free(case: tuple[World, dict[str, str]], free: bool) -> None:
-    world, place = case
-    asked: dict[str, Any] = {"offload": "any" if free else tuple(place), "zero": (0, 1), "mp": 1}
-    check(world, asked, placed(world, asked))
 
 
 @share(0.5)
@@ -225,42 +182,3 @@ def test_bounds_of_gradients_that_hide_as_calculon_has_it(world: World, data: st
 def test_bounds_of_what_is_moved(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
     world, place = case
     check_region(world, data, Request(place=place, zero=(0, 1), mp=1))
-
-
-HALVES = PLAIN | {"sharding_objective": "joint", "overlap": ["compute_memory", "none"]}
-
-
-@share(0.5)
-@given(models(most=4), assumptions(**HALVES), st.data())
-def test_two_microbatches_that_take_turns(graph: Graph, chosen: Assumptions, data: st.DataObject) -> None:
-    system = data.draw(systems(graph, cycle=False, efficiency=chosen.compute_model == "efficiency"))
-    assume(len(graph.kernels) <= 5 and system.chips > 1)
-    asked: dict[str, Any] = {"mp": system.chips, "two_batch_overlap": data.draw(st.sampled_from([None, True]))}
-    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
-    try:
-        legal, _ = asked_plans(graph, system, Request(**asked), resolved)
-    except PlanError:
-        assume(False)
-    assume(any(plan.two_batch_overlap for plan in legal))
-    check(World(graph, system, legal[0], resolved), asked)
-
-
-@share(0.3)
-@given(st.sampled_from(SECTIONS), st.sampled_from(["compute_memory", "none"]), st.sampled_from([20.0, 1e2, 1e3]))
-def test_layers_of_several_kinds_that_take_turns(sections: tuple[Section, ...], overlap: str, link: float) -> None:
-    system, graph = machine(link=link), in_sections(sections)
-    chosen = resolve(Assumptions(overlap=overlap, tile_rows=1), system.chip.execution, system.chip.compute_utilization)
-    check(World(graph, system, Plan(), chosen), {"ep": 4, "two_batch_overlap": True})
-
-
-@share(0.2)
-@given(
-    st.sampled_from([SECTIONS[0], SECTIONS[2]]),
-    st.sampled_from([20.0, 1e2, 1e3]),
-    st.sampled_from(["exposed", "hidden"]),
-)
-def test_turns_over_pipeline_stages(sections: tuple[Section, ...], link: float, sent: str) -> None:
-    system, graph = machine(link=link), in_sections(sections, batch=32)
-    chosen = Assumptions(overlap="compute_memory", tile_rows=1, point_to_point_overlap=sent)
-    chosen = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
-    check(World(graph, system, Plan(), chosen), {"ep": 2, "pp": 2, "two_batch_overlap": True})

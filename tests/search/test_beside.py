@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
 from given_plans import by_arrays, region_of
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
-from problem_cases import close
+from proven import check_proven
 from strategies import World, shardings, share, worlds
 
 import dfopt as df
-import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.request import Request
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import PlanError
 from dfopt.physics.beside import optimizer_s
 from dfopt.terms.bounds import PlanBounds
-
-sys.path.append(str(Path(__file__).parents[1] / "joint"))
-from brute import joint_optimum
 
 
 def busy(world: World) -> World:
@@ -50,16 +43,7 @@ PLAIN: dict[str, Any] = {"empty_partitions": "allow", "gradients": "exact", "tra
 )
 def test_the_best_of_all_mappings(world: World) -> None:
     world = busy(world)
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request(zero=(0, 1)))
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
-    except Infeasible:
-        assert best is None
-        return
-    assert best is not None
-    note(f"{result.value} {result.status} {result.bound} against {best}")
-    assert result.bound <= best.value * (1 + 1e-9)
-    assert result.status == "optimal" and close(best.value, result.value)
+    check_proven(world.graph, world.system, world.assumptions, {"zero": (0, 1)})
 
 
 @share(0.3)
@@ -71,15 +55,7 @@ def test_the_best_of_all_mappings(world: World) -> None:
     )
 )  # fmt: skip
 def test_the_best_where_kernels_move_what_is_theirs(world: World) -> None:
-    best = joint_optimum(world.graph, world.system, world.assumptions)
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions)
-    except Infeasible:
-        assert best is None
-        return
-    assert best is not None
-    note(f"{result.value} {result.status} {result.bound} against {best}")
-    assert result.status == "optimal" and close(best.value, result.value)
+    check_proven(world.graph, world.system, world.assumptions, {})
 
 
 def test_kernels_that_share_a_partition_have_no_traffic_of_their_own() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -12,24 +10,18 @@ import numpy as np
 import pytest
 from exposed_by_hand import Shown, least_lines
 from given_plans import by_arrays, region_of
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
-from problem_cases import close
+from proven import check_proven
 from strategies import World, shardings, share, worlds
 
 import dfopt as df
-import dfopt.search as optimizer
-from dfopt.documents.request import Request
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import PlanError
 from dfopt.physics.window import Window
 from dfopt.regions.facts import Facts
-from dfopt.search.verify import verify
 from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads.recompute import recomputed
-
-sys.path.append(str(Path(__file__).parents[1] / "joint"))
-from brute import joint_optimum
 
 SECONDS = st.floats(0.0, 10.0)
 MORE = st.lists(st.floats(0.0, 3.0), min_size=6, max_size=6)
@@ -121,18 +113,7 @@ def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None
 def test_the_best_is_that_of_brute_force(world: World, data: st.DataObject) -> None:
     assume(world.graph.trains)
     world = again(world, data)
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request(zero=(0, 1)))
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
-    except Infeasible:
-        assert best is None
-        return
-    assert best is not None
-    note(f"{result.value} {result.status} {result.bound} against {best}")
-    assert result.bound <= best.value * (1 + 1e-9)
-    assert result.status == "optimal" and close(best.value, result.value)
-    found = verify(result)
-    assert not found.problems, found.problems
+    check_proven(world.graph, world.system, world.assumptions, {"zero": (0, 1)})
 
 
 @pytest.mark.parametrize(

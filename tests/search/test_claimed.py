@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from covered import asked_of, covered
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import World, share
@@ -18,9 +17,6 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.regions import lattices
 from dfopt.search import solve
 from dfopt.search.verify import verify
-
-sys.path.append(str(Path(__file__).parents[1] / "regions"))
-from covered import asked_of, covered
 
 OBJECTIVES = "joint", "joint", "seconds", "bytes"
 FEW = dict.fromkeys(("MOST_SETS", "MOST_OF_LIBRARY", "_SOME"), 1)

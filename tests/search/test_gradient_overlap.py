@@ -1,26 +1,22 @@
-"""Gradients behind the backward pass: judge, search and bounds agree, and the best is that of brute force."""
+"""Gradients behind the backward pass: judge, search and bounds agree."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
-from unittest import mock
 
 import networkx as nx
-import numpy as np
 import pytest
 from given_plans import by_arrays, region_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import fusions, judged, kinds, mapping_of
-from strategies import World, shardings, share, sums_meet, worlds
+from oracles import judged, kinds, mapping_of
+from strategies import World, shardings, share, worlds
 from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
-from dfopt.errors import Infeasible, PlanError
-from dfopt.physics import ops
+from dfopt.errors import PlanError
 from dfopt.regions.facts import Facts
 from dfopt.search.verify import verify
 from dfopt.show.omissions import left_out
@@ -81,37 +77,6 @@ def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None
         return
     assert Facts(region).by_all <= score.step_time_s * (1 + 1e-9)
     assert PlanBounds(hidden.instance.setting).seconds(hidden.instance) <= score.step_time_s * (1 + 1e-9)
-
-
-@share(0.3)
-@given(world=worlds(most=4, trains=True, repeats=(2, 4), roomy=True, forward_backward=["separate", "shared"], **FIXED))
-def test_the_best_is_that_of_brute_force(world: World) -> None:
-    """Kernel by kernel to the last digit; of fused kernels as near as the gap says."""
-    graph, hidden = world.graph, behind(world)
-    assume(graph.trains and world.plan.copies > 1)
-    menus = [ops.legal_schemes(k, world.plan.tp, world.assumptions) for k in graph.kernels]
-    assume(np.prod([len(menu) for menu in menus]) <= 100)
-    alone, least = world.assumptions.execution == "kernel_by_kernel", np.inf
-    for schemes in itertools.product(*menus):
-        sharding = dict(zip((k.name for k in graph.kernels), schemes, strict=True))
-        if not sums_meet(graph, world.plan, world.assumptions, sharding):
-            continue
-        if alone:
-            mapping = mapping_of(hidden, sharding, stage_of(world), {k.name: n for n, k in enumerate(graph.kernels)})
-            assert mapping is not None
-            least = min(least, judged(hidden, mapping).step_time_s)
-        else:
-            found = (one.score.step_time_s for one in fusions(hidden, sharding, stage_of(world), len(graph.kernels)))
-            least = min(least, *found, np.inf)
-    with mock.patch("dfopt.search.graph_search.asked_plans", return_value=([world.plan], [])):
-        try:
-            result = df.optimize(graph, world.system, assumptions=hidden.assumptions)
-        except Infeasible:
-            assert least == np.inf
-            return
-    assert result.bound * (1 - 1e-9) <= least <= result.step_time_s * (1 + 1e-9)
-    if alone and hidden.assumptions.sharding_objective == "joint":
-        assert result.status == "optimal" and result.step_time_s == pytest.approx(least, rel=1e-9)
 
 
 def waits_as_by_hand(result: df.Result) -> bool:

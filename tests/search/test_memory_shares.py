@@ -1,15 +1,12 @@
-"""Shares of memory bandwidth by the bytes of a partition: optimizer, judge and brute force agree, and bounds hold.
+"""Shares of memory bandwidth by the bytes of a partition: optimizer and judge agree, and bounds hold.
 
 Shares rise and fall with bytes here, so that more bytes often take less time.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, mapping_of
 from strategies import World, share, worlds
@@ -19,16 +16,11 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, EfficiencyRow, Memory, NetworkDim, Sram, System
-from dfopt.errors import Infeasible, PlanError, SystemSpecError
+from dfopt.errors import PlanError, SystemSpecError
 from dfopt.judge import evaluate
 from dfopt.physics import ops
 from dfopt.terms.bounds import PlanBounds
-
-sys.path.append(str(Path(__file__).parents[1] / "joint"))
-from brute import joint_optimum
-from proven import check_value
 
 _BY_BYTES = {
     "most": 4,
@@ -37,26 +29,6 @@ _BY_BYTES = {
     "execution": ["library", "kernel_by_kernel"],
     "empty_partitions": "allow",
 }
-
-
-def _together(world: World) -> dict[str, object]:
-    """What the joint search is asked where it would choose pipeline stages of kernels drawn once."""
-    return {} if world.graph.folded or world.system.chips == 1 else {"pp": 1}
-
-
-@share(0.1)
-@given(worlds(**_BY_BYTES, sharding_objective="joint", tile_rows=1))
-def test_the_best_of_all_mappings(world: World) -> None:
-    asked = _together(world)
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions, **asked)
-    except (Infeasible, PlanError):
-        assert best is None
-        return
-    assert best is not None
-    note(f"{result.value} {result.status} {result.bound} against {best}")
-    check_value(result, best.value)
 
 
 @share(1)

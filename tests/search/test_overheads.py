@@ -1,39 +1,13 @@
-"""What starting a partition takes, and a step: by hand, and the joint search against brute force."""
+"""What starting a partition takes, and a step: by hand."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-from hypothesis import given, note
-from strategies import World, share, worlds
 
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import Infeasible
-
-sys.path.append(str(Path(__file__).parents[1] / "joint"))
-from brute import joint_optimum
-from proven import check_value
-
-
-@share(0.1)
-@given(worlds(most=4, sharding_objective="joint", tile_rows=1, empty_partitions="allow", kernel_overhead=0.05))
-def test_the_best_of_all_mappings(world: World) -> None:
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request())
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=world.assumptions)
-    except Infeasible:
-        assert best is None
-        return
-    assert best is not None
-    note(f"{result.value} {result.status} {result.bound} against {best}")
-    check_value(result, best.value)
-
 
 CHIP = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e3))
 PAIR = Graph(

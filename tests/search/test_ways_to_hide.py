@@ -6,13 +6,12 @@ brute force over all of them, and what is proven in rings holds in every way.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
+from brute import joint_optimum
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
@@ -32,9 +31,6 @@ from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import expand
-
-sys.path.append(str(Path(__file__).parents[1] / "joint"))
-from brute import joint_optimum
 
 WAYS = "ring", "pipe_twice", "none"
 FIXED: dict[str, Any] = {
