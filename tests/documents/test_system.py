@@ -10,7 +10,6 @@ from strategies import efficiency_tables
 
 from dfopt.documents.json_schema import schema_json
 from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
-from dfopt.documents.zoo import zoo
 from dfopt.errors import SystemSpecError
 from dfopt.machines.compose import load_system
 
@@ -61,13 +60,6 @@ def test_a_table_survives_a_round_trip(rows: tuple[EfficiencyRow, ...]) -> None:
 def test_a_chip_without_a_table_says_nothing_about_it() -> None:
     """So the digest of a system from before there were tables is what it was."""
     assert "efficiency" not in system().to_data()["chip"]
-
-
-@pytest.mark.parametrize("name", zoo("systems"))
-def test_the_zoo_survives_a_round_trip(name: str, tmp_path: Path) -> None:
-    made = load_system(name)
-    made.dump(tmp_path / "s.yaml")
-    assert System.load(tmp_path / "s.yaml") == made
 
 
 def test_all_that_does_not_fit_is_told_at_once() -> None:

@@ -24,6 +24,7 @@ from dfopt.show.report.inputs import remarks
 
 STUDY_CHIPS = ("tpu-v4", "sn30", "h100", "wse-2")  # DFModel, table V
 ALL_PARTS = [(kind, name) for kind in PART_KINDS for name in zoo(kind)]
+CHIPS = [ChipPart.load(find("chips", name)) for name in zoo("chips")]
 BELOW_CHIPS = [(kind, name) for kind in ("technologies", "designs") for name in zoo(kind)]
 
 
@@ -46,10 +47,10 @@ def test_every_technology_and_design_loads(kind: str, name: str, tmp_path: Path)
     assert load_any(str(tmp_path / "one.yaml")) == document
 
 
-@pytest.mark.parametrize("kind, name", ALL_PARTS + BELOW_CHIPS)
-def test_every_number_of_a_part_has_a_comment(kind: str, name: str) -> None:
+def test_every_number_of_a_part_has_a_comment() -> None:
     bare = [
-        line
+        (name, line)
+        for kind, name in ALL_PARTS + BELOW_CHIPS
         for line in find(kind, name).read_text().splitlines()
         if line.partition(":")[2].strip()[:1] in set("0123456789[")
         and line.partition(":")[2].strip()
@@ -67,18 +68,16 @@ def test_every_system_loads_and_survives_a_round_trip(name: str, tmp_path: Path)
     assert System.load(tmp_path / "s.yaml") == system == load_system(tmp_path / "s.yaml")
 
 
-@pytest.mark.parametrize("name", zoo("chips"))
-def test_every_chip_is_in_a_ready_system(name: str) -> None:
-    chip = ChipPart.load(find("chips", name)).name
-    assert chip in {load_system(each).chip.name for each in zoo("systems")}
+def test_every_chip_is_in_a_ready_system() -> None:
+    assert {chip.name for chip in CHIPS} <= {load_system(each).chip.name for each in zoo("systems")}
 
 
-@pytest.mark.parametrize("name", zoo("chips"))
-def test_lanes_stages_and_tiles_make_the_peak(name: str) -> None:
+def test_lanes_stages_and_tiles_make_the_peak() -> None:
     """Where a chip's array is given, a peak that is given too is near it; the validation allows 2 %."""
-    chip = ChipPart.load(find("chips", name))
-    if chip.lanes and chip.stages and chip.frequency:
-        assert 2 * chip.lanes * chip.stages * chip.tiles * chip.frequency == pytest.approx(chip.peak_flops, rel=5e-3)
+    for chip in CHIPS:
+        if chip.lanes and chip.stages and chip.frequency:
+            array = 2 * chip.lanes * chip.stages * chip.tiles * chip.frequency
+            assert array == pytest.approx(chip.peak_flops, rel=5e-3), chip.name
 
 
 @pytest.mark.parametrize("name", zoo("topologies"))
@@ -133,9 +132,8 @@ def test_only_chips_that_are_not_sold_lack_a_price_or_a_power() -> None:
     lacking = {name: set(system_cost(load_system(name)).missing) for name in zoo("systems")}
     assert set().union(*lacking.values()) == {"$.chip.price_usd", "$.chip.power_w"}
     assert {load_system(name).chip.name for name, paths in lacking.items() if paths} == {
-        part.name for part in (ChipPart.load(find("chips", name)) for name in zoo("chips"))
-        if part.price_usd is None or part.power_w is None
-    }  # fmt: skip
+        chip.name for chip in CHIPS if chip.price_usd is None or chip.power_w is None
+    }
 
 
 def test_an_unconfirmed_overhead_is_among_the_remarks_of_its_system() -> None:
@@ -149,11 +147,10 @@ def test_the_power_of_the_study_chips_is_the_parabola_of_fig_9() -> None:
     assert fitted == pytest.approx((3e-7, 4.3e-4, 0.04), rel=0.15)
 
 
-@pytest.mark.parametrize("name", zoo("chips"))
-def test_narrower_types_are_no_slower(name: str) -> None:
-    peak = ChipPart.load(find("chips", name)).peak
-    if isinstance(peak, Peaks):
-        for order in (("fp32", "tf32", "bf16", "fp8", "fp6", "fp4"), ("bf16", "int8", "int4")):
-            rates = [rate for one in order if (rate := getattr(peak, one)) is not None]
-            assert rates == sorted(rates)
-        assert peak.fp16 in (None, peak.bf16) and peak.usual == peak.bf16
+def test_narrower_types_are_no_slower() -> None:
+    for chip in CHIPS:
+        if isinstance(peak := chip.peak, Peaks):
+            for order in (("fp32", "tf32", "bf16", "fp8", "fp6", "fp4"), ("bf16", "int8", "int4")):
+                rates = [rate for one in order if (rate := getattr(peak, one)) is not None]
+                assert rates == sorted(rates), chip.name
+            assert peak.fp16 in (None, peak.bf16) and peak.usual == peak.bf16, chip.name

@@ -8,11 +8,9 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.documents.zoo import zoo
 from dfopt.errors import GraphError
 from dfopt.judge import evaluate
 from dfopt.physics.ops import required_layout
-from dfopt.workloads import load_graph
 
 
 def pair(source: tuple[int, int, int], own: tuple[int, int, int], **tensor: object) -> Graph:
@@ -47,11 +45,6 @@ def test_other_sizes_are_one_clear_issue(source: tuple[int, int, int]) -> None:
         pair(source, (1, 12, 10))
     assert len(found.value.issues) == 1
     assert pair(source, (1, 12, 10), bytes=20.0).tensors  # said so
-
-
-@pytest.mark.parametrize("name", zoo("graphs"))
-def test_the_zoo_stays_valid(name: str) -> None:
-    assert load_graph(name).kernels
 
 
 @pytest.mark.parametrize(

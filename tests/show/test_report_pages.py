@@ -243,12 +243,11 @@ def test_what_cannot_be_drawn_says_why_and_other_figures_stay_open() -> None:
 # --- remarks of the zoo -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", df.zoo("systems"))
-def test_remarks_are_lines_of_their_files(name: str) -> None:
+def test_remarks_are_lines_of_their_files() -> None:
     from pathlib import Path
 
     root = Path(__file__).resolve().parents[2]
-    for one in remarks("systems", name):
+    for one in (remark for name in df.zoo("systems") for remark in remarks("systems", name)):
         line = (root / one.file).read_text(encoding="utf-8").splitlines()[one.number - 1]
         assert one.line in line and one.text in line and one.kind in line.lower()
 

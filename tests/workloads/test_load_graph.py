@@ -237,13 +237,6 @@ def test_every_graph_of_the_zoo_loads(name: str) -> None:
     assert graph.source and graph.description
 
 
-@pytest.mark.parametrize("name", zoo("systems"))
-def test_every_system_of_the_zoo_loads(name: str) -> None:
-    system = load_system(name)
-    assert system.name == name
-    assert system.source and system.description
-
-
 def test_published_parameter_counts() -> None:
     # Without embedding and biases 12 h^2 a layer: 174 B and 1.007 T of the published 175 B and 1008 B.
     from dfopt.physics.ops import weight_elements
