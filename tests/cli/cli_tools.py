@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from in_turn import in_turn
 from typer.testing import CliRunner
 
 from dfopt.cli import app
@@ -30,8 +31,9 @@ class Answer:
 
 
 def call(*words: object) -> Answer:
-    """Call the command line in this process; an exception that is not turned into a message is raised here."""
-    found = CliRunner().invoke(app, [str(word) for word in words])
+    """Call the command line, and all that it solves, in this process; an exception without a message is raised here."""
+    with in_turn():
+        found = CliRunner().invoke(app, [str(word) for word in words])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     return Answer(found.exit_code, found.stdout, found.stderr)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from in_turn import InTurn
 from strategies import plans_on
 
 import dfopt as df
@@ -17,9 +18,6 @@ from dfopt.documents.result import Result
 from dfopt.documents.study import Study
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import DocumentError, Infeasible, PlanError
-from dfopt.processes.executor import Take
-from dfopt.processes.packing import Task
-from dfopt.processes.worker import solve
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanBounds
@@ -147,19 +145,6 @@ def test_documents_and_frames_have_its_keys(experts: Axis, tmp_path: Path) -> No
     }  # fmt: skip
 
 
-class Here:
-    """Solves the cells of a sweep in this process, which knows the axis."""
-
-    def prepare(self, most: int) -> None: ...
-
-    def run(self, tasks: Sequence[Task], take: Take) -> str:
-        for task in tasks:
-            take(solve(task))
-        return ""
-
-    def close(self) -> None: ...
-
-
 def test_the_frame_of_a_sweep_has_a_column_of_it(experts: Axis, tmp_path: Path) -> None:
     layers().dump(tmp_path / "g.yaml")
     machine().dump(tmp_path / "s.yaml")
@@ -169,7 +154,7 @@ def test_the_frame_of_a_sweep_has_a_column_of_it(experts: Axis, tmp_path: Path) 
         systems=[{"system": str(tmp_path / "s.yaml")}],
         options={"tp": 2, "pp": 1},
     )
-    frame = df.sweep(study, executor=Here()).frame()
+    frame = df.sweep(study, executor=InTurn()).frame()
     assert frame.status.tolist() == ["optimal"]
     row = frame.iloc[0]
     assert row.tp * row.pp * row.dp * row.xp == 8

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_turn import InTurn
 from study_cases import study
 from typer.testing import CliRunner
 
@@ -33,7 +34,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     ]  # fmt: skip
     torus = {"system": "sn10-8-torus", "graphs": ["gpt2-small", "free", "odd"]}
     systems = [torus, {"system": "a100-8", "graphs": ["large"]}]
-    df.sweep(df.Study(name="checked", graphs=graphs, systems=systems), jobs=1, store=path)
+    df.sweep(df.Study(name="checked", graphs=graphs, systems=systems), executor=InTurn(), store=path)
     return [{key: value for key, value in one.items() if key != "schema"} for one in read_records(path).values()]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_turn import in_turn
 from study_cases import study
 from typer.testing import CliRunner
 
@@ -26,7 +27,8 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(*options: str, claims: list[dict[str, Any]] | None = None) -> tuple[int, str]:
         study(claims=CLAIMS if claims is None else claims).dump(tmp_path / "mine.yaml")
-        found = CliRunner().invoke(app, ["sweep", "mine.yaml", "--jobs", "2", *options])
+        with in_turn():
+            found = CliRunner().invoke(app, ["sweep", "mine.yaml", "--jobs", "2", *options])
         assert found.exception is None or isinstance(found.exception, SystemExit)
         return found.exit_code, found.stdout or found.stderr
 
@@ -132,5 +134,5 @@ def test_a_lost_cluster_is_told_with_the_way_on(words: Any, monkeypatch: pytest.
         def close(self) -> None: ...
 
     monkeypatch.setattr("dfopt.studies.sweep.executor_of", lambda jobs, cluster: Lost())
-    code, out = words("--quiet")
+    code, out = words("--quiet", "--cluster", "tcp://x")
     assert code == 5 and "no scheduler answers at tcp://x" in out and "2 pending" in out

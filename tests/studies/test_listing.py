@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_turn import InTurn
 from study_cases import study
 from typer.testing import CliRunner, Result
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study, its store, and the shares of it."""
     made = tmp_path_factory.mktemp("listing")
     study(axes=AXES).dump(made / "study.yaml")
-    sweep(made / "study.yaml", jobs=2, store=made / "runs.jsonl")
+    sweep(made / "study.yaml", store=made / "runs.jsonl", executor=InTurn())
     records = read_records(made / "runs.jsonl")
     write_new(made / "half.jsonl", [records[key] for key in sorted(Shard.parse("1/2").share(records))])
     return made

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import InTurn, in_turn
 from study_cases import study
 from typer.testing import CliRunner
 
@@ -44,8 +45,8 @@ def test_shards_together_are_the_whole_sweep(tmp_path: Path, monkeypatch: pytest
     whole = study(axes=AXES)
     whole.dump("mine.yaml")
     for number in (1, 2, 3):
-        words = ["sweep", "mine.yaml", "--jobs", "2", "--shard", f"{number}/3"]
-        assert CliRunner().invoke(app, words).exit_code == 0
+        with in_turn():
+            assert CliRunner().invoke(app, ["sweep", "mine.yaml", "--shard", f"{number}/3"]).exit_code == 0
     stores = [f"mine.runs.{number}-of-3.jsonl" for number in (1, 2, 3)]
     counts = [Path(name).read_bytes().count(b"\n") for name in stores]
     assert sorted(counts) == [2, 3, 3]
@@ -86,13 +87,13 @@ def test_a_document_is_parsed_once_and_no_more_are_kept_than_needed() -> None:
 def test_cells_whose_result_is_missing_are_solved_again(tmp_path: Path) -> None:
     store, results = tmp_path / "runs.jsonl", tmp_path / "results"
     whole = study()
-    sweep(whole, jobs=1, store=store)
+    sweep(whole, executor=InTurn(), store=store)
     told: list[int] = []
-    sweep(whole, jobs=1, store=store, out_dir=results, progress=lambda done, of, _: told.append(done))
+    sweep(whole, executor=InTurn(), store=store, out_dir=results, progress=lambda done, of, _: told.append(done))
     assert told == [0, 1, 2] and len(list(results.iterdir())) == 2
     next(results.iterdir()).unlink()
     told.clear()
-    sweep(whole, jobs=1, store=store, out_dir=results, progress=lambda done, of, _: told.append(done))
+    sweep(whole, executor=InTurn(), store=store, out_dir=results, progress=lambda done, of, _: told.append(done))
     assert told == [1, 2] and len(list(results.iterdir())) == 2
     assert "result" not in store.read_text()
 

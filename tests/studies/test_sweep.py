@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from in_turn import InTurn
 from study_cases import SMALL, study
 
 import dfopt
@@ -68,17 +69,17 @@ def test_failed_cells_are_solved_again_only_when_asked(tmp_path: Path) -> None:
     store.write_text(
         json.dumps({"schema": "dfopt/run/1", "cell": cell.key, "status": "failed", "message": "no memory"}) + "\n"
     )
-    kept = sweep(whole, jobs=1, store=store)
+    kept = sweep(whole, executor=InTurn(), store=store)
     assert kept.frame().loc[0, ["status", "note"]].tolist()[0] == "failed"
     assert "no memory" in kept.frame().loc[0, "note"]
-    assert sweep(whole, jobs=1, store=store, retry=True).counts() == {"optimal": 1}
+    assert sweep(whole, executor=InTurn(), store=store, retry=True).counts() == {"optimal": 1}
     assert collect(whole, store).counts() == {"optimal": 1}
 
 
 def test_equal_cells_are_solved_once() -> None:
     twice = study(graphs=[*SMALL["graphs"], {**SMALL["graphs"][0], "label": "same"}])
     told: list[int] = []
-    runs = sweep(twice, jobs=1, progress=lambda done, of, _: told.append(of))
+    runs = sweep(twice, executor=InTurn(), progress=lambda done, of, _: told.append(of))
     assert (len(runs.cells), told[0]) == (4, 2)
     frame = runs.frame()
     assert frame["step_time_s"].tolist() == frame["step_time_s"].tolist()[:2] * 2
@@ -232,14 +233,16 @@ def test_records_say_which_calibration_their_cell_has(tmp_path: Path) -> None:
     document = {**SMALL, **given, "graphs": [{"graph": "small.json"}], "options": {"tp": 1, "pp": 1}}
     (tmp_path / "study.json").write_text(json.dumps(document))
     store, done = tmp_path / "runs.jsonl", list[int]()
-    runs = sweep(tmp_path / "study.json", jobs=1, store=store)
+    runs = sweep(tmp_path / "study.json", executor=InTurn(), store=store)
     ideal, calibrated = runs.frame().to_dict("records")
     assert calibrated["calibrated_by"] == runs.cells[1].calibration and pd.isna(ideal["calibrated_by"])
     assert calibrated["step_time_s"] > ideal["step_time_s"]
     by_cell = {record["cell"]: record for record in map(json.loads, store.read_text().splitlines())}
     assert by_cell[calibrated["cell"]]["calibrated_by"] == calibrated["calibrated_by"]
     assert "calibrated_by" not in by_cell[ideal["cell"]]
-    sweep(tmp_path / "study.json", jobs=1, store=store, progress=lambda before, of, record: done.append(before))
+    sweep(
+        tmp_path / "study.json", executor=InTurn(), store=store, progress=lambda before, of, record: done.append(before)
+    )
     assert done == [2]
     assert dfopt_frame(store)["calibrated_by"].dropna().tolist() == [calibrated["calibrated_by"]]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from busy import BUSY
+from in_turn import InTurn
 from study_cases import study
 
 from dfopt.cli import sweep_progress
@@ -101,16 +102,18 @@ def test_what_became_of_the_cells(clock: list[float]) -> None:
 def test_a_sweep_tells_what_its_store_has(tmp_path: Path) -> None:
     whole, store = study(), tmp_path / "runs.jsonl"
     first = SweepProgress(quiet=True)
-    ring = sweep(study(systems=[{"system": "sn10-8-ring", "label": "ring"}]), jobs=1, store=store, progress=first)
+    ring = sweep(
+        study(systems=[{"system": "sn10-8-ring", "label": "ring"}]), executor=InTurn(), store=store, progress=first
+    )
     assert first.facts()[:2] == ["1/1 cells", "none failed"]
     store.write_bytes(line_of({"cell": ring.cells[0].key, "status": "failed"}))
     again = SweepProgress(quiet=True)
-    runs = sweep(whole, jobs=1, store=store, progress=again)
+    runs = sweep(whole, executor=InTurn(), store=store, progress=again)
     assert again.facts()[:2] == ["2/2 cells", "1 with an error"]
     assert f"worst gap {100 * runs.frame()['gap'].max():.2g} % to any mapping" in again.facts()
     assert runs.frame()["level_gap"].max() == 0
     retried = SweepProgress(quiet=True)
-    sweep(whole, jobs=1, store=store, progress=retried, retry=True)
+    sweep(whole, executor=InTurn(), store=store, progress=retried, retry=True)
     assert retried.facts()[:2] == ["2/2 cells", "none failed"]
 
 
