@@ -1,9 +1,9 @@
 """Hypothesis profiles, and the folders of the shared helpers on the import path.
 
 ``HYPOTHESIS_PROFILE=fast|ci|day|nightly|hunt`` (default fast) sets how many examples a property test draws; a test
-that solves MILPs takes a share of it with `share`. CI draws the same ones every time, and new ones with the date as
-the seed (``HYPOTHESIS_PROFILE=day pytest -m hypothesis --hypothesis-seed 20261127``). The marker ``nightly`` keeps long
-runs out of the default.
+that solves MILPs takes a share of it with `share`. CI draws new ones every day, with the date as the seed
+(``HYPOTHESIS_PROFILE=day pytest --hypothesis-seed 20261127``); ``ci`` draws as many, the same ones every time. The
+marker ``nightly`` keeps long runs out of the default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMMON = {"deadline": None, "suppress_health_check": _SLOW_DRAWS, "print_blob":
 settings.register_profile("fast", max_examples=25, **_COMMON)
 settings.register_profile("ci", max_examples=10, derandomize=True, **_COMMON)
 # What fails is told as it was drawn: shrinking worlds of MILPs would take minutes.
-settings.register_profile("day", max_examples=5, phases=(Phase.explicit, Phase.generate), **_COMMON)
+settings.register_profile("day", max_examples=10, phases=(Phase.explicit, Phase.generate), **_COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("NIGHTLY_EXAMPLES", "2000")), **_COMMON)
 # For the search of bugs: report the first failing example as drawn; shrinking MILPs takes minutes.
 settings.register_profile(
