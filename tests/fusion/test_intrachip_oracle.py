@@ -1,8 +1,7 @@
-"""The intra-chip MILP against brute force by the judge, and what must hold between its instances."""
+"""Prices, bounds and starts of one fusion against the judge, and what must hold between instances of its MILP."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import at_once, best_fusion, fusions, judged, mapping_of, pieces
-from problem_cases import better, close, fused, fusion_cases, limits_of, partitions, renamed, stage_of, tables_of
+from oracles import at_once, fusions, judged, mapping_of, pieces
+from problem_cases import better, close, fused, fusion_cases, limits_of, renamed, stage_of, tables_of
 from strategies import World, share
+from test_lattice import check_all_forms
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -24,75 +24,6 @@ from dfopt.fusion.blocks import StageTables, price_blocks, tiles_of
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
-
-
-def check_against_brute_force(case) -> None:
-    world, sharding, p_max = case
-    found, best = fused(world, sharding, p_max), best_fusion(world, sharding, stage_of(world), p_max)
-    said = f"MILP {found and found.objective}, brute force {best and best.score.layer_time_s} {best and best.partition}"
-    assert (found is None) == (best is None), said
-    if found is None or best is None:
-        return
-    assert close(found.objective, best.score.layer_time_s), said
-    assert found.bound <= found.objective * (1 + 1e-9)
-    assert found.solution.termination.value == "optimal"
-    mapping = mapping_of(world, sharding, stage_of(world), partitions(world, found))
-    assert mapping is not None
-    score = judged(world, mapping)
-    assert not score.violations
-    assert close(score.layer_time_s, found.objective)
-
-
-RULES = [
-    (f, fan, exactly)
-    for f in ("separate", "halves", "shared")
-    for fan in ("shared", "per_consumer")
-    for exactly in ("allow", "forbid")
-]
-
-
-@share(1)
-@pytest.mark.parametrize("overlap", ["perfect", "none", "compute_memory"])
-@given(data=st.data())
-def test_milp_is_brute_force_without_menus(overlap: str, data: st.DataObject) -> None:
-    forward_backward, fanout, empty = data.draw(st.sampled_from(RULES))
-    check_against_brute_force(
-        data.draw(
-            fusion_cases(
-                overlap=overlap,
-                compute_model=["fixed", "efficiency"],
-                forward_backward=forward_backward,
-                fanout=fanout,
-                empty_partitions=empty,
-            )
-        )
-    )
-
-
-@share(1)
-@given(fusion_cases(most=4, compute_model="cycle", compute_utilization=None))
-def test_milp_is_brute_force_with_cycle_menus(case) -> None:
-    check_against_brute_force(case)
-
-
-@share(1)
-@pytest.mark.parametrize("forward_backward", ["separate", "halves", "shared"])
-@given(data=st.data())
-def test_milp_is_brute_force_when_training(forward_backward: str, data: st.DataObject) -> None:
-    check_against_brute_force(
-        data.draw(
-            fusion_cases(least=3, trains=True, forward_backward=forward_backward, compute_model=["fixed", "efficiency"])
-        )
-    )
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="needs HYPOTHESIS_PROFILE=nightly")
-@share(0.5)
-@given(fusion_cases(most=6, compute_utilization=[None, 0.5]))
-def test_milp_is_brute_force_nightly(case) -> None:
-    check_against_brute_force(case)
-
 
 # -- prices -----------------------------------------------------------------------------------
 
@@ -292,7 +223,7 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: i
     for assumptions in (chosen, slow):
         world = World(graph, System(name="s", chip=chip), Plan(), assumptions)
         case = (world, {k.name: "none" for k in kernels}, 1)
-        check_against_brute_force(case)
+        check_all_forms(case)
         assert (fused(*case) is None) == bool(tiles_short)
 
 
