@@ -8,17 +8,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import fusions, judged, mapping_of
+from oracles import judged, mapping_of
 from problem_cases import close, dense
 from strategies import World, shardings, share, worlds
 
 import dfopt.search as optimizer
-from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible
-from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
 
 
@@ -104,45 +102,6 @@ def test_results_hold_what_they_say(world: World, data: st.DataObject) -> None:
 
 
 @share(1)
-@given(worlds(most=4, max_pp=2, compute_model=["fixed", "efficiency"], zero=False), st.data())
-def test_one_plan_is_optimal_for_its_sharding(world: World, data: st.DataObject) -> None:
-    """The step time of one plan is the least over all fusions of all its stages, sharding and stages as chosen."""
-    p_max = data.draw(st.integers(1, 3))
-    result = solved(world, one_plan=True, p_max=p_max)
-    if result is None:
-        return
-    sharding = {k.name: k.sharding for k in result.mapping.kernels}
-    stage = {k.name: k.stage for k in result.mapping.kernels}
-    most = p_max
-    if world.assumptions.execution == "kernel_by_kernel":
-        most = len(world.graph.kernels)
-        if world.assumptions.forward_backward == "halves" or world.assumptions.empty_partitions == "forbid":
-            return  # rules about p_max partitions: without a p_max of its own, the oracle would apply them to `most`
-    found = [f.score.step_time_s for f in fusions(world, sharding, stage, most)]
-    note(f"{result.step_time_s} against {sorted(found)[:3]}")
-    assert found and close(result.step_time_s, min(found))
-
-
-@share(1)
-@given(worlds(most=4), st.data())
-def test_no_other_sharding_beats_what_is_said_of_all_mappings(world: World, data: st.DataObject) -> None:
-    """Shardings pinned by hand, under every plan: none is below the bound, none fits where nothing is said to fit."""
-    p_max = p_max_for(world, data)
-    result = solved(world, p_max=p_max)
-    pins = data.draw(shardings(world.graph, world.plan, world.assumptions))
-    pinned = solved(world, p_max=p_max, pin_sharding=pins, one_plan=True)
-    if result is None or pinned is None:
-        return
-    assert pinned.value >= result.bound * (1 - 1e-9)
-    if result.status == "optimal":
-        assert pinned.value >= result.value * (1 - 1e-6)
-    (record,) = [one for one in result.plans if one.plan == pinned.plan and one.tile_count is None] or [None]
-    if record is not None:
-        assert record.status != "infeasible" and record.bound is not None
-        assert pinned.value >= record.bound * (1 - 1e-9)
-
-
-@share(1)
 @given(worlds(most=4, max_pp=2), st.data())
 def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObject) -> None:
     sharding = data.draw(shardings(world.graph, world.plan, world.assumptions))
@@ -157,19 +116,6 @@ def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObjec
     score = judged(world, mapping)
     assume(not score.violations)
     assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)
-
-
-@share(0.5)
-@given(worlds(most=4), st.data())
-def test_pruning_never_loses_the_best_plan(world: World, data: st.DataObject) -> None:
-    p_max = p_max_for(world, data)
-    together = solved(world, p_max=p_max)
-    legal, _ = asked_plans(world.graph, world.system, Request(), world.assumptions)
-    alone = [solved(replace(world, plan=plan), one_plan=True, p_max=p_max) for plan in legal]
-    times = [one.step_time_s for one in alone if one is not None]
-    assert (together is None) == (not times)
-    if together is not None:
-        assert close(together.step_time_s, min(times))
 
 
 @share(0.5)
