@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from by_path import ran
 
 REFERENCE = Path(__file__).parents[2] / "benchmarks" / "reference"
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(REFERENCE / "measured.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+RUNNER = REFERENCE / "measured.py"
 
 
 def test_rows_are_judged_refused_and_left_out(tmp_path: Path) -> None:
@@ -24,8 +19,8 @@ def test_rows_are_judged_refused_and_left_out(tmp_path: Path) -> None:
     other = lines[1].replace("t5_22B_full", "other").replace("fp16", "int3")
     table, kept = tmp_path / "rows.csv", tmp_path / "rows.json"
     table.write_text("\n".join([lines[0], fits, fits, huge, other]) + "\n", encoding="utf-8")
-    done = run(table, "--json", kept)
-    assert done.returncode == 0, done.stderr
+    code, out, err = ran(RUNNER, table, "--json", kept)
+    assert code == 0, err
     rows = json.loads(kept.read_text(encoding="utf-8"))
     assert [row["status"] for row in rows] == ["ok", "ok", "refused", "not taken"]
     assert {(row["quantity"], row["profile"]) for row in rows} == {("step_seconds", "default")}
@@ -33,14 +28,13 @@ def test_rows_are_judged_refused_and_left_out(tmp_path: Path) -> None:
     assert "GB of DRAM per chip" in rows[2]["note"] and "int3" in rows[3]["note"]
     # 22e9 parameters x 4 samples x 2048 tokens: with all recomputed 8 FLOP each, at most at 8 x 312 TFLOP/s
     assert rows[0]["ours"] > 8 * 22e9 * 4 * 2048 / (8 * 312e12)
-    assert "4 rows, 2 different steps" in done.stdout
-    lifted = run(table, "--no-memory-limit", "--json", kept)
-    assert lifted.returncode == 0
+    assert "4 rows, 2 different steps" in out
+    assert ran(RUNNER, table, "--no-memory-limit", "--json", kept)[0] == 0
     assert [row["status"] for row in json.loads(kept.read_text(encoding="utf-8"))][2] == "ok"
 
 
 def test_a_file_that_is_no_table_ends_with_3(tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("x\n1\n", encoding="utf-8")
-    done = run(table)
-    assert done.returncode == 3 and "found columns x" in done.stderr and "Traceback" not in done.stderr
+    code, _, err = ran(RUNNER, table)
+    assert code == 3 and "found columns x" in err and "Traceback" not in err

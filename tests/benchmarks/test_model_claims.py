@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -24,23 +21,19 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("models")
 
 
-def ran(*words: str) -> subprocess.CompletedProcess[str]:
-    words = (str(BENCHMARKS / "models.py"), *words)
-    return subprocess.run(
-        [sys.executable, *words], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-
-
-def test_it_lists_its_sections(claims: ModuleType) -> None:
-    lines = ran("--list").stdout.splitlines()
+def test_it_lists_its_sections(claims: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert claims.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == list(claims.SECTIONS)
     assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
 
 
-def test_what_needs_data_is_passed_over_and_said(tmp_path: Path) -> None:
+def test_what_needs_data_is_passed_over_and_said(
+    claims: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     file = tmp_path / "rows.json"
-    done = ran("--only", "bounds", "kernels", "all-to-all", "configs", "decode", "--json", str(file))
-    assert done.returncode == 0 and "12 claims: 12 passed over for want of data" in done.stdout
+    assert claims.main(["--only", "bounds", "kernels", "all-to-all", "configs", "decode", "--json", str(file)]) == 0
+    assert "12 claims: 12 passed over for want of data" in capsys.readouterr().out
     rows = json.loads(file.read_text())
     assert {(row["met"], row["verdict"]) for row in rows} == {(None, "passed over")}
 

@@ -32,8 +32,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     wrong = call(*asked[:3], "--power-limit", "20ms", "-q")
     assert wrong.code == 2 and "--power-limit: found '20ms'" in wrong.err
     assert call(*asked, "--gap", "5").code == 2
-    short = call("explore", "gpt3-175b", tmp_path / "design.yaml", "-q")
-    assert short.code == 4 and "smallest budget that would: $.budgets.package_area_mm2 of" in short.err
     late = spawn(*asked, "--time-limit", "0.1")  # from the start of the process
     assert late.code == 5 and "no design has been solved" in late.err
     few = call(*asked, "--time-limit", "60", "--top", "3", "--objective", "time", "--no-sensitivity").out

@@ -312,7 +312,7 @@ def test_layers_behind_a_checkpoint_go_to_megatron_and_come_back(tmp_path: Path)
     read = load_run(path)
     assert (read.graph.repeat, read.graph.variant) == (4, "recompute: full+attention, every 2 layers")
     pins = {"pin_sharding": read.pins.sharding, "tp": 1, "pp": 2, "dp": 4, "interleave": 1}
-    found = df.optimize(read.graph, "h100-8", assumptions="ideal", sensitivity=False, **pins)
+    found = df.optimize(read.graph, "h100-8", assumptions="ideal", sensitivity=False, gap=1.0, **pins)
     made = exported(TOOLS["megatron"], decisions_of(found, "r"))
     assert "recomputation" not in made.left_out
     path.write_text(TOOLS["megatron"].write(made.arguments, "first"), encoding="utf-8")

@@ -112,7 +112,7 @@ def test_weights_hide_where_gradients_do() -> None:
 def test_command_line_and_what_it_prints(tmp_path: Path) -> None:
     asked = ["solve", "gpt2-small", "a100-8", "--param", "mode=training", "--batch", "16", "--tp", "4", "--pp", "1"]
     asked += ["--kernel-by-kernel", "--tp-comm-overlap", "any", "--gradient-overlap", "backward"]
-    asked += ["--no-sensitivity", "--detail", "plan"]
+    asked += ["--no-sensitivity", "--gap", "100%", "--detail", "plan"]
     done = CliRunner().invoke(app, [*asked, "-q", "-o", str(tmp_path / "r.json")])
     assert done.exit_code == 0
     lines = {row[0]: row[1] for line in done.stdout.splitlines() if len(row := line.split(None, 1)) > 1}
