@@ -149,6 +149,15 @@ def mapping_of(
     )  # fmt: skip
 
 
+def in_a_row(world: World) -> dict[str, int]:
+    """Every kernel in a partition of its own, the forward pass first."""
+    drawn = nx.DiGraph((t.src, t.dst) for t in world.graph.tensors)
+    drawn.add_nodes_from(kernel.name for kernel in world.graph.kernels)
+    late = {kernel.name: kernel.pass_ != "forward" for kernel in world.graph.kernels}
+    order = nx.lexicographical_topological_sort(drawn, key=lambda name: (late[name], name))
+    return {name: number for number, name in enumerate(order)}
+
+
 def judged(world: World, mapping: Mapping) -> Score:
     """What the judge says."""
     return evaluate(mapping, world.model or world.graph, world.system, world.assumptions)

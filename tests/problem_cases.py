@@ -17,7 +17,9 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
+from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.intrachip import IntraChipMapping
+from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, keeps
 from dfopt.physics import ops
 from dfopt.terms.chip import chip_of
@@ -55,6 +57,14 @@ def limits_of(world: World, tables: StageTables, p_max: int) -> IntraChipLimits:
         dram_left=left[0],
         saved_in_dram=chosen.gradients == "exact" and graph.trains,
     )
+
+
+def searched(tables: StageTables, limits: IntraChipLimits, known: float = np.inf) -> tuple[ShortestPath, PathResult]:
+    """A search of the lattice for something below a known time, and what it finds."""
+    lattice = down_sets(tables, limits.forward_backward, 10_000)
+    assert lattice is not None
+    search = ShortestPath(tables, limits, lattice, known)
+    return search, search.run()
 
 
 def fused(world: World, sharding: dict[str, Sharding], p_max: int) -> IntraChipMapping | None:

@@ -599,6 +599,12 @@ def options_of(**asked: Any) -> Options:
     return Options(Request(**asked), Clock.of_limit(60.0))
 
 
+def busy(world: World, usage: float) -> World:
+    """The same on links that take a part of the chip where they overlap with products."""
+    dims = tuple(dim.model_copy(update={"processor_usage": usage}) for dim in world.system.network)
+    return replace(world, system=world.system.model_copy(update={"network": dims}))
+
+
 def with_dram(system: System, capacity: float | None) -> System:
     """A machine whose chips have so many bytes of DRAM."""
     dram = system.chip.dram.model_copy(update={"capacity": capacity})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problem_cases import block_numbers, close, partitionings, stages, tables_of
+from problem_cases import block_numbers, close, partitionings, searched, stages, tables_of
 from strategies import World, share
 
 from dfopt.documents.assumptions import Assumptions
@@ -15,17 +15,8 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.columns import Columns
-from dfopt.fusion.downsets import down_sets
-from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.milp import Solution, Termination, solve
-
-
-def searched(tables: StageTables, limits: IntraChipLimits, known: float = np.inf) -> tuple[ShortestPath, PathResult]:
-    lattice = down_sets(tables, limits.forward_backward, 10_000)
-    assert lattice is not None
-    search = ShortestPath(tables, limits, lattice, known)
-    return search, search.run()
 
 
 def is_one_of(found: np.ndarray, partition_k: np.ndarray) -> bool:

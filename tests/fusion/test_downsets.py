@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problem_cases import close, partitionings, stages, tables_of, tight_stages
+from problem_cases import close, partitionings, searched, stages, tables_of, tight_stages
 from strategies import World, share
 
 from dfopt.bnb import ENDED
@@ -19,7 +19,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice, down_sets
-from dfopt.fusion.lattice import PathResult, ShortestPath
+from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 
 
@@ -78,13 +78,6 @@ def test_words_tell_subsets_as_the_rows_do(kernels: int, count: int, data: st.Da
 
 
 # -- the search in it -------------------------------------------------------------------------
-
-
-def searched(tables: StageTables, limits: IntraChipLimits, known: float = np.inf) -> tuple[ShortestPath, PathResult]:
-    lattice = down_sets(tables, limits.forward_backward, 10_000)
-    assert lattice is not None
-    search = ShortestPath(tables, limits, lattice, known)
-    return search, search.run()
 
 
 @given(st.one_of(stages(limited=True), tight_stages()), st.sampled_from([1.0, 1.3, np.inf]))

@@ -8,18 +8,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from strategies import ROWS, World, share, worlds
 
 import dfopt as df
-import dfopt.search as optimizer
 from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
-from dfopt.errors import DfoptError
 from dfopt.judge import evaluate
 from dfopt.regions import lattices
 from dfopt.search.assembling import matrices, proof_of, proven, status_of
@@ -185,16 +180,6 @@ def one_is_enough(data: Data) -> None:
 # -- single fields ---------------------------------------------------------------------------------
 
 
-def edit(**changes: Any) -> Callable[[Data], None]:
-    """Changes of the whole; a number is a factor of what stands there."""
-
-    def change(data: Data) -> None:
-        for name, to in changes.items():
-            data[name] = data[name] * to if isinstance(to, float) else to
-
-    return change
-
-
 def of_record(which: str, whole: bool = False, /, **changes: Any) -> Callable[[Data], None]:
     """Changes of the first record with a status; a number is a factor. ``whole``: with all that follows."""
 
@@ -296,17 +281,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Data], None]]] = {
     "a sequence split undone": ("sequence", kernels(FFN1={"sharding": "k"})),
     "a kernel out of its library set": ("library", elsewhere("FFN0")),
     "more tiles of a kernel": ("tiles", kernels(FFN0={"tiles": 1000})),
-    "a slower value": ("three", edit(value=1.001)),
-    "a faster value": ("three", edit(value=0.999)),
-    "a higher bound": ("three", edit(bound=1.001)),
-    "a lower bound": ("three", edit(bound=0.999)),
-    "a lower bound per level": ("three", edit(level_bound=0.999)),
-    "a gap": ("three", lambda data: data.update(gap=0.01)),
-    "reached a gap": ("three", edit(status="gap_reached")),
-    "optimal per level": ("three", edit(status="optimal_per_level")),
-    "stopped by the limit": ("three", edit(status="limit_with_solution")),
-    "more partitions than asked for": ("three", edit(p_max=5)),
-    "another sentence": ("three", edit(proof="of all plans: no mapping under them is better")),
+    "optimal per level": ("three", lambda data: data.update(status="optimal_per_level")),
     "another objective of the shardings": (
         "three",
         lambda data: (data["assumptions"].update(sharding_objective="seconds"), consistent(data)),
@@ -425,34 +400,6 @@ def test_a_plan_that_was_not_decided_is_in_the_gap() -> None:
     better_plan(nowhere)(data)
     found = verify(Result.from_data(data).sealed(), time_limit=0.0)
     assert found.gap > 0 and any(one.startswith("$.gap: the file claims 0, ") for one in found.unchecked), found
-
-
-@share(0.1)
-@given(
-    worlds(most=4, least=2, tile_rows=ROWS),
-    st.sampled_from(["joint", "joint", "seconds"]),
-    st.sampled_from([None, 1, 2]),
-)
-def test_any_answer_is_verified_and_what_fits_is_not_infeasible(world: World, how: str, most: int | None) -> None:
-    """Also where few partitions or little DRAM leave plans that do not fit."""
-    asked: Data = {} if world.assumptions.execution == "kernel_by_kernel" else {"p_max": most}
-    assume(asked.get("p_max", 1) or world.assumptions.empty_partitions == "allow")
-    chosen = world.assumptions.model_copy(update={"sharding_objective": how})
-    try:
-        result = optimizer.solve(world.graph, world.system, assumptions=chosen, **asked)
-    except DfoptError:
-        assume(False)
-    found = verify(result)
-    assert found.ok, found.problems
-    assert found.gap == pytest.approx(result.gap, abs=2e-6)
-    assert not any("nothing fits" in one for one in found.unchecked)
-    data = json.loads(json.dumps(result.to_data()))
-    fitting = [one for one in data["plans"] if one.get("value") is not None and one is not winner(data)]
-    if not fitting:
-        return
-    nowhere(fitting[-1])
-    consistent(data)
-    assert not verify(Result.from_data(data).sealed()).ok
 
 
 def test_a_plan_whose_blocks_are_not_listed_may_be_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:

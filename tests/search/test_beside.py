@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pytest
 from given_plans import by_arrays, region_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import judged, kinds, mapping_of
+from oracles import in_a_row, judged, kinds, mapping_of
 from proven import check_proven
-from strategies import World, shardings, share, worlds
+from strategies import World, busy, shardings, share, worlds
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions
 from dfopt.errors import PlanError
 from dfopt.physics.beside import optimizer_s
 from dfopt.terms.bounds import PlanBounds
-
-
-def busy(world: World) -> World:
-    """The same on links that take a part of the chip where they overlap with products."""
-    dims = tuple(dim.model_copy(update={"processor_usage": 0.25}) for dim in world.system.network)
-    return replace(world, system=world.system.model_copy(update={"network": dims}))
-
 
 NEW: dict[str, Any] = {
     "backward_gathers": [None, "layer"],
@@ -42,7 +33,7 @@ PLAIN: dict[str, Any] = {"empty_partitions": "allow", "gradients": "exact", "tra
     worlds(most=4, max_pp=2, sharding_objective="joint", sequence_parallelism="allow", tile_rows=[1, 4], **PLAIN, **NEW)
 )
 def test_the_best_of_all_mappings(world: World) -> None:
-    world = busy(world)
+    world = busy(world, 0.25)
     check_proven(world.graph, world.system, world.assumptions, {"zero": (0, 1)})
 
 
@@ -67,15 +58,6 @@ def test_kernels_that_share_a_partition_have_no_traffic_of_their_own() -> None:
         df.optimize(graph, df.load_system("h100-8-hybrid"), **aware)
 
 
-def in_a_row(world: World) -> dict[str, int]:
-    """Every kernel in a partition of its own, the forward pass first."""
-    drawn = nx.DiGraph((t.src, t.dst) for t in world.graph.tensors)
-    drawn.add_nodes_from(kernel.name for kernel in world.graph.kernels)
-    late = {kernel.name: kernel.pass_ != "forward" for kernel in world.graph.kernels}
-    order = nx.lexicographical_topological_sort(drawn, key=lambda name: (late[name], name))
-    return {name: number for number, name in enumerate(order)}
-
-
 @share(0.6)
 @given(
     world=worlds(
@@ -85,7 +67,7 @@ def in_a_row(world: World) -> dict[str, int]:
     data=st.data(),
 )  # fmt: skip
 def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None:
-    world = busy(world)
+    world = busy(world, 0.25)
     graph, chosen = world.graph, world.assumptions
     assume(graph.trains and (graph.folded or chosen.gradient_overlap is None))
     sharding, places = data.draw(shardings(graph, world.plan, chosen)), in_a_row(world)

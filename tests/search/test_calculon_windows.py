@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pytest
 from exposed_by_hand import Shown, least_lines
 from given_plans import by_arrays, region_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import judged, kinds, mapping_of
+from oracles import in_a_row, judged, kinds, mapping_of
 from proven import check_proven
 from strategies import World, shardings, share, worlds
 
@@ -63,15 +62,6 @@ def test_a_step_that_is_slower_in_every_figure_takes_no_less(
     stage_s = layers * (ahead_s + back_s) + 2 * chunks * there.hop_s
     step_s = often * stage_s + there.exposed_s(stages, chunks, layers, microbatches)
     assert often * low_s + low.shows_s(low_s) <= step_s * (1 + 1e-9)
-
-
-def in_a_row(world: World) -> dict[str, int]:
-    """Every kernel in a partition of its own, the forward pass first."""
-    drawn = nx.DiGraph((t.src, t.dst) for t in world.graph.tensors)
-    drawn.add_nodes_from(kernel.name for kernel in world.graph.kernels)
-    late = {kernel.name: kernel.pass_ != "forward" for kernel in world.graph.kernels}
-    order = nx.lexicographical_topological_sort(drawn, key=lambda name: (late[name], name))
-    return {name: number for number, name in enumerate(order)}
 
 
 def again(world: World, data: st.DataObject) -> World:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import judged, kinds, mapping_of
-from strategies import World, shardings, share, worlds
+from strategies import World, busy, shardings, share, worlds
 from typer.testing import CliRunner
 
 import dfopt as df
@@ -19,12 +19,6 @@ from dfopt.cli import app
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-
-
-def busy(world: World, usage: float) -> World:
-    """The same on links that take a part of the chip where they overlap with products."""
-    dims = tuple(dim.model_copy(update={"processor_usage": usage}) for dim in world.system.network)
-    return replace(world, system=world.system.model_copy(update={"network": dims}))
 
 
 @share(0.6)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import networkx as nx
 import pytest
 from brute import joint_optimum
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from oracles import judged, kinds, mapping_of
+from oracles import in_a_row, judged, kinds, mapping_of
 from problem_cases import close
-from strategies import World, shardings, share, worlds
+from strategies import World, busy, shardings, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -57,12 +56,6 @@ FIXED: dict[str, Any] = {
 }
 
 
-def busy(world: World, usage: float) -> World:
-    """The same on links that take a part of the chip where they overlap with products."""
-    dims = tuple(dim.model_copy(update={"processor_usage": usage}) for dim in world.system.network)
-    return replace(world, system=world.system.model_copy(update={"network": dims}))
-
-
 @share(0.6)
 @given(
     world=worlds(weight_tiling="forbid", sharding_objective="joint", max_pp=4, **FIXED),
@@ -74,11 +67,7 @@ def test_what_is_proven_in_rings_holds_in_every_way(world: World, usage: float, 
     assume(world.plan.shards > 1)
     sharding = data.draw(shardings(graph, world.plan, world.assumptions))
     stage = {k.name: kinds(graph).index(k.layer or "layer") for k in graph.kernels}
-    drawn = nx.DiGraph((t.src, t.dst) for t in graph.tensors)
-    drawn.add_nodes_from(kernel.name for kernel in graph.kernels)
-    late = {kernel.name: kernel.pass_ != "forward" for kernel in graph.kernels}
-    order = nx.lexicographical_topological_sort(drawn, key=lambda name: (late[name], name))
-    mapping = mapping_of(world, sharding, stage, {name: place for place, name in enumerate(order)})
+    mapping = mapping_of(world, sharding, stage, in_a_row(world))
     assert mapping is not None
     setting = world.instance.setting
     scores = {
