@@ -254,12 +254,10 @@ def fusions(
             yield Fusion({k.name: k.partition for k in mapping.kernels}, score)
 
 
-def best_fusion(
-    world: World, sharding: dict[str, Sharding], stage: dict[str, int], p_max: int, *, by: str = "layer"
-) -> Fusion | None:
-    """The fusion with the least layer time (``by='layer'``) or step time, or None when none is legal."""
-    key = (lambda f: f.score.stages[0].layer_time_s) if by == "layer" else (lambda f: f.score.step_time_s)
-    return min(fusions(world, sharding, stage, p_max), key=key, default=None)
+def best_fusion(world: World, sharding: dict[str, Sharding], stage: dict[str, int], p_max: int) -> Fusion | None:
+    """The fusion with the least layer time, or None when none is legal."""
+    every = fusions(world, sharding, stage, p_max)
+    return min(every, key=lambda fusion: fusion.score.stages[0].layer_time_s, default=None)
 
 
 # -- inter-chip -------------------------------------------------------------------------------

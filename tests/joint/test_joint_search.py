@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from brute import joint_optimum, least_capacities
+from covered import jointly
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import ROWS, World, share, with_dram, worlds
@@ -31,10 +32,6 @@ from dfopt.regions.unrolled import OneLayer
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.solving.options import Options
-
-
-def jointly(world: World) -> Assumptions:
-    return world.assumptions.with_(sharding_objective="joint")
 
 
 def together(world: World, **asked: Any) -> Result:

@@ -15,7 +15,6 @@ import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.result import Result
-from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.search.budgets import Block, Budget
 from dfopt.search.within import optimize_within
@@ -27,12 +26,6 @@ ALONE = APART.with_(execution="kernel_by_kernel")
 def drawn_value(seed: int, kernels: tuple[str, ...]) -> float:
     """An arbitrary whole number of every set of kernels, the same each time."""
     return float(zlib.crc32(f"{seed} {sorted(kernels)}".encode()) % 8)
-
-
-def seen(part: PartitionScore) -> Block:
-    return Block(
-        part.kernels, part.compute_s, part.memory_s, part.network_s, part.time_s, part.dram_bytes, part.sram_bytes
-    )
 
 
 def solved(world: World) -> Result:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from graph_parts import by_name
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import recipe
 from dfopt.machines.compose import load_system
@@ -17,10 +17,6 @@ from dfopt.workloads import load_graph
 
 DECODE = {"phase": "decode", "context": 4096, "batch": 16, "microbatch": 16}
 VOCAB, HIDDEN, LAYERS = 128256, 4096, 32  # Llama 3.1 8B
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 def test_an_embedding_is_a_lookup_and_no_product() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
@@ -48,12 +49,8 @@ def attention(queries: int = 1, cached: int = 8, samples: int = 2, **state: Any)
     return Graph(name="g", microbatch=samples, batch=samples, kernels=kernels, tensors=tensors)
 
 
-def named(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
-
-
 def test_chips_look_through_some_keys_and_put_the_softmax_together() -> None:
-    part = named(member_graph(attention(), KEYS, 4, 4))
+    part = by_name(member_graph(attention(), KEYS, 4, 4))
     assert (part["qk"].m, part["softmax"].m, part["av"].k) == (3, 3, 3)  # of nine keys, on the chip with the most
     (kept,) = part["qk"].states or ()
     assert (kept.sequences, kept.tokens, kept.reads, kept.writes) == (2, 3, 2, 1)
@@ -66,7 +63,7 @@ def test_chips_look_through_some_keys_and_put_the_softmax_together() -> None:
 
 def test_chips_have_tokens_of_each_sequence_and_gather_keys() -> None:
     whole = attention(queries=12, cached=0)
-    part = named(member_graph(whole, CONTEXT, 3, 3))
+    part = by_name(member_graph(whole, CONTEXT, 3, 3))
     assert [part[name].n for name in ("q", "k", "qk", "softmax", "av", "o", "add")] == [8, 8, 4, 4, 4, 8, 8]
     assert part["qk"].m == 12  # all keys
     assert ops.needed(part["qk"]) == 12 * 13 // 2 // 3  # each has early and late queries

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.phase import Segment
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
@@ -32,10 +32,6 @@ def one(mixer: Any = MIXER, feed_forward: Any = None, **more: Any) -> dict[str, 
     layer = {"mixer": mixer, "feed_forward": feed_forward}
     sizes = {"hidden": HIDDEN, "vocab": 100, "seq": 12, "causal": True}
     return sizes | {"layers": {"layer": layer}, "sections": sections} | more
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 9), st.none() | st.integers(1, 6))

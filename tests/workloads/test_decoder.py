@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
@@ -32,10 +32,6 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 ZOO = [name for name in zoo("graphs") if load_strict(find("graphs", name)).get("workload") == "decoder"]
 GPT = {"rotary": False, "gated_mlp": False, "norm": "layernorm", "bias": "all", "tie_embeddings": True}
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 def of_zoo(name: str) -> DecoderParameters:

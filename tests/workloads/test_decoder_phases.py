@@ -25,7 +25,6 @@ build = WORKLOADS["decoder"]
 SMALL: dict[str, Any] = {
     "hidden": 30, "heads": 6, "kv_heads": 2, "head_dim": 5, "ffn": 40, "vocab": 100, "seq": 12, "microbatch": 3,
 }  # fmt: skip
-ATTENTION = ("QK", "Softmax", "AV")
 
 
 def flops(graph: Graph) -> dict[str, float]:

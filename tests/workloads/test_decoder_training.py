@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import by_name, reads
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.judge import evaluate
@@ -31,17 +32,6 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 PLAIN: dict[str, Any] = {"rotary": False, "gated_mlp": False, "norm": "layernorm", "kv_heads": 6}
 ZOO = [name for name in zoo("graphs") if load_strict(find("graphs", name)).get("workload") == "decoder"]
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
-
-
-def reads(graph: Graph) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for tensor in graph.tensors:
-        found.setdefault(tensor.dst, []).append(tensor.src)
-    return found
 
 
 def products(graph: Graph, *passes: str) -> float:

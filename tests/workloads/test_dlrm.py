@@ -6,11 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from graph_parts import by_name, reads
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
@@ -31,17 +32,6 @@ SQUARE: dict[str, Any] = {
     "tables": (Tables(count=3, rows=1000, pooling=2),), "embedding_dim": 16, "interaction": "none",
     "mlp_dim": 24, "bottom_layers": 2, "top_layers": 3, "microbatch": 8, "encoding": "dfmodel",
 }  # fmt: skip
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
-
-
-def reads(graph: Graph) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for tensor in graph.tensors:
-        found.setdefault(tensor.dst, []).append(tensor.src)
-    return found
 
 
 def of_zoo(name: str) -> DlrmParameters:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
@@ -39,10 +40,6 @@ MODEL: dict[str, Any] = {
 
 def drawn(**change: Any) -> Graph:
     return expand({"schema": "dfopt/graph/3", "name": "x", "workload": "stack", "parameters": MODEL | change})
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from graph_parts import by_name, reads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stack_models import MODELS, SPEECH, attention, latent, mamba2, mlp, moe
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.documents.phase import Segment
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
@@ -85,10 +86,6 @@ def one(mixer: Any = None, feed_forward: Any = None, **more: Any) -> dict[str, A
         "seq": 12,
         "causal": True,
     } | more
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 def held(graph: Graph) -> float:
@@ -334,13 +331,6 @@ def test_an_encoder_and_its_decoder_count_together(name: str) -> None:
 
 
 # --- layers -------------------------------------------------------------------------------------------------
-
-
-def reads(graph: Graph) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for tensor in graph.tensors:
-        found.setdefault(tensor.dst, []).append(tensor.src)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.search import solve
@@ -25,10 +26,6 @@ models = st.fixed_dictionaries(
         "products": st.sampled_from(["all_tokens", "each_token"]),
     }
 )  # fmt: skip
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 def total(graph: Graph, *passes: str) -> int:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.workloads import WORKLOADS
 
@@ -36,10 +37,6 @@ def golden(case: str) -> dict[str, Any]:
 
 def built(case: str) -> Graph:
     return build(**golden(case)["parameters"], mode=CASES[case])
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import by_name
 
 from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.graph import Graph, Kernel
@@ -18,10 +19,6 @@ GPT: dict[str, Any] = {"hidden": 32, "heads": 4, "head_dim": 8, "seq": 16, "laye
 SERVING: list[dict[str, Any]] = [{"phase": "decode", "context": 40}, {"phase": "prefill", "hit": 3}]
 MIXTURE = {"experts": 4, "chosen": 2}
 LINEAR = {"kind": "gated_delta_net", "key_heads": 2, "value_heads": 4, "key_dim": 8, "value_dim": 4}
-
-
-def by_name(graph: Graph) -> dict[str, Kernel]:
-    return {kernel.name: kernel for kernel in graph.kernels}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import World, keeping, share, worlds
+from strategies import World, keeping, worlds
 from test_ledger import mapped, optimisers, pipelines
 
 from dfopt.documents.assumptions import Assumptions
@@ -22,8 +22,6 @@ from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate
 from dfopt.judge import ledger as judge
-from dfopt.setting.instance import Setting
-from dfopt.terms.bounds import PlanBounds
 from dfopt.workloads import WORKLOADS
 from dfopt.workloads.recompute import RECOMPUTES
 
@@ -47,17 +45,6 @@ def test_both_books_are_equal_and_parts_add_up(drawn: tuple[World, Mapping]) -> 
         parts = judge.memory(judge.entries(case, rank, partial(judge.amounts, case)))
         assert parts.total == pytest.approx(whole, rel=1e-9, abs=1e-9)
         assert min(dict(parts).values()) >= -1e-9 * (1 + whole)
-
-
-@share(0.5)
-@given(mapped(keeping(worlds(roomy=True, zero=True, trains=True))))
-def test_no_mapping_holds_less_than_the_bound(drawn: tuple[World, Mapping]) -> None:
-    world, mapping = drawn
-    most = max(sum(books["dram"].values()) for books in optimisers(world, mapping))
-    dram = world.system.chip.dram.model_copy(update={"capacity": most * (1 + 1e-9) + 1e-9})
-    system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
-    setting = Setting(world.graph, system, world.assumptions)
-    PlanBounds(setting).check_dram(setting.under(world.plan))
 
 
 def trained(workload: str, tensor: int, sequence: bool, recompute: str, **assumed: Any) -> tuple[Graph, Score]:
