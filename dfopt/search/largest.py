@@ -213,7 +213,8 @@ def _most(one: PlanTable, two: PlanTable, each: int) -> Room:
     sequences, tier = int(fullest_mr[m, r]), [*one.setting.system.chip.tiers][m]
     under = one.under_i[i], two.under_i[i]
     states = (PlanBounds(instance.setting).least_states(instance) for instance in under)
-    books = [held(instance, one.stages[r], least)[tier] for instance, least in zip(under, states, strict=True)]
+    _, stage = one.run[one.row_r[r]]
+    books = [held(instance, stage, least)[tier] for instance, least in zip(under, states, strict=True)]
     full = {
         LABELS[name]: books[0][name] + (books[1][name] - books[0][name]) * (sequences / each - 1) for name in books[1]
     }
