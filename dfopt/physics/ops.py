@@ -65,10 +65,8 @@ def flop(kernel: Kernel) -> float:
     288.0
     """
     if kernel.density is not None:
-        missing_extent = {None: kernel.k, 1: kernel.m, 2: kernel.n}[
-            kernel.masked
-        ]  # the axis that the masked matrix lacks
-        each = kernel.flop_per_element if kernel.op == "elementwise" else 2 * missing_extent
+        summed = {None: kernel.k, 1: kernel.m, 2: kernel.n}[kernel.masked]  # the axis that the masked matrix lacks
+        each = kernel.flop_per_element if kernel.op == "elementwise" else 2 * summed
         return float(kernel.matrices * needed(kernel, kernel.masked or 0) * each)
     elements = float(kernel.matrices) * kernel.m * kernel.n
     if kernel.op == "elementwise":
@@ -289,10 +287,8 @@ def required_layout(
     ('RR', 'SR')
     """
     if kernel.op == "elementwise":
-        needs_all = (
-            rules == "exact" and input_elements is not None and not _splits_alike(kernel, scheme, input_elements)
-        )
-        return "RR" if needs_all else PRODUCED[scheme]
+        alike = rules != "exact" or input_elements is None or _splits_alike(kernel, scheme, input_elements)
+        return PRODUCED[scheme] if alike else "RR"
     if kernel.op == "weight_update" and rules == "dfmodel":
         return _ALL_SPLIT[scheme]
     if kernel.op != "gemm":
@@ -310,15 +306,13 @@ def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
     larger but no whole number of times, whose features each chip needs all of. A smaller one is taken for a part of
     what lies side by side.
     """
-    elements_own, elements_unmasked = (
-        float(kernel.matrices * count) for count in (needed(kernel), kernel.m * kernel.n)
-    )
+    used, unmasked = float(kernel.matrices * needed(kernel)), float(kernel.matrices * kernel.m * kernel.n)
     axis = {"m": kernel.m, "n": kernel.n, "outer": kernel.outer}.get(scheme, 1)
-    if axis == 1 or elements == elements_own:
+    if axis == 1 or elements == used:
         return True
-    if elements == elements_unmasked / axis:
+    if elements == unmasked / axis:
         return False
-    return elements % kernel.n == 0 if scheme == "n" else elements < elements_own or elements % elements_own == 0
+    return elements % kernel.n == 0 if scheme == "n" else elements < used or elements % used == 0
 
 
 def streamed_rows(graph: Graph) -> int:
