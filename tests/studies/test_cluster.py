@@ -22,6 +22,7 @@ import pytest
 from design_cases import GPT2, SIZES, chosen
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import InTurn
 from study_cases import study
 
 from dfopt.errors import PlanError
@@ -60,7 +61,7 @@ def cluster(shared: LoopbackCluster) -> LoopbackCluster:
 @pytest.fixture(scope="module")
 def alone() -> Any:
     """The frame of the grid of nine, solved on this machine."""
-    return figures(sweep(grid(9), jobs=2).frame())
+    return figures(sweep(grid(9), executor=InTurn()).frame())
 
 
 def figures(frame: Any) -> Any:
@@ -108,21 +109,28 @@ def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: P
 
 def explored(**asked: Any) -> Any:
     """An exploration of designs in two technologies, and what it says but for seconds."""
-    made = chosen(**SIZES).technology
+    few = {**SIZES, "choices__capacity__L2__most": "12 MiB"}
+    made = chosen(**few).technology
     cheap = made.core.model_copy(update={"power": made.core.power * 0.9})
     both = [made.model_copy(update={"name": "t0"}), made.model_copy(update={"name": "t1", "core": cheap})]
-    found = explore(GPT2, chosen(**SIZES), technologies=both, gap=0.0, sensitivity=False, **asked)
+    found = explore(GPT2, chosen(**few), technologies=both, gap=0.0, sensitivity=False, **asked)
     data = found.to_data()
     del data["seal"], data["effort"]["seconds"], data["result"]
     return data
 
 
-def test_an_exploration_says_the_same_on_a_cluster(cluster: LoopbackCluster) -> None:
-    assert explored(cluster=cluster.address) == explored()
+@pytest.fixture(scope="module")
+def explored_here() -> Any:
+    """What the exploration says that no cluster is asked about."""
+    return explored()
+
+
+def test_an_exploration_says_the_same_on_a_cluster(cluster: LoopbackCluster, explored_here: Any) -> None:
+    assert explored(cluster=cluster.address) == explored_here
 
 
 def test_an_exploration_whose_scheduler_is_lost_goes_on_here(
-    cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: LoopbackCluster, explored_here: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[int] = []
 
@@ -131,7 +139,7 @@ def test_an_exploration_whose_scheduler_is_lost_goes_on_here(
         return f"the scheduler at {self.address} is lost"
 
     monkeypatch.setattr(Cluster, "run", lost)
-    assert explored(cluster=cluster.address) == explored()
+    assert explored(cluster=cluster.address) == explored_here
     assert len(asked) == 1 and "is lost; the search goes on here" in caplog.text
 
 
