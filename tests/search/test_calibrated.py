@@ -32,8 +32,8 @@ def run(*words: Any) -> tuple[int, str, str]:
 
 
 def test_a_named_training_step_is_searched_under_the_calibration_of_its_chip(tmp_path: Path) -> None:
-    path = recipe(tmp_path, **STEP)
-    result = df.optimize(path, "a100-8", time_limit=600.0)
+    path, fixed = recipe(tmp_path, **STEP), {"tp": 4, "pp": 1}
+    result = df.optimize(path, "a100-8", time_limit=600.0, **fixed)
     fitted = usual(result.graph, df.load_system("a100-8"))[0]
     assert fitted is not None and result.gap == 0
     kept = result.assumptions.memory_reserve
@@ -45,12 +45,12 @@ def test_a_named_training_step_is_searched_under_the_calibration_of_its_chip(tmp
     assert verify(result).ok
     # as one search of what was asked for in words, and no slower than any execution alone
     first, *others = load_executions(path)
-    again = df.optimize(first, "a100-8", variants=others, assumptions="calibrated", zero=(0, 1, 2, 3))
+    again = df.optimize(first, "a100-8", variants=others, assumptions="calibrated", zero=(0, 1, 2, 3), **fixed)
     assert again.value == result.value and {p.plan for p in again.plans} == {p.plan for p in result.plans}
-    alone = df.optimize(load_executions(path, [2], ["none"])[0], "a100-8", zero=0)
+    alone = df.optimize(load_executions(path, [2], ["none"])[0], "a100-8", zero=0, **fixed)
     assert alone.assumptions == result.assumptions and alone.value >= result.value
     assert df.evaluate(result, result.graph, "a100-8").step_time_s == result.step_time_s
-    ideal = df.optimize(first, "a100-8", variants=others, assumptions="ideal", zero=(0, 1, 2, 3), gap=0.3)
+    ideal = df.optimize(first, "a100-8", variants=others, assumptions="ideal", zero=(0, 1, 2, 3), gap=0.3, **fixed)
     assert ideal.assumptions.profile == "default" and ideal.value < result.value
 
 
