@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -228,6 +229,12 @@ def test_no_import_cycles_in_functions_and_types() -> None:
 def test_files_are_short() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
     assert not {path: count for path, count in lines.items() if count > LONGEST}
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Tests are no packages: pytest would take the second for the first, and collect neither."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py")
+    assert not [name for name, times in names.items() if times > 1]
 
 
 def loaded_by(statement: str) -> set[str]:
