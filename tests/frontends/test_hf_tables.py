@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from dfopt.frontends.hf import families, layers, values
+from dfopt.frontends.hf.families import SORTS
 from dfopt.frontends.hf.fields import Family
+from dfopt.frontends.hf.rows import MEANINGS
+from dfopt.frontends.hf.tables import table
 
 
 def row(entry: Any) -> Any:
@@ -47,3 +53,15 @@ def test_what_is_wrong_with_an_entry_is_said_with_its_place(entry: dict[str, Any
     with pytest.raises(ValidationError) as caught:
         Family.model_validate(entry, context={"known": lambda value: {}})
     assert message in str(caught.value)
+
+
+def test_every_function_template_and_row_is_named_by_an_entry() -> None:
+    names = ("shared", *SORTS)
+    folder = Path(families.__file__).with_name("model_types")
+    text = "\n".join((folder / f"{name}.yaml").read_text(encoding="utf-8") for name in names)
+    words = set(re.findall(r"[\w-]+", re.sub(r"#.*", "", text)))
+    code = {name for module in families._MODULES if module not in (layers, values) for name in module.__all__}
+    assert not code - words
+    assert not set(table("shared")["templates"]) - words
+    assert not {name for name in MEANINGS if not re.search(rf"as: {name}\b", text)}
+    assert len(families._CODE) == sum(len(module.__all__) for module in families._MODULES)  # no two of one name
