@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.errors import DocumentError
 from dfopt.frontends.calculon import ImportedCase, load_case
-from dfopt.frontends.calculon.execution import FIELDS
+from dfopt.frontends.calculon import execution as executions
 from dfopt.frontends.calculon.files import Execution
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
@@ -201,8 +202,7 @@ def test_a_second_memory_of_no_size_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_table_is_about_all_fields() -> None:
-    assert list(FIELDS) == list(Execution.model_fields)
-    assert len(FIELDS) == 23
+    assert set(Execution.model_fields) <= set(re.findall(r"\w+", executions.__doc__ or ""))
 
 
 @pytest.mark.parametrize(

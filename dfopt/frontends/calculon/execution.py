@@ -1,9 +1,36 @@
-"""Calculon's execution as what is fixed of a mapping: a table of its fields, and the pins of its tensor parallelism."""
+"""Calculon's execution as what is fixed of a mapping: degrees, dims, memories, and the pins of its tensor parallelism.
+
+Where each of its fields goes:
+
+=============================================  =========================================================================
+num_procs                                      sizes of the system's network dims
+tensor_par, pipeline_par, data_par             pins: tp, with the sharding of every kernel, pp and dp
+tensor_par_net, pipeline_par_net,              pins: tp_dims, pp_dims, dp_dims
+data_par_net
+batch_size, microbatch_size                    graph: batch, microbatch
+datatype                                       graph: word_bytes; system: the engines of that type
+fused_activation                               graph: fused_activation
+attention_type                                 graph: heads of keys and values of their own
+activation_recompute                           graph: recompute attention for attn_only, full for full
+pipeline_interleaving                          solve: --interleave
+optimizer_sharding                             solve: --zero 1, where there are copies of the batch
+tensor_par_comm_type                           assumptions: sequence_parallelism allow for rs_ag, none for ar;
+                                               point_to_point_parts calculon for p2p_rs_ag
+tensor_par_overlap                             assumptions: tensor_overlap ring, or pipe_twice for pipe; graph:
+                                               queries, keys and values joined
+seq_par_ag_redo                                assumptions: backward_gathers layer, or kept_calculon where it is false
+                                               and not everything is computed again
+data_par_overlap                               assumptions: gradient_overlap calculon
+weight_offload                                 solve: --place weights=memory2; assumptions: offload calculon
+activations_offload                            solve: --place activations=memory2
+optimizer_offload                              solve: --place optimizer=memory2 gradients=memory2, where it trains
+training                                       graph: mode
+=============================================  =========================================================================
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dfopt.documents.dim_names import part_name
@@ -15,15 +42,11 @@ from dfopt.errors import DocumentError, Issue, shown
 from dfopt.frontends.calculon.files import Execution, NetworkFile
 from dfopt.frontends.calculon.system import dim_name
 
-__all__ = ["FIELDS", "Field", "check", "degrees_on", "laid_out", "placed", "shardings"]
+__all__ = ["check", "degrees_on", "laid_out", "placed", "shardings"]
 
 WORDS: Final[Mapping[str, int]] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 """Bytes of an element of each type."""
 _AXES: Final = (("tp", "tensor_par"), ("pp", "pipeline_par"), ("dp", "data_par"))
-
-
-def _always(_: Execution) -> bool:
-    return True
 
 
 def _splits_messages(execution: Execution) -> bool:
@@ -32,67 +55,22 @@ def _splits_messages(execution: Execution) -> bool:
     return execution.tensor_par_comm_type != "p2p_rs_ag" or (execution.pipeline_par > 1 and plain)
 
 
-def _only(name: str, *values: Any) -> Callable[[Execution], bool]:
-    return lambda execution: getattr(execution, name) in values
-
-
-@dataclass(frozen=True)
-class Field:
-    """Where a field of an execution goes, and whether its value can be said there; else what is lacking."""
-
-    goes: str
-    expressed: Callable[[Execution], bool] = _always
-    lacks: str = ""
-
-
-def _off(name: str, lacks: str) -> Field:
-    return Field("nothing: it is off", _only(name, False), lacks)
-
-
-FIELDS: Final[Mapping[str, Field]] = {
-    "num_procs": Field("sizes of the system's network dims"),
-    "tensor_par": Field("pins: tp, and the sharding of every kernel"),
-    "pipeline_par": Field("pins: pp"),
-    "data_par": Field("pins: dp"),
-    "tensor_par_net": Field("pins: tp_dims"),
-    "pipeline_par_net": Field("pins: pp_dims"),
-    "data_par_net": Field("pins: dp_dims"),
-    "batch_size": Field("graph: batch"),
-    "microbatch_size": Field("graph: microbatch"),
-    "datatype": Field("graph: word_bytes; system: the engines of that type", _only("datatype", *WORDS), "the type"),
-    "fused_activation": Field("graph: fused_activation"),
-    "attention_type": Field(
-        "graph: heads of keys and values of their own", _only("attention_type", "multihead"), "shared keys and values"
+_LACKS: Final[Mapping[str, tuple[Callable[[Execution], bool], str]]] = {
+    "datatype": (lambda execution: execution.datatype in WORDS, "the type"),
+    "attention_type": (lambda execution: execution.attention_type == "multihead", "shared keys and values"),
+    "tensor_par_comm_type": (
+        _splits_messages, "reduce-scatters for messages, beside full recomputation or without a pipeline or overlapped"
     ),
-    "activation_recompute": Field("graph: recompute attention for attn_only, full for full"),
-    "pipeline_interleaving": Field("solve: --interleave"),
-    "optimizer_sharding": Field("solve: --zero 1, where there are copies of the batch"),
-    "tensor_par_comm_type": Field(
-        "assumptions: sequence_parallelism allow for rs_ag, none for ar; point_to_point_parts calculon for p2p_rs_ag",
-        _splits_messages,
-        "reduce-scatters for messages, beside full recomputation or without a pipeline or overlapped",
-    ),
-    "tensor_par_overlap": Field(
-        "assumptions: tensor_overlap ring, or pipe_twice for pipe; graph: queries, keys and values joined"
-    ),
-    "seq_par_ag_redo": Field(
-        "assumptions: backward_gathers layer, or kept_calculon where it is false and not everything is computed again"
-    ),
-    "data_par_overlap": Field("assumptions: gradient_overlap calculon"),
-    "weight_offload": Field("solve: --place weights=memory2; assumptions: offload calculon"),
-    "activations_offload": Field("solve: --place activations=memory2"),
-    "optimizer_offload": Field("solve: --place optimizer=memory2 gradients=memory2, where it trains"),
-    "training": Field("graph: mode"),
-}
-"""All fields of an execution. What dfopt learns to say is a change of one line here."""
+}  # fmt: skip
+"""Fields with values that cannot be said: whether a value can be, and else what is lacking."""
 
 
 def check(execution: Execution, path: str) -> None:
     """Raise one `DocumentError` with every field whose value cannot be said."""
     issues = [
-        Issue(f"$.{name}", f"found {shown(getattr(execution, name))}: {field.lacks}", "not supported yet")
-        for name, field in FIELDS.items()
-        if not field.expressed(execution)
+        Issue(f"$.{name}", f"found {shown(getattr(execution, name))}: {lacks}", "not supported yet")
+        for name, (can_be_said, lacks) in _LACKS.items()
+        if not can_be_said(execution)
     ]
     if issues:
         raise DocumentError(path, issues)
