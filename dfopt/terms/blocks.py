@@ -17,7 +17,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import Chip, combine
-from dfopt.terms.counting import Counting
+from dfopt.terms.counting import Counting, Incidences
 from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.sram import keeps_chip, parts_of
@@ -181,7 +181,7 @@ class Blocks:
         if self.token_rows is None:
             return held
         other = ~held.legal if not self.chip.memory_rows else np.ones_like(held.legal)
-        alone_b = np.flatnonzero(self._size_b == 1)
+        alone_b = np.flatnonzero(self.counting.size_b == 1)
         other[:, alone_b] |= parts_of(self.chip, rest_vk, cut_vk)[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
         blocks = np.flatnonzero(other.any(axis=0) & self.takes_blocks_b)
         return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, apart=apart) if len(blocks) else held
@@ -204,7 +204,7 @@ class Blocks:
         parts_vk = parts_of(self.chip, rest_vk, cut_vk)
         dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
         sram += self._sums(amount_vc, "stationary_bytes")
-        alone_b = np.flatnonzero(self._size_b == 1)
+        alone_b = np.flatnonzero(self.counting.size_b == 1)
         of_b = np.argmax(self.member_bk[alone_b], axis=1)
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += self.moved_again(amount_vc, parts_vk)[:, of_b]
@@ -246,7 +246,7 @@ class Blocks:
         dram = total("dram_bytes") + (count - 1) * total("block_reread_bytes")
         accessed = total("sram_traffic_bytes") + (count - 1) * total("block_access_bytes")
         sram = beside + cut * shares_of(self.token_rows, count)
-        legal &= keeps_chip(self.chip, self._size_b[blocks], np.zeros(sram.shape), sram)
+        legal &= keeps_chip(self.chip, self.counting.size_b[blocks], np.zeros(sram.shape), sram)
         terms = self._seconds(total("compute_s"), dram, total("network_s"), accessed)
         return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, count)
 
@@ -280,18 +280,14 @@ class Blocks:
         tiled_vb, in_parts = np.zeros((len(parts_vk), 1)), parts_vk > 1
         if in_parts.any():
             tiled_vb = self.counting.sums(self._members, in_parts.astype(float))
-        legal: Bools = keeps_chip(self.chip, self._size_b, tiled_vb, sram)
+        legal: Bools = keeps_chip(self.chip, self.counting.size_b, tiled_vb, sram)
         if (never := np.isinf(parts_vk)).any():
             legal &= self.counting.sums(self._members, never.astype(float)) == 0
         return legal
 
     @cached_property
-    def _size_b(self) -> Ints:
-        return np.asarray(self.member_bk.sum(axis=1), dtype=np.int64)
-
-    @cached_property
     def _members(self) -> tuple[Incidence, ...]:
-        return tuple(Has(k) for k in range(self.member_bk.shape[1]))
+        return Incidences(Has(k) for k in range(self.member_bk.shape[1]))
 
     def parts(self, amount_vc: Floats) -> Floats:
         """Number of parts that the weight of each kernel is cut into if it is alone in its block (:func:`parts_of`).
@@ -352,9 +348,7 @@ class Blocks:
 
     def _paid(self, resource: str) -> tuple[Incidence, ...]:
         """Incidence of every charge of a resource."""
-        if resource not in self.table.of_resource:
-            return ()
-        return tuple(self.table.charges[c].incidence for c in self.table.of_resource[resource][0].tolist())
+        return self.table.paid.get(resource, ())
 
     def _alone(self, amount_vc: Floats, resource: str) -> Floats:
         return self._sums(amount_vc, resource, alone=True)

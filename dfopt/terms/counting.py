@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -15,7 +15,7 @@ import scipy
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.incidence import Incidence
 
-__all__ = ["Counting", "Rows"]
+__all__ = ["Counting", "Incidences", "Rows"]
 
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 """Numbers of blocks: half the size of other integers, as there are millions."""
@@ -26,6 +26,17 @@ _SMALL = 4_096
 """Blocks times incidences times vectors, up to which sparse matrices gain nothing; to load them takes 0.1 s."""
 _LOT = 65_536
 """Counts that are worked out together: half a megabyte, which stays in the processor's cache."""
+
+
+class Incidences(tuple[Incidence, ...]):
+    """Some incidences in a row, which are hashed once: what is counted of them is looked up again and again."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class Counting:
@@ -64,8 +75,9 @@ class Counting:
     def matrix(self, incidences: tuple[Incidence, ...]) -> scipy.sparse.csc_array:
         """How often blocks pay some incidences: sparse, shape (blocks, incidences)."""
         if incidences not in self._matrices:
-            shape = len(self._member_bk), len(incidences)
-            self._matrices[incidences] = scipy.sparse.csc_array(self._compressed(incidences), shape=shape)
+            matrix: Any = scipy.sparse.csc_array((len(self._member_bk), len(incidences)))
+            matrix.data, matrix.indices, matrix.indptr = self._compressed(incidences)  # as arguments they are copied
+            self._matrices[incidences] = matrix
         return self._matrices[incidences]
 
     def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
@@ -107,6 +119,11 @@ class Counting:
         return sum_vb if some is None else sum_vb[:, some]
 
     @cached_property
+    def size_b(self) -> Ints:
+        """How many kernels each block holds."""
+        return np.asarray(self._member_bk.sum(axis=1), dtype=np.int64)
+
+    @cached_property
     def alone(self) -> Counting:
         """How often each kernel that is alone in its block pays incidences."""
         return Counting(np.eye(self._member_bk.shape[1], dtype=bool))
@@ -142,7 +159,7 @@ class Counting:
             return np.concatenate(several)
         count = sum(map(len, several))
         if count > len(Counting._ones):
-            Counting._ones = np.ones(count)
+            Counting._ones = np.ones(2 * count)
             Counting._ones.flags.writeable = False
         return Counting._ones[:count]
 

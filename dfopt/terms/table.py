@@ -15,6 +15,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.terms.charges import Charge, Term, merged
+from dfopt.terms.counting import Incidences
 from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.layer import Layer
 
@@ -97,6 +98,12 @@ class Table:
             name: (np.array(listed, dtype=np.int64), np.stack([numbers[self.columns_c[c]] for c in listed]))
             for name, listed in places.items()
         }
+
+    @cached_property
+    def paid(self) -> dict[str, Incidences]:
+        """Incidences of the charges of each resource, by its name, in the order of :attr:`of_resource`."""
+        places = {name: of_name.tolist() for name, (of_name, _) in self.of_resource.items()}
+        return {name: Incidences(self.charges[c].incidence for c in listed) for name, listed in places.items()}
 
     @cached_property
     def of_kernel(self) -> tuple[tuple[int, ...], ...]:
