@@ -157,5 +157,6 @@ class Messages:
 
 def _distinct(figure_vx: Floats) -> tuple[list[bytes], Ints]:
     """The distinct vectors of some figures, and the place among these of each."""
-    figure_ux, place_v = np.unique(figure_vx, axis=0, return_inverse=True)
-    return [row.tobytes() for row in figure_ux], place_v.ravel()
+    place_of = dict[bytes, int]()
+    place_v = np.array([place_of.setdefault(row.tobytes(), len(place_of)) for row in figure_vx], dtype=np.int64)
+    return [*place_of], place_v
