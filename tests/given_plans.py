@@ -31,7 +31,7 @@ def searched(setting: Setting, plans: Sequence[Plan], options: Options) -> Graph
 def least_of(setting: Setting, plans: Sequence[Plan]) -> dict[Plan, float]:
     """Seconds of a step that no mapping under each of some plans beats, by plan."""
     tables = PlanBounds(setting).tables(plans)
-    return {plan: low for table in tables for plan, low in zip(table.plans, table.seconds().tolist(), strict=True)}
+    return {plan: low for table in tables for plan, low in zip(table.plans, table.least_i.tolist(), strict=True)}
 
 
 def region_of(setting: Setting, mapping: Mapping) -> Region | None:

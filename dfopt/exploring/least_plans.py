@@ -67,7 +67,7 @@ def _bound(bounds: PlanBounds, plans: Sequence[Plan], low_i: Floats, here_i: Boo
     places = stale[np.argsort(low_i[stale], kind="stable")][:size].tolist()
     place_of = {plans[place]: place for place in places}
     for table in bounds.tables([*place_of]):
-        shown = np.where(table.used_i <= 1.0, table.seconds(), np.inf)
+        shown = np.where(table.used_i <= 1.0, table.least_i, np.inf)
         at = [place_of[plan] for plan in table.plans]
         low_i[at] = np.maximum(low_i[at], shown)
     here_i[places] = True

@@ -73,7 +73,7 @@ class StagesOpen(BranchingRule[Part]):
         plans = region.plans.plans
         if len(plans) == 1:
             return [(part, bound.value) for part in region.space.of_plan(region.plans)]
-        order = np.argsort(region.plans.seconds(), kind="stable").tolist()
+        order = np.argsort(region.plans.least_i, kind="stable").tolist()
         halves = order[: len(plans) // 2], order[len(plans) // 2 :]
         parts = [Unsharded(region.space, region.plans.of_some(half)) for half in halves]
         return [(part, max(bound.value, part.least)) for part in parts]

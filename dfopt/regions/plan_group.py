@@ -63,10 +63,10 @@ class PlanGroup:
         """The setting under one of the plans."""
         return Instance(self.setting, self.plans[plan])
 
-    @cached_property
+    @property
     def least_i(self) -> Floats:
         """Seconds of a step at least under each plan, by the least work of kernels: float array, shape (plans,)."""
-        return self.table_of_plans.seconds()
+        return self.table_of_plans.least_i
 
     @property
     def complete(self) -> bool:

@@ -131,12 +131,12 @@ class Unsharded:
     @cached_property
     def least(self) -> float:
         """Seconds of a step at least under any of the plans, whatever the sharding is."""
-        return float(self.plans.seconds().min())
+        return float(self.plans.least_i.min())
 
     @property
     def lows(self) -> Iterator[tuple[Plan, float]]:
         """Every plan with seconds of a step at least under it."""
-        return zip(self.plans.plans, self.plans.seconds().tolist(), strict=True)
+        return zip(self.plans.plans, self.plans.least_i.tolist(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)

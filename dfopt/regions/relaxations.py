@@ -72,7 +72,7 @@ class LeastStep(OfClass):
         return float(facts.region.of.least_i[facts.region.plan_i].min(initial=math.inf))
 
 
-class LeastUntiled(Relaxation[Part, Floats]):
+class LeastUntiled(Relaxation[Part, float]):
     """The dual of every kind of layer by charges that no number of tiles decides, such as those of communication.
 
     Many classes are above the cutoff by these alone. This shows it of several numbers of tiles at once.
@@ -85,20 +85,18 @@ class LeastUntiled(Relaxation[Part, Floats]):
         return isinstance(region, Region) and region.is_whole and region.vectors > 1
 
     def key(self, region: Part) -> Hashable:
-        """Options and blocks."""
+        """Plans, options and blocks."""
         [region] = listed([region])
-        return region.of.menu, region.arcs_k
+        return region.of.table_of_plans, region.of.menu, region.arcs_k
 
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[Floats]:
-        """One unit of work for each region."""
+    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+        """The least of the plans: one unit of work for each region."""
         clock.charge(len(regions))
-        classes = (region.of for region in listed(regions))
-        return [untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k]) for of in classes]
-
-    def bound(self, region: Part, answer: Floats) -> Bound:
-        """The least of the plans."""
-        [region] = listed([region])
-        return Bound(float(region.of.table_of_plans.seconds(answer)[region.plan_i].min(initial=math.inf)))
+        found = list[float]()
+        for of in (region.of for region in listed(regions)):
+            layer_k = untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k])
+            found.append(float(of.table_of_plans.seconds(layer_k).min()))
+        return found
 
 
 class LeastUntiledOfStages(Relaxation[Part, Floats]):

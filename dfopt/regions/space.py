@@ -214,7 +214,7 @@ def _fitting(bounds: PlanBounds, plans: Sequence[Plan]) -> dict[Plan, float]:
     found = dict[Plan, float]()
     for table in bounds.tables(plans):
         fits_i = table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
-        pairs = zip(table.plans, table.seconds().tolist(), fits_i.tolist(), strict=True)
+        pairs = zip(table.plans, table.least_i.tolist(), fits_i.tolist(), strict=True)
         found.update((plan, seconds) for plan, seconds, fits in pairs if fits)
     return found
 

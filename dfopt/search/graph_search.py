@@ -181,7 +181,7 @@ class GraphSearch:
         for table in self.plan_bounds.tables(plans):
             state.check_time()
             state.clock.charge(work.TABLE * len(table.settings) + work.BOUNDED * len(table.plans))
-            self.bounds.update(zip(table.plans, table.seconds().tolist(), strict=True))
+            self.bounds.update(zip(table.plans, table.least_i.tolist(), strict=True))
             used = zip(table.plans, table.used_i.tolist(), strict=True)
             self._full.update((plan, share) for plan, share in used if share > 1.0)
 

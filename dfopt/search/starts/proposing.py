@@ -199,7 +199,7 @@ class _Starts:
             fitting = (table.used_i <= 1.0).nonzero()[0]
             if not fitting.size:
                 continue
-            seconds = table.seconds()[fitting].tolist()
+            seconds = table.least_i[fitting].tolist()
             about = _estimated(setting, dict(zip((table.plans[i] for i in fitting.tolist()), seconds, strict=True)))
             shared_i = table.shared_g[table.group_i[fitting]]
             for shared in dict.fromkeys(shared_i.tolist()):

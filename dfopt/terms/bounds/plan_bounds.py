@@ -69,7 +69,7 @@ class PlanBounds:
         instance : Instance
             The plan in its setting: ``setting.under(plan)``.
         """
-        return float(self._alone(instance).seconds()[0])
+        return float(self._alone(instance).least_i[0])
 
     def interval(self, instance: Instance) -> float:
         """Lower bound on the seconds of a plan's slowest pipeline stage for one microbatch, under every mapping.

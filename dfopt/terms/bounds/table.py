@@ -62,7 +62,7 @@ class PlanTable(PlanArrays):
         """Least bytes that a chip of every stage holds in each memory: shape (memories, stages)."""
         return self.holding.bytes_held(self._held_hkgv)[:, :, 0]
 
-    def seconds(self, layer_k: Floats | float = 0.0) -> Floats:
+    def seconds(self, layer_k: Floats) -> Floats:
         """Lower bounds on the seconds per step of every plan, valid for every mapping: float array, shape (plans,).
 
         Whether the plan fits memory is not asked.
@@ -74,6 +74,11 @@ class PlanTable(PlanArrays):
         """
         layer_krv = np.maximum(self._layer_krv, np.reshape(layer_k, (-1, 1, 1)))
         return self.steps.of_stages(layer_krv, self._beside, self._longest_rv)[:, 0]
+
+    @cached_property
+    def least_i(self) -> Floats:
+        """The same with no more shown of layers than the least work of kernels."""
+        return self.seconds(np.zeros(1))
 
     def intervals(self) -> Floats:
         """Least seconds of the slowest pipeline stage of every plan for one microbatch: float array, shape (plans,).
