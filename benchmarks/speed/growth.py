@@ -72,7 +72,7 @@ class Axis:
         question = {key: str(value).replace("{n}", str(size)) for key, value in (COMMON | self.words).items()}
         if self.name == "kernels":
             question["graph"] = str(folder / f"{size}.yaml")
-            gpt(layers=size // KERNELS).save(question["graph"])
+            gpt(layers=size // KERNELS).dump(question["graph"])
         return question
 
 
@@ -84,8 +84,8 @@ AXES = (
         {"graph": "llama-3.1-70b", "system": "h100:{n}", "batch": "{n}", **TRAINING},
     ),
     Axis(
-        "layers", (12, 48, 160, 512), "Llama 3.1 70B, training on 64 H100, gap 1 %",
-        {"graph": "llama-3.1-70b", "system": "h100:64", "batch": 64, "param": "layers={n}", **TRAINING},
+        "layers", (12, 48, 160, 512), "Llama 3.1 70B, training on 512 H100, gap 1 %",
+        {"graph": "llama-3.1-70b", "system": "h100:512", "batch": 512, "param": "layers={n}", **TRAINING},
     ),
     Axis(
         "experts", (8, 32, 128, 512), "Mixtral 8x7B, decode on 64 H100",
