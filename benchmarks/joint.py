@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import sys
 
-from claims import memory, mutations, programs, studies, times
+from claims import faulty, memory, mutations, programs, studies, times
 from claims.rows import Asked, Section, listed, parser_of, table
 
 MOST = (
-    "drawn pairs, checked results and mutations at most, each; if given, of studies only the cells of the first chip,"
-    " memory and link of every system"
+    "drawn pairs and questions, checked results and mutations at most, each; if given, of studies only the cells of the"
+    " first chip, memory and link of every system"
 )
 SECTIONS: dict[str, Section] = {
     "reproduced": times.reproduced,
@@ -37,6 +37,7 @@ SECTIONS: dict[str, Section] = {
     "tests": programs.tests,
     "nothing-lost": programs.nothing_lost,
     "mutations": mutations.mutations,
+    "faults": faulty.faults,
 }
 
 
