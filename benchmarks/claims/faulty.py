@@ -114,7 +114,7 @@ class Question:
 
 
 def committed() -> list[Question]:
-    """The questions that are kept, the quickest first."""
+    """The questions that are kept: the first three are quick, and other code refuses each of their answers."""
     return [*map(Question.from_data, json.loads(CASES.read_text(encoding="utf-8")))]
 
 

@@ -10,7 +10,7 @@ from by_path import beside_its_own
 from dfopt.search.verify import verify
 
 FAULTY = beside_its_own(Path(__file__).resolve().parents[2] / "benchmarks" / "joint.py").faulty
-QUICK = FAULTY.committed()[:2]  # all others: python benchmarks/joint.py --only faults
+QUICK = FAULTY.committed()[:3]  # all others: python benchmarks/joint.py --only faults
 
 
 @pytest.mark.parametrize("number", range(len(QUICK)))
