@@ -65,7 +65,7 @@ def collective(
     >>> f"{gather.time_s * 1e3:.3f} ms, {gather.bus_bandwidth / 1e9:.0f} GB/s"
     '1.956 ms, 447 GB/s'
     """
-    kinds = [one.value for one in Collective]
+    kinds = [each.value for each in Collective]
     if kind not in kinds:
         raise PlanError(f"kind: found {kind!r}, expected a collective; {did_you_mean(kind, kinds, ', '.join(kinds))}")
     machine = as_system(system)

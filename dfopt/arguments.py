@@ -16,14 +16,14 @@ _ZERO_C = 273.15
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
     """KEY=VALUE words as a mapping; the same key twice with two values is an error."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for item in items or []:
         key, equals, value = item.partition("=")
         if not equals or not key or not value:
             raise PlanError(f"{option}: expected KEY=VALUE, found {item!r}")
-        if found.setdefault(key.strip(), value.strip()) != value.strip():
-            raise PlanError(f"{option}: {key.strip()!r} is given twice, {found[key.strip()]!r} and {value.strip()!r}")
-    return found
+        if words.setdefault(key.strip(), value.strip()) != value.strip():
+            raise PlanError(f"{option}: {key.strip()!r} is given twice, {words[key.strip()]!r} and {value.strip()!r}")
+    return words
 
 
 def values(items: list[str] | None, option: str) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def values(items: list[str] | None, option: str) -> dict[str, Any]:
 
 def sizes(option: str, words: str | None) -> list[int]:
     """Positive numbers separated by commas, such as 1,2,4: each once, in the order given."""
-    found: list[int] = []
+    numbers: list[int] = []
     for word in (words or "").split(",") if words is not None else []:
         if not word.strip().isdigit() or int(word) < 1:
             raise PlanError(f"{option}: expected numbers such as 1,2,4, found {words!r}")
-        if int(word) not in found:
-            found.append(int(word))
-    return found
+        if int(word) not in numbers:
+            numbers.append(int(word))
+    return numbers
 
 
 def sizes_or(option: str, words: str | None, name: str) -> Any:
@@ -62,10 +62,10 @@ def several(option: str, words: str | None, allowed: Sequence[str]) -> list[Any]
     (['b', 'a'], ['a', 'b', 'c'], [])
     """
     given = [word.strip() for word in words.split(",")] if words is not None else []
-    found = [choice(option, word, (*allowed, "all")) for word in dict.fromkeys(given)]
-    if "all" in found and len(found) > 1:
+    chosen = [choice(option, word, (*allowed, "all")) for word in dict.fromkeys(given)]
+    if "all" in chosen and len(chosen) > 1:
         raise PlanError(f"{option}: found {words!r}, expected some of them or all, not both")
-    return [*allowed] if found == ["all"] else found
+    return [*allowed] if chosen == ["all"] else chosen
 
 
 def levels(option: str, words: str | None) -> tuple[int, ...] | None:
@@ -84,12 +84,12 @@ def ratio(option: str, words: str) -> float:
     from dfopt.units import parse
 
     try:
-        found = parse(words, "ratio")
+        share = parse(words, "ratio")
     except UnitError:
-        found = -1.0
-    if not 0 <= found <= 1:
+        share = -1.0
+    if not 0 <= share <= 1:
         raise PlanError(f"{option}: expected a number from 0 to 1 such as 0.01, or 1%, found {words!r}")
-    return found
+    return share
 
 
 def design_limits(
@@ -153,12 +153,12 @@ def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
 
 def partitions(items: list[str] | None) -> dict[str, int]:
     """--pin KERNEL=PARTITION words."""
-    found = {}
+    pinned = {}
     for kernel, value in pairs(items, "--pin").items():
         if not value.isdigit():
             raise PlanError(f"--pin: expected a partition number for {kernel!r}, found {value!r}")
-        found[kernel] = int(value)
-    return found
+        pinned[kernel] = int(value)
+    return pinned
 
 
 def schemes(items: list[str] | None) -> dict[str, Any]:
@@ -178,8 +178,8 @@ def modules(items: list[str] | None) -> dict[str, Any]:
     """
     from dfopt.documents.modules import SCHEMES, Modules
 
-    names, found = tuple(Modules.model_fields), pairs(items, "--module")
-    return {choice("--module", name, names): choice(f"--module {name}", v, SCHEMES) for name, v in found.items()}
+    names, given = tuple(Modules.model_fields), pairs(items, "--module")
+    return {choice("--module", name, names): choice(f"--module {name}", v, SCHEMES) for name, v in given.items()}
 
 
 def places(items: list[str] | None) -> dict[str, str]:
@@ -231,15 +231,15 @@ def fields(options: dict[str, Any]) -> dict[str, Any]:
         "zero_replicas": lambda words: sizes_or("--zero-replicas", words, "all"), "offload": offloads,
         "module": modules, "place": places, "pin": partitions, "shard": schemes,
     }  # fmt: skip
-    found = {}
+    read = {}
     for name, words in options.items():
         [key] = in_documents({name: words})
         kind = Request.model_fields[key].annotation if key in Request.model_fields else None
         choices = [word for each in (kind, *get_args(kind)) if get_origin(each) is Literal for word in get_args(each)]
         if name in readers:
-            found[name] = readers[name](words)
+            read[name] = readers[name](words)
         elif choices:
-            found[name] = choice(f"--{name.replace('_', '-')}", words, tuple(choices))
+            read[name] = choice(f"--{name.replace('_', '-')}", words, tuple(choices))
         else:
-            found[name] = tuple(filter(None, words.split(","))) if name.endswith("_dims") else words
-    return found
+            read[name] = tuple(filter(None, words.split(","))) if name.endswith("_dims") else words
+    return read

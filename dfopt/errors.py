@@ -118,7 +118,7 @@ def shown(value: object, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
-def close_matches(word: str, known: Iterable[str], least: float = 0.6) -> list[str]:
+def close_matches(word: str, names: Iterable[str], least: float = 0.6) -> list[str]:
     """Up to three near spellings, whatever their case: 'gb/s' for 'GB/s' is the usual slip.
 
     Examples
@@ -127,15 +127,15 @@ def close_matches(word: str, known: Iterable[str], least: float = 0.6) -> list[s
     (['bandwidth'], ['kB', 'KiB'])
     """
     lower: dict[str, list[str]] = {}
-    for name in known:
+    for name in names:
         lower.setdefault(name.lower(), []).append(name)
     near = difflib.get_close_matches(word.lower(), lower, 3, least)
     return [name for match in near for name in lower[match]][:3]
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
     """The remedy for a misspelt word, or ``otherwise`` if nothing is near."""
-    close = close_matches(word, known)
+    close = close_matches(word, names)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise
 
 

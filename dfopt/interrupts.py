@@ -71,7 +71,7 @@ def hear_every_interrupt() -> None:
     """
     earlier = sys.unraisablehook
 
-    def heard(ignored: sys.UnraisableHookArgs) -> None:
+    def hook(ignored: sys.UnraisableHookArgs) -> None:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             earlier(ignored)
         elif not sys.is_finalizing():  # the process ends anyway, and starts no thread
@@ -79,7 +79,7 @@ def hear_every_interrupt() -> None:
             _again(_State.last)
             _State.hooked = False
 
-    sys.unraisablehook = heard
+    sys.unraisablehook = hook
     _State.ours, _State.began = True, now() - _age()
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is usual:  # not ignored, as behind nohup

@@ -60,7 +60,7 @@ def load_sized(name_or_path: str, overrides: dict[str, Any] | None = None) -> tu
     """
     if split_size(name_or_path)[1] is not None and not overrides:
         return load_system(name_or_path), ()
-    kind, path, data = _found(name_or_path)
+    kind, path, data = _located(name_or_path)
     if overrides and kind != "graph":
         message = f"a document of kind {kind} has no parameters, found {', '.join(overrides)}"
         refuse(name_or_path, message, "--param belongs to graphs built from a workload")
@@ -82,7 +82,7 @@ def _reader(kind: str) -> Callable[..., Any]:
     return own.get(kind) or KINDS[kind].from_data
 
 
-def _found(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
+def _located(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
     """Kind, path and data of what a text names."""
     shelf = _shelf_of(name_or_path)
     if shelf is None and name_or_path not in PROFILES and is_path(name_or_path):
@@ -270,8 +270,8 @@ def asked_in(path: str | os.PathLike[str]) -> Question:
     """
     result = load_mapping(path)[1]
     if result is None or result.question is None:
-        found = "a mapping" if result is None else "a result that does not say what was asked"
-        refuse(os.fspath(path), f"found {found}, expected a result of `dfopt solve -o`", "solve it again")
+        actual = "a mapping" if result is None else "a result that does not say what was asked"
+        refuse(os.fspath(path), f"found {actual}, expected a result of `dfopt solve -o`", "solve it again")
     asked = result.question
     own = {"graph": result.graph, "system": result.system, "assumptions": result.assumptions}
     return asked.model_copy(update={name: of for name, of in own.items() if getattr(asked, name) is None})

@@ -105,28 +105,28 @@ def _wrong(message: str, remedy: str) -> UnitError:
     return UnitError("", (Issue("$", message, remedy),))
 
 
-def _missing(number: float, found: str, dimension: Dimension) -> UnitError:
+def _missing(number: float, text: str, dimension: Dimension) -> UnitError:
     # 9e11 was surely meant in SI, 900 in the usual unit of the trade: the example should be what was meant.
     meant_si = number != 0 and not 1e-3 <= abs(number) < 1e6
-    example = exact(number, dimension) if meant_si else f"{found} {_KINDS[dimension].typical}"
-    message = f"missing unit: found {found}, expected e.g. {example!r}"
+    example = exact(number, dimension) if meant_si else f"{text} {_KINDS[dimension].typical}"
+    message = f"missing unit: found {text}, expected e.g. {example!r}"
     return _wrong(message, f"write its unit, a {_word(dimension)}")
 
 
 def _unknown(text: str, unit: str, dimension: Dimension) -> UnitError:
     kind = _KINDS[dimension]
     others = [_word(d) for d in DIMENSIONS if unit in _KINDS[d].units]
-    found = f"found {shown(text)}, a {others[0]}" if others else f"unknown unit {shown(unit)} in {shown(text)}"
+    message = f"found {shown(text)}, a {others[0]}" if others else f"unknown unit {shown(unit)} in {shown(text)}"
     listed = f"units of this {_word(dimension)}: {', '.join([*kind.written, *kind.compact])}"
     remedy = listed if others else did_you_mean(unit, kind.units, listed)
-    return _wrong(f"{found}, expected a {_word(dimension)}", remedy)
+    return _wrong(f"{message}, expected a {_word(dimension)}", remedy)
 
 
-def _checked(value: float, found: str, dimension: Dimension, signed: bool) -> float:
+def _checked(value: float, text: str, dimension: Dimension, signed: bool) -> float:
     if not math.isfinite(value):
-        raise _wrong(f"found {found}, expected a finite {_word(dimension)}", "leave the key out if there is no limit")
+        raise _wrong(f"found {text}, expected a finite {_word(dimension)}", "leave the key out if there is no limit")
     if value < 0 and not signed:
-        raise _wrong(f"found {found}, expected a {_word(dimension)} of 0 or more", "drop the sign")
+        raise _wrong(f"found {text}, expected a {_word(dimension)} of 0 or more", "drop the sign")
     return value + 0.0  # -0.0 becomes 0.0
 
 
@@ -196,7 +196,7 @@ def exact(value: float, dimension: Dimension) -> str:
         text = _number(scaled)
         if len(text) <= 30:  # longer: a binary unit of a number that is no round binary number
             texts.append((len(text), not 1 <= abs(scaled) < 1000, f"{text} {unit}"))
-    return min(texts, key=lambda one: one[:2])[2]  # never none: in a decimal unit the digits are those of repr()
+    return min(texts, key=lambda entry: entry[:2])[2]  # never none: in a decimal unit the digits are those of repr()
 
 
 def format(value: float, dimension: Dimension, digits: int = 4) -> str:
@@ -265,8 +265,8 @@ class Unit:
             number = float(value)
         except OverflowError:
             number = math.inf
-        found = f"{value:.6g}" if math.isfinite(number) else "inf or nan"
-        number = _checked(number, found, self.dimension, self.signed)
+        text = f"{value:.6g}" if math.isfinite(number) else "inf or nan"
+        number = _checked(number, text, self.dimension, self.signed)
         if context == UNITS_REQUIRED and self.dimension != "ratio":
             raise _missing(number, str(value), self.dimension)
         return number
@@ -297,10 +297,10 @@ class UnitJsonSchema(GenerateJsonSchema):
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
         """Write a unit default as text; see pydantic."""
-        made = super().default_schema(schema)
+        described = super().default_schema(schema)
         if isinstance(schema.get("default"), float):
-            made["default"] = SchemaSerializer(schema["schema"]).to_python(schema["default"], mode="json")
-        return made
+            described["default"] = SchemaSerializer(schema["schema"]).to_python(schema["default"], mode="json")
+        return described
 
 
 Bytes = Annotated[float, Unit("bytes")]

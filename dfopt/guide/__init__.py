@@ -42,16 +42,16 @@ def lines_with(word: str) -> list[str]:
 
 def show(name: str) -> None:
     """Print a page: rendered in a pager on a terminal, as it is in a pipe."""
-    known = pages()
-    if name not in known:
-        remedy = did_you_mean(name, known, "`dfopt guide` lists them")
+    texts = pages()
+    if name not in texts:
+        remedy = did_you_mean(name, texts, "`dfopt guide` lists them")
         raise PlanError(f"guide: found {name!r}, expected the name of a page ({remedy})")
     if not sys.stdout.isatty():
-        sys.stdout.write(known[name])
+        sys.stdout.write(texts[name])
         return
     from rich.console import Console
     from rich.markdown import Markdown
 
     console = Console()
     with console.pager(styles=True):
-        console.print(Markdown(known[name]))
+        console.print(Markdown(texts[name]))

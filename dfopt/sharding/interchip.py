@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -24,7 +25,7 @@ from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, Terms, TracePoint, solve, unanswered
 from dfopt.setting.instance import Setting
 from dfopt.sharding.layouts import conversions, must_meet, padded
-from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
+from dfopt.sharding.tables import InterChipTables, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
 
@@ -71,30 +72,30 @@ class _Formulation:
         early, late = before_kp[first, :-1].reshape(-1, 1), before_kp[last, :-1].reshape(-1, 1)
         model.rows("stage_order", [(late, 1.0), (early, -1.0)], upper=0)
         for position, (k, other) in enumerate(tables.together_kk):
-            mine, theirs = y[self.of_kernel[k]].T, y[self.of_kernel[other]].T
-            model.rows(f"together_{position}", [(mine, 1.0), (theirs, -1.0)], 0, 0)
+            own, theirs = y[self.of_kernel[k]].T, y[self.of_kernel[other]].T
+            model.rows(f"together_{position}", [(own, 1.0), (theirs, -1.0)], 0, 0)
         by_layout: dict[tuple[int, int], Ints] = {}
         crossing: dict[tuple[int, int, bool], Ints] = {}
         hops: list[tuple[Ints, float, bool]] = []
         for t in ordered.tolist():
             a, b, back = int(tables.src_t[t]), int(tables.dst_t[t]), bool(tables.reversed_t[t])
             for layout in range(3):
-                mine = self.of_kernel[a][tables.produced_o[self.of_kernel[a]] == layout]
-                if not len(mine) or tables.hop_tl[t, layout] == 0:
+                options = self.of_kernel[a][tables.produced_o[self.of_kernel[a]] == layout]
+                if not len(options) or tables.hop_tl[t, layout] == 0:
                     continue
                 if (a, layout) not in by_layout:
-                    whole = len(mine) == len(self.of_kernel[a])
-                    made = before_kp[a] if whole else self._prefix(f"before_{a}_{layout}", [mine])[0]
-                    by_layout[a, layout] = made
-                made = by_layout[a, layout]
+                    every_option = len(options) == len(self.of_kernel[a])
+                    before_p = before_kp[a] if every_option else self._prefix(f"before_{a}_{layout}", [options])[0]
+                    by_layout[a, layout] = before_p
+                before_p = by_layout[a, layout]
                 key = int(tables.group_t[t]), layout, back
                 if key not in crossing:
                     name = f"hop_{key[0]}_{layout}_{'back' if back else 'on'}"
                     crossing[key] = model.continuous(name, (stages - 1,), 0.0, 1.0)
                     hops.append((crossing[key], float(tables.hop_tl[t, layout]), back))
-                x, here, there = (c.reshape(-1, 1) for c in (crossing[key], made[:-1], before_kp[b, :-1]))
+                x, here, there = (c.reshape(-1, 1) for c in (crossing[key], before_p[:-1], before_kp[b, :-1]))
                 if back:  # produced in a stage after the boundary (all stages less those before), consumed before it
-                    every = np.full_like(x, made[-1])
+                    every = np.full_like(x, before_p[-1])
                     terms: Terms = [(x, 1.0), (there, -1.0), (every, -1.0), (here, 1.0)]
                     model.rows(f"hop_row_{t}_{layout}", terms, lower=-1)
                 else:
@@ -123,12 +124,12 @@ class _Formulation:
 
     def point_to_point(self, p: int) -> Terms:
         """Time that stage p spends on sending to its neighbours."""
-        found: Terms = []
+        terms: Terms = []
         for columns, seconds, back in self.hops:
             boundary = p - 1 if back else p  # the sending stage lies after it or before it
             if 0 <= boundary < len(columns):
-                found.append((columns[boundary : boundary + 1], seconds / self.unit_s))
-        return found
+                terms.append((columns[boundary : boundary + 1], seconds / self.unit_s))
+        return terms
 
     def total(self) -> Terms:
         """All of it over all stages."""
@@ -137,12 +138,12 @@ class _Formulation:
 
     def bytes(self, unit: float, conversions_only: bool = False) -> Terms:
         """Bytes moved, in multiples of ``unit``."""
-        found: Terms = []
+        terms: Terms = []
         for columns, _, size, _ in self.conversions:
-            found.append((columns.ravel(), np.repeat(size / unit, self.tables.stages)))
+            terms.append((columns.ravel(), np.repeat(size / unit, self.tables.stages)))
         if not conversions_only:
-            found.append((self.y_op.ravel(), np.repeat(self.tables.bytes_o / unit, self.tables.stages)))
-        return found
+            terms.append((self.y_op.ravel(), np.repeat(self.tables.bytes_o / unit, self.tables.stages)))
+        return terms
 
     def held(self) -> Terms:
         """Bytes that the schemes make chips read, write and keep, beside the least that each kernel costs."""
@@ -206,8 +207,8 @@ def optimize_interchip(
             continue
         model.minimize(terms)
         start = chosen.x if chosen is not None else None
-        told = None if progress is None else partial(_told, progress, first, scale)
-        solution = solve(model, gap=gap, clock=clock, start=start, progress=told, solver=solver)
+        report = None if progress is None else partial(_report, progress, first, scale)
+        solution = solve(model, gap=gap, clock=clock, start=start, progress=report, solver=solver)
         interrupted = solution.interrupted
         if solution.x is None:
             if chosen is not None:
@@ -228,7 +229,7 @@ def optimize_interchip(
     return InterChipMapping(sharding, stage, first.in_units(scale), name, interrupted)
 
 
-def _told(progress: Callable[[TracePoint], None], first: Solution | None, scale: float, point: TracePoint) -> None:
+def _report(progress: Callable[[TracePoint], None], first: Solution | None, scale: float, point: TracePoint) -> None:
     """Report the first objective, in its unit; while a later one is minimised it stays as it is."""
     shown = point if first is None else first
     progress(TracePoint(point.seconds, shown.objective * scale, shown.bound * scale))

@@ -15,18 +15,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.milp import Model, Terms
 from dfopt.physics.ops import split_axis
-from dfopt.sharding.tables import Floats, InterChipTables, Ints
+from dfopt.sharding.tables import InterChipTables
 
 
 def padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
     """Ragged lists of columns as one array, filled with -1."""
     width = max((len(entry) for entry in lists), default=0)
-    found = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
+    columns = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
     for row, entry in enumerate(lists):
-        found[row, : len(entry)] = entry
-    return found
+        columns[row, : len(entry)] = entry
+    return columns
 
 
 def must_meet(model: Model, tables: InterChipTables, y_op: Ints) -> None:
@@ -82,7 +83,7 @@ def _grouped(model: Model, tables: InterChipTables, costly: Ints, w: Ints) -> li
     members: dict[int, list[int]] = {}
     for position, t in enumerate(costly):
         members.setdefault(int(tables.bill_t[t]), []).append(position)
-    found: list[tuple[Ints, Floats, Floats, int]] = []
+    charged: list[tuple[Ints, Floats, Floats, int]] = []
     for bill, positions in members.items():
         t = int(costly[positions[0]])
         cost, size = tables.conversion_tll[t].ravel(), tables.conversion_bytes_tll[t].ravel()
@@ -91,12 +92,12 @@ def _grouped(model: Model, tables: InterChipTables, costly: Ints, w: Ints) -> li
             columns = w[positions[0]].reshape(9, places)[pairs]
         else:
             columns = model.continuous(f"conversion_{bill}", (len(pairs), places), 0.0, 1.0)
-            whole = np.searchsorted(pairs, pairs - pairs % 3)  # the all-gather from the same layout
-            serves = np.where(((pairs % 3 > 0) & tables.gathers)[:, None], columns[whole], -1)
+            gather = np.searchsorted(pairs, pairs - pairs % 3)  # the all-gather from the same layout
+            serves = np.where(((pairs % 3 > 0) & tables.gathers)[:, None], columns[gather], -1)
             for position in positions:
-                mine = w[position].reshape(9, places)[pairs].ravel()
-                terms: Terms = [(columns.ravel(), 1.0), (mine, -1.0)]
+                own = w[position].reshape(9, places)[pairs].ravel()
+                terms: Terms = [(columns.ravel(), 1.0), (own, -1.0)]
                 terms += [(serves.ravel(), 1.0)] if tables.gathers else []
                 model.rows(f"once_{bill}_{position}", terms, lower=0)
-        found.append((columns, cost[pairs], size[pairs], bill))
-    return found
+        charged.append((columns, cost[pairs], size[pairs], bill))
+    return charged

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
@@ -26,9 +27,7 @@ from dfopt.terms.rules.network import inherent
 from dfopt.terms.step.hops import sent_s
 from dfopt.terms.table import Domain
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-_COSTS = np.array([[ops.conversion(made, asked) is not None for asked in LAYOUTS] for made in LAYOUTS], dtype=float)
+_COSTS = np.array([[ops.conversion(has, needs) is not None for needs in LAYOUTS] for has in LAYOUTS], dtype=float)
 """Which conversions cost something, by produced and required layout."""
 
 
@@ -122,11 +121,11 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
     group_t = fanout_groups(graph, assumptions)
     group_t = np.append(group_t, np.arange(len(carried)) + group_t.max(initial=-1) + 1)
     conversion, conversion_bytes = np.zeros((2, len(tensors), len(LAYOUTS), len(LAYOUTS)))
-    for one in layer.wanted:
-        mine = (group_t == one.group) & (late_t == one.late)
-        again_t[mine] = one.tolls
-        conversion[mine] = layer.conversion(one)[0][:, [1 << place for place in range(len(LAYOUTS))]]
-        conversion_bytes[mine] = one.fan.whole * _COSTS
+    for wanted in layer.wanted:
+        here = (group_t == wanted.group) & (late_t == wanted.late)
+        again_t[here] = wanted.tolls
+        conversion[here] = layer.conversion(wanted)[0][:, [1 << place for place in range(len(LAYOUTS))]]
+        conversion_bytes[here] = wanted.fan.whole * _COSTS
     hop, share_o = np.zeros((len(tensors), 3)), figures.output_o[left_o].tolist()
     produced_o = np.concatenate(layer.produced_ko)[left_o]
     for t, tensor in enumerate(tensors):
@@ -176,9 +175,9 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
             if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, layer.rules)
         ),
         alike_kk=tuple(
-            (index[one.src], index[other.src])
+            (index[first.src], index[other.src])
             for others in (graph.handed_on[1:] if carried else ())
-            for one, other in zip(graph.handed_on[0], others, strict=True)
+            for first, other in zip(graph.handed_on[0], others, strict=True)
         ),
     )
 
