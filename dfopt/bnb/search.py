@@ -307,7 +307,7 @@ class _Search(Generic[Region, Solution]):
     # -- what is shown ----------------------------------------------------------------------------------------------
 
     def _least(self) -> float:
-        """What no solution is below, as far as it is known."""
+        """The lower bound on all solutions: of the open nodes, the closed ones and the best solution."""
         return min(self.incumbents.best, self.closed, self.open.least())
 
     def _now(self) -> Progress[Solution]:

@@ -27,7 +27,7 @@ class BoundStore:
     _answers: dict[tuple[str, Hashable], Stored] = field(default_factory=dict)
 
     def get(self, relaxation: str, key: Hashable) -> Stored | None:
-        """The answer about a key, if there is one."""
+        """The stored answer of a relaxation about a key; None if there is none."""
         return self._answers.get((relaxation, key))
 
     def put(self, relaxation: str, key: Hashable, answer: Any) -> Stored:
@@ -76,7 +76,7 @@ class Incumbents:
 
     @property
     def cutoff(self) -> float:
-        """What is not below this does not matter any more."""
+        """Regions whose bound is not below this value can be closed."""
         return min(self.cutoff_of(self.last), self.limit)
 
     def cutoff_of(self, value: float) -> float:

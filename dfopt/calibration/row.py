@@ -69,7 +69,7 @@ class RunModel:
 
     @property
     def parameters(self) -> float:
-        """The same, with embedding and logits."""
+        """Elements of all weights, embedding and logits included."""
         if self.zoo is not None:
             return self.stated
         return self.matrices + self.vocab * self.hidden * (1 if self.tie_embeddings else 2)
@@ -147,7 +147,7 @@ class Untaken:
 
 
 def number(cells: Cells, column: str, least: int = 1) -> int:
-    """A whole number of ``least`` or more; `Cannot` for what is none."""
+    """A whole number, ``least`` or more, of a column; `Cannot` for any other text."""
     text = cells.get(column, "")
     try:
         value = float(text)
@@ -159,7 +159,7 @@ def number(cells: Cells, column: str, least: int = 1) -> int:
 
 
 def measured(cells: Cells, column: str) -> float:
-    """A number above nothing; `Cannot` for what is none."""
+    """A positive number of a column; `Cannot` for any other text."""
     try:
         value = float(cells[column])
     except ValueError:

@@ -139,7 +139,7 @@ def _of_fields(name: str) -> Iterator[Page]:
 
 
 def _told_apart(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """A text without the sentences that explain choices, and these."""
+    """A text without the sentences that explain choices, and the choices with their meanings."""
     choices = _CHOICE.findall(text)
     listed = [
         ("choices" if place == 0 else "", f"{choice}: {meaning}") for place, (choice, meaning) in enumerate(choices)

@@ -107,7 +107,7 @@ def judged_mappings(
 
 
 def by_physics(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Fastest first, those that break a limit last."""
+    """Sort judged mappings by step time, those that break a limit last."""
     return sorted(ranked, key=lambda mapping: (bool(mapping.violations), mapping.score.sustained.step_time_s))
 
 

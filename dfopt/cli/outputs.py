@@ -26,14 +26,14 @@ def check_output(option: str, path: Path | None, suffixes: tuple[str, ...], part
 
 
 def check_folder(option: str, folder: Path | None, names: Iterable[str]) -> None:
-    """The same of files that are written into a folder, as far as they exist."""
+    """Check the files of a folder that exist and will be written, as `check_file` does."""
     for file in [] if folder is None else map(folder.joinpath, names):
         if os.path.lexists(file):
             check_file(option, file)
 
 
 def check_file(option: str, path: Path) -> None:
-    """The same, whatever its name ends in."""
+    """Refuse an output file that cannot be written, or that another option names too."""
     from dfopt.documents.files import check_writable
 
     given = RUNNING.get().params

@@ -33,7 +33,7 @@ def _tokens(graph: Any) -> str:
 
 
 def _sections(technology: Any) -> str:
-    """What it has; links with their roles."""
+    """Names of the sections of a technology; links with their roles."""
     from dfopt.documents.technology_part import SECTIONS
 
     own = dict(technology)

@@ -19,7 +19,7 @@ class _Seconds(Part):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Those that take time, without the unit in their names."""
+        """Seconds of the parts that take any time, by name without the unit."""
         return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}
 
 

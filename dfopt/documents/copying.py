@@ -62,7 +62,7 @@ class Copied(BaseModel):
 
 @cache
 def _of(model: type[Copied], *, extra: bool) -> tuple[str, ...]:
-    """Names of what is worked out of the fields of a model, or of the keys beside them alone."""
+    """Names of the cached values that a model derives from its fields, or from its extra keys alone."""
     every = {name: value for each in reversed(model.__mro__) for name, value in vars(each).items()}
     cached = {name: value for name, value in every.items() if isinstance(value, cached_property)}
     return tuple(name for name, value in cached.items() if isinstance(value, of_extra) is extra)

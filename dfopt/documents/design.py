@@ -202,7 +202,7 @@ def unknown(technology: Technology) -> tuple[str, str]:
 
 
 def too_much(total: float) -> str:
-    """What is wrong with shares that sum to more than 1."""
+    """The message for shares that sum to more than 1."""
     return f"found shares that sum to {total:.6g}, expected at most 1: {total - 1:.6g} too much"
 
 

@@ -57,7 +57,7 @@ class Experts(Part):
         return self
 
     def for_tokens(self, tokens: int) -> Experts:
-        """The same experts where so many tokens choose some.
+        """These experts in an evaluation of so many tokens.
 
         Examples
         --------
@@ -70,7 +70,7 @@ class Experts(Part):
 
     @property
     def words(self) -> str:
-        """What is assumed of them, in a line."""
+        """The assumed routing in a line: the law, experts per token, and experts read in an evaluation."""
         routing = self.routing or Routing()
         read = f"{self.chosen} of {self.count} experts for a token, {self.touched:.4g} read in an evaluation"
         return f"{routing.words}: {read}{', copies only where they lie on several chips' if routing.redundant else ''}"

@@ -58,5 +58,5 @@ class MemoryBreakdown(Part):
 
     @property
     def parts(self) -> dict[str, float]:
-        """Those that there are, without the unit in their names."""
+        """Bytes of the parts that hold any, by name without the unit."""
         return {name.removesuffix("_b"): size for name, size in dict(self).items() if size}

@@ -103,7 +103,7 @@ class Figure(NamedTuple):
 
 
 def figures(published: Published | None, counts: Counts) -> tuple[Figure, ...]:
-    """What is counted of a model beside what is published.
+    """Sizes of a model as counted, each with the published value if there is one.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def figures(published: Published | None, counts: Counts) -> tuple[Figure, ...]:
 
 
 def issues(figures: Iterable[Figure]) -> Iterator[Issue]:
-    """What is too far from what is published.
+    """Issues of figures whose computed value is further from the published one than rounding explains.
 
     Examples
     --------

@@ -107,7 +107,7 @@ class Question(Document):
         return self.model_copy(update={f: None for f in fields if not isinstance(getattr(self, f), str | None)})
 
     def changed(self, **changes: Any) -> Self:
-        """The same question with some fields changed; mappings and options key by key.
+        """A copy of the question with some fields changed; mappings and options key by key.
 
         Raises
         ------

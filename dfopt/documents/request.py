@@ -265,7 +265,7 @@ class Request(OnAxes):
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
 
     def assuming(self, assumptions: Assumptions) -> Assumptions:
-        """Assumptions with what is asked for instead of what they say.
+        """Assumptions with the fields that the request sets in place of their own.
 
         Examples
         --------
@@ -350,7 +350,7 @@ class Request(OnAxes):
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """What of it says how kernels are mapped, in the words of `fixed`."""
+        """The fields of the request that fix mappings of kernels, in the words of `fixed`."""
         of_kernels: dict[str, Any] = {"p_max": None, "pin_sharding": {}, "pin_partition": {}}
         return tuple(word for word in self.fixed if word not in self.model_copy(update=of_kernels).fixed)
 

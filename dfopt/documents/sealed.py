@@ -13,7 +13,7 @@ class Sealed(Document):
     """A document of claims whose ``seal`` is the digest of all the rest: one that was edited says so."""
 
     def sealed(self) -> Self:
-        """The same document with a seal that fits its contents."""
+        """A copy of the document with a seal that fits its contents."""
         return self.model_copy(update={"seal": self.unsealed_digest()})
 
     def unsealed_digest(self) -> str:

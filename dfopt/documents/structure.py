@@ -84,7 +84,7 @@ def _partners(wiring: Wiring) -> Iterator[tuple[str, Kernel, str]]:
 
 
 def _tensors(wiring: Wiring) -> Iterator[tuple[str, Tensor]]:
-    """All tensors, also those that are carried, with their places."""
+    """All tensors with their places in the document, carried ones included."""
     for field, tensors in (("tensors", wiring.tensors), ("carried", wiring.carried)):
         for position, tensor in enumerate(tensors):
             yield f"$.{field}[{position}]", tensor
@@ -166,7 +166,7 @@ def _recomputed_issues(
 
 
 def _work(kernels: Iterable[Kernel], kind: str) -> Counter[Kernel]:
-    """The kernels of a kind, whatever they are called and keep."""
+    """Kernels of a kind of layer with their counts, equal but for names and what they keep."""
     unnamed: dict[str, object] = {"name": "k", "layer": None, "stage_with": None, "accumulates_into": None}
     unnamed |= {"output_saved": None, "mask_bytes": None}
     return Counter(kernel.model_copy(update=unnamed) for kernel in kernels if (kernel.layer or LAYER) == kind)

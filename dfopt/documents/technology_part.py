@@ -54,5 +54,5 @@ class TechnologyPart(Named):
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """What it has."""
+        """Names of the sections that the part has."""
         return tuple(name for name in SECTIONS if getattr(self, name) is not None)

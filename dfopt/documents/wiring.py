@@ -123,7 +123,7 @@ class Wiring:
         ]
 
     def _operand_bytes(self, position: int, operand: int) -> float:
-        """Of one operand; heads of a GEMM share theirs."""
+        """Bytes of one operand of a kernel; heads of a GEMM share their operand."""
         kernel = self.kernels[position]
         matrices = 1 if kernel.op == "gemm" else kernel.matrices
         return float(matrices * needed(kernel, operand) * self.words.activations)

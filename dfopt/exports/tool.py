@@ -53,7 +53,7 @@ class Exported:
 
     @property
     def lines(self) -> list[str]:
-        """What is left out, a line each, the weightiest first."""
+        """A line for each decision that the arguments do not say, the weightiest first."""
         by_weight: dict[str, list[str]] = {"of what is trained": [], "of what a step costs": [], "left to the tool": []}
         for name, why in self.left_out.items():
             heading = list(by_weight)[0 if name in TRAINED else 2 if name in OWN else 1]

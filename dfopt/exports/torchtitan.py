@@ -134,7 +134,7 @@ def _recomputation(d: RunDecisions) -> ToolArguments | Lacks:
 
 
 def _refused(d: RunDecisions) -> Iterator[Issue]:
-    """What it asserts of sequences and of stages (torchtitan/distributed: parallel_dims.py, pipeline_parallel.py)."""
+    """Sequences and stages that torchtitan refuses (torchtitan/distributed: parallel_dims.py, pipeline_parallel.py)."""
     if d.sizes is not None and d.sizes.seq % (parts := 2 * d.tensor * d.context):
         message = f"found {d.sizes.seq} tokens over {d.tensor} tensor- and {d.context} context-parallel chips"
         yield Issue("$.training.seq_len", message, f"a multiple of {parts}")

@@ -296,7 +296,7 @@ _PARTS = ("buffer_bytes", "cut_buffer_bytes", "stationary_bytes", "reread_bytes"
 
 
 def _labels(amounts_ox: Floats) -> tuple[int, ...]:
-    """Class of each option, numbered as they come up: equal amounts, equal class."""
+    """Class of each option: options with equal amounts share one, numbered by first appearance."""
     seen: dict[bytes, int] = {}
     return tuple(seen.setdefault((row + 0.0).tobytes(), len(seen)) for row in amounts_ox)
 

@@ -110,7 +110,7 @@ class _MasterProblem:
         self.time_r, self.row_ri = np.zeros(len(problem.wait_r)), np.zeros_like(problem.rows.budget_ri)
 
     def take(self, choice: HeatChoice) -> bool:
-        """Remember the paths of a choice; whether one of them is new."""
+        """Add the paths of a choice to the master problem, and tell whether any of them is new."""
         problem, new = self.problem, False
         for number, seen in enumerate(self.seen):
             arcs, levels = choice.arcs[number], choice.levels[number]

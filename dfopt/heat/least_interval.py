@@ -177,7 +177,7 @@ class LeastInterval:
         return seconds
 
     def _leaking(self, voltage: float, spread: bool) -> list[_LeakagePrices]:
-        """By price, what it says of watts that do not leak."""
+        """Prices of watts that do not leak, with what the least leakage costs, for each price of `_prices`."""
         if (voltage, spread) not in self._by_voltage:
             power, heat = power_of(self.stack), heat_of(self.stack)
             near = min((self.stack.most_k(die) for die in heat.dies), default=heat.ambient_k)  # where limits bind

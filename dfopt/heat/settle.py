@@ -276,7 +276,7 @@ class HeatSettler:
         return over
 
     def fixed(self, blocks: list[StageBlocks], choice: HeatChoice) -> Choose:
-        """Keep a choice, and only wait as long as it needs to."""
+        """A chooser that always returns one choice, with the shortest period that this choice can run in."""
 
         def choose(rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatSolution]:
             problem = self.problem(blocks, rows)

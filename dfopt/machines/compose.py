@@ -330,7 +330,7 @@ def _data(value: Any) -> Any:
 
 
 def _words(*parts: Any) -> list[str]:
-    """The names in references, for the name of what they make."""
+    """Words for the name of a composed system: the names in its references."""
     words = []
     for part in parts:
         if isinstance(part, str):

@@ -104,7 +104,7 @@ def expand_technology(data: Mapping[str, Any], path: str | os.PathLike[str] = "<
 
 
 def expand_part(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> TechnologyPart:
-    """The same for a part of a technology."""
+    """The part of a technology that parsed data mean, with references written out."""
     return _expanded(TechnologyPart, data, os.fspath(path), ())
 
 

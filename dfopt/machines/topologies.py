@@ -253,7 +253,7 @@ Figures = tuple[tuple[float, float], ...]  # bandwidth and latency of each dim
 
 
 def _product(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
-    """Every dim has its link as it is."""
+    """Bandwidth and latency of the dims of a product of wirings: those of their links."""
     return tuple((link.bandwidth, link.latency) for link in links[: len(sizes)])
 
 

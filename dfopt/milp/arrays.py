@@ -55,7 +55,7 @@ class ModelArrays:
 
 
 def check_bounds(what: str, lower: Floats, upper: Floats) -> None:
-    """Raise what is wrong with lower and upper sides."""
+    """Raise `ValueError` for bounds that are NaN, crossed, or infinite on the wrong side."""
     if np.isnan(lower).any() or np.isnan(upper).any():
         raise ValueError(f"{what}: NaN bound")
     if (lower > upper).any():

@@ -82,7 +82,7 @@ class Solution:
         return self.termination in (Termination.INTERRUPTED_WITH_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION)
 
     def in_units(self, unit: float) -> Solution:
-        """Return the same with objective, bound and trace multiplied by ``unit``."""
+        """Return the solution with objective, bound and trace multiplied by ``unit``."""
         trace = tuple(TracePoint(p.seconds, p.objective * unit, p.bound * unit) for p in self.trace)
         return replace(self, objective=self.objective * unit, bound=self.bound * unit, trace=trace)
 

@@ -47,7 +47,7 @@ class Batches:
         return [self._waiting.popleft() for _ in range(min(max(size, 1), share, _MOST))]
 
     def put_back(self, numbers: Sequence[int]) -> None:
-        """These were given out and not done: they come next."""
+        """Put tasks that were given out and not done in front of the queue."""
         self._waiting.extendleft(reversed(numbers))
 
     def put_back_alone(self, numbers: Sequence[int]) -> None:

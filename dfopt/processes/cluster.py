@@ -121,7 +121,7 @@ class Cluster:
 
 
 class _Lost(Exception):
-    """The connection to the scheduler, or what it knew of the tasks."""
+    """The connection to the scheduler is lost, or the scheduler has lost its tasks."""
 
 
 def _other(who: str, wrong: str) -> PlanError:
@@ -172,7 +172,7 @@ class _Session:
                 future.add_done_callback(self._ended.put)
 
     def _records(self, numbers: list[int], future: Any) -> list[dict[str, Any]]:
-        """The records of the first of these tasks; the others wait again."""
+        """The records of the first tasks of a batch, those that were solved; the other tasks are put back."""
         from distributed.scheduler import KilledWorker
 
         began = time.perf_counter()
@@ -227,7 +227,7 @@ def _between_calls() -> Iterator[Event]:
 
 @contextmanager
 def _connected() -> Iterator[None]:
-    """Turn whatever Dask says when its scheduler goes away into one word."""
+    """Raise `_Lost` for any error by which Dask shows that its scheduler has gone."""
     from concurrent.futures import CancelledError
 
     try:

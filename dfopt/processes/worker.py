@@ -109,7 +109,7 @@ class Bounded(NamedTuple):
         return cls(data["status"], bound, data["result"] and Result.from_data(data["result"]), data["refused"])
 
     def to_data(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """Status, bound, result and refusal as JSON data."""
         bound = self.bound if math.isfinite(self.bound) else None
         result = None if self.result is None else self.result.to_data()
         return {"status": self.status, "bound": bound, "result": result, "refused": self.refused}

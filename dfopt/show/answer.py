@@ -239,7 +239,7 @@ def _efficiency(answer: Answer, other: Score | None) -> str:
 
 
 def proof_in_words(result: Result) -> str:
-    """What is proven, in a line."""
+    """The proof of a result in a line: its status, and the gap to the bound."""
     space, better = result.space, "faster" if result.request.objective.metric == "step_time" else "better"
     count = f"{space.plans:,} plan{'s' * (space.plans != 1)} ({space.total})"
     words = {

@@ -190,7 +190,7 @@ def columns_of(stream: Any) -> int:
 
 
 class _Visible:
-    """What is rendered, as `visible` has it."""
+    """A renderable whose control characters are made visible, see `visible`."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self.renderable = renderable

@@ -40,7 +40,7 @@ def text(value: object) -> str:
 
 
 def join(*parts: Html | None) -> Html:
-    """Pieces one after the other, without those that are none."""
+    """HTML of the pieces in their order; None is skipped."""
     return Html("\n".join(part.code for part in parts if part is not None))
 
 
@@ -56,7 +56,7 @@ def paragraph(*parts: object, kind: str = "") -> Html:
 
 
 def facts(rows: Iterable[tuple[str, object]], kind: str = "facts") -> Html:
-    """Names and what they are, as a description list."""
+    """Names and values as a description list."""
     lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{text(value)}</dd></div>" for name, value in rows)
     return Html(f'<dl class="{escape(kind, quote=True)}">{lines}</dl>')
 

@@ -22,7 +22,7 @@ from dfopt.units import number
 
 
 def entitled(document: Graph | System | Stack) -> str:
-    """Its name, and what it says of itself."""
+    """Name and description of a document, in a line."""
     return f"{document.name}: {document.description}" if document.description else document.name
 
 
@@ -59,7 +59,7 @@ def layers_words(graph: Graph) -> str:
 
 
 def _counted_names(names: Sequence[str]) -> str:
-    """Names in a row, those that follow themselves counted."""
+    """Names of layers in a row; a run of one name is shown with its length."""
     runs = ((name, len(list(same))) for name, same in itertools.groupby(names))
     return " + ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
@@ -88,7 +88,7 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
 
 
 def _against_published(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
-    """What a model counts, beside what is published of it."""
+    """Counted sizes of a model, each beside the published value."""
     units = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "B kept of a token"}
     words = []
     for figure in figures:

@@ -46,7 +46,7 @@ _FP32_LOSS: Final = 12  # B of a logit: log-softmax, and the gradients of nll_lo
 
 
 def _runs(answer: Answer, *ways: str) -> bool:
-    """Whether the chip runs kernels in one of some ways."""
+    """Whether the assumed execution is one of some kinds."""
     chip = answer.system.chip
     return resolve(answer.assumptions, chip.execution, chip.compute_utilization).execution in ways
 

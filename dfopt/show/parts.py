@@ -44,7 +44,7 @@ def dollars(value: float) -> str:
 
 
 def held_words(held: float, capacity: float | None, digits: int = 4) -> str:
-    """Bytes that are held, of those that there are.
+    """Bytes that are held, of a capacity, in words.
 
     Examples
     --------

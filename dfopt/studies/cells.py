@@ -225,7 +225,7 @@ class _CellProduct:
 
 
 def key_of(resolved: Resolved, seed: int, digest: Callable[[Document], str] = lambda each: _digest(each)) -> str:
-    """The key of a cell: a digest of what it asks."""
+    """The key of a cell: a digest of its graphs, system, assumptions, request and seed."""
     digests = [digest(document) for document in (*resolved.graphs, resolved.system, resolved.assumptions)]
     content = [_FORMAT, *digests, _request_fields(resolved.request), seed]
     largest = [] if resolved.largest is None else ["largest", *(microbatches_of(resolved.question) or ())]

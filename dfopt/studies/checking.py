@@ -177,7 +177,7 @@ class _Check:
             self._bounded(figures, again, value)
 
     def _bounded(self, figures: dict[str, Any], again: Bounded, value: float) -> None:
-        """Hold the bounds on all mappings against those that were found."""
+        """Note a bound of a record that is above a mapping, or above the bound of the repeated solve."""
         low, level, least = again.bound, again.bound, value
         if again.result is not None:
             level, least = again.result.level_bound, min(value, again.result.value)

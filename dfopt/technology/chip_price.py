@@ -47,7 +47,7 @@ class ChipPrice:
 
     @property
     def usd(self) -> float | None:
-        """Of the whole chip, as it is bought."""
+        """USD of the whole chip, packaged; None where a part has no price."""
         return None if self.package is None else self.package.total
 
 

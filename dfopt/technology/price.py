@@ -86,7 +86,7 @@ class PackagePrice(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """USD of the package with all losses."""
         return sum(self)
 
 
@@ -101,7 +101,7 @@ class StackPrice(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """USD of a working stack: logic die, layers and losses."""
         return self.logic + self.layers + self.lost
 
 

@@ -62,7 +62,7 @@ def _partitions(result: Result) -> list[tuple[PartitionScore, int]]:
 
 
 def _dot(result: Result, parts: Sequence[tuple[PartitionScore, int]], label: str, colour: str) -> Dot:
-    """Partitions together, each as often as it runs.
+    """One dot of the roofline for several partitions, each counted as often as it runs.
 
     Network bytes are those that the links could have moved in its network time, so latency counts as bytes: the
     roof then holds for every collective and topology.
@@ -76,7 +76,7 @@ def _dot(result: Result, parts: Sequence[tuple[PartitionScore, int]], label: str
 
 
 def _dots(result: Result) -> list[Dot]:
-    """A dot for each partition, those that take longest first."""
+    """A dot of the roofline for each partition, those that take longest first."""
     parts = sorted(_partitions(result), key=lambda pair: (-pair[1] * pair[0].time_s, pair[0].stage, pair[0].partition))
     total = math.fsum(count * part.time_s for part, count in parts)
     several = len({part.stage for part, _ in parts}) > 1

@@ -49,7 +49,7 @@ def remarks(kind: Kind, name: str) -> tuple[Remark, ...]:
 
 
 def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple[Path, str]]:
-    """A file of the zoo and, after it, those that it names."""
+    """A file of the zoo and, after it, the files of the parts that it names."""
     if (kind, name) in seen:
         return
     seen.add((kind, name))

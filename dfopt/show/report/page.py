@@ -85,7 +85,7 @@ class PagePart:
     parts: Sequence[Html | Drawing | None]
 
     def inner(self, figures: Mapping[str, Drawing]) -> str:
-        """What stands below its heading, with ``figures`` as they are drawn by now."""
+        """HTML of the part below its heading, with ``figures`` in their present form."""
         return join(*(figures[part.name].html if isinstance(part, Drawing) else part for part in self.parts)).code
 
 

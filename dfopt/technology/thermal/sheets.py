@@ -89,7 +89,7 @@ def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
 
 
 def plates_of(body: Body, dx: Floats, dy: Floats) -> list[Sheet]:
-    """The sheets of its package, for cells of these widths over the die."""
+    """Sheets of the package of a body, for cells of some widths over the die."""
     package = body.package
     if isinstance(package, HtcPackage):
         if package.plate_thickness is None:
