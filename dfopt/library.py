@@ -19,7 +19,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Source, System
 from dfopt.documents.zoo import KINDS as ZOOS
-from dfopt.documents.zoo import Kind, find, is_path, zoo
+from dfopt.documents.zoo import ZooKind, find, is_path, zoo
 from dfopt.errors import DocumentError, Issue, NotInZoo, PlanError, SystemSpecError, close_matches, refuse
 from dfopt.machines.compose import expand_system
 from dfopt.machines.fields import with_fields
@@ -100,7 +100,7 @@ def _located(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
     return kind_of(data, str(path)), path, data
 
 
-def _shelf_of(text: str) -> Kind | None:
+def _shelf_of(text: str) -> ZooKind | None:
     """The shelf that a text such as ``stacks/hbm3`` names, if the zoo has it."""
     shelf, _, name = text.partition("/")
     return next((kind for kind in ZOOS if kind == shelf and name in zoo(kind)), None)

@@ -42,20 +42,20 @@ _EXACT = decimal.Context(prec=120, Emin=-99999, Emax=99999, traps=[decimal.Overf
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(.*?)\s*", re.DOTALL)
 _LONGEST = 100
-_Sizes = dict[str, Decimal]
+_UnitSizes = dict[str, Decimal]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _DimensionUnits:
     """One dimension: its units, each with its size in SI."""
 
-    written: _Sizes  # what dfopt prints, ascending
+    written: _UnitSizes  # what dfopt prints, ascending
     typical: str  # the unit of the example in messages
-    read: _Sizes = field(default_factory=dict)  # accepted as well
-    compact: _Sizes = field(default_factory=dict)  # written only where shorter: '80 GiB', not '85.89934592 GB'
+    read: _UnitSizes = field(default_factory=dict)  # accepted as well
+    compact: _UnitSizes = field(default_factory=dict)  # written only where shorter: '80 GiB', not '85.89934592 GB'
 
     @cached_property
-    def units(self) -> _Sizes:
+    def units(self) -> _UnitSizes:
         return self.written | self.compact | self.read
 
     def only_number(self, number: object) -> str:
@@ -63,34 +63,34 @@ class _Kind:
         return f"{number} {min(self.written, key=lambda unit: abs(self.written[unit] - 1))}"
 
 
-def _si(symbol: str, prefixes: str, size: Decimal | int = 1) -> _Sizes:
+def _si(symbol: str, prefixes: str, size: Decimal | int = 1) -> _UnitSizes:
     """The units of a symbol under one-letter prefixes; a space among the prefixes stands for no prefix."""
     return {prefix.strip() + symbol: Decimal(_PREFIX[prefix]) * size for prefix in prefixes}
 
 
-def _ending(units: _Sizes, *tails: str) -> _Sizes:
+def _ending(units: _UnitSizes, *tails: str) -> _UnitSizes:
     return {unit + tail: size for unit, size in units.items() for tail in tails}
 
 
-def _kinds() -> dict[str, _Kind]:
+def _kinds() -> dict[str, _DimensionUnits]:
     eighth, minute = Decimal("0.125"), Decimal(60)
     byte, flop = _si("B", " kMGTPE"), _si("FLOP", " kMGTPEZ")
     bits = _si("bit", " kMGTP", eighth) | _si("b", "kMGTP", eighth)
     binary = {f"{prefix}B": Decimal(1024**power) for power, prefix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), 1)}
     per_second = _ending(bits, "/s") | _ending(_si("B", "kMGTP") | _si("b", "kMGTP", eighth), "ps")
     return {
-        "bytes": _Kind(byte, "GB", bits, binary),
-        "bandwidth": _Kind(_ending(byte, "/s"), "GB/s", per_second, _ending(binary, "/s")),
-        "flop": _Kind(flop, "GFLOP", _ending(flop, "s")),
-        "flop_rate": _Kind(_ending(flop, "/s"), "TFLOP/s", _ending(flop, "S", "s/s")),
-        "time": _Kind(_si("s", "pnum "), "us", {"min": minute, "h": 60 * minute, "day": 1440 * minute}),
-        "power": _Kind(_si("W", "num kMG"), "W"),
-        "energy": _Kind(_si("J", "fpnum kMG"), "pJ", _si("Wh", " kMG", 3600)),
-        "frequency": _Kind(_si("Hz", " kMGT"), "GHz"),
-        "temperature": _Kind(_si("K", " "), "K", _si("degC", " ") | _si("°C", " ")),
-        "length": _Kind(_si("m", "pnum k"), "mm", _si("m", "c")),
-        "energy_per_byte": _Kind(_si("J/B", "fpnum "), "pJ/bit", {}, _si("J/bit", "fpnum ", 8)),
-        "ratio": _Kind(_si("%", " ", Decimal("0.01")), "%", _si("", " ")),
+        "bytes": _DimensionUnits(byte, "GB", bits, binary),
+        "bandwidth": _DimensionUnits(_ending(byte, "/s"), "GB/s", per_second, _ending(binary, "/s")),
+        "flop": _DimensionUnits(flop, "GFLOP", _ending(flop, "s")),
+        "flop_rate": _DimensionUnits(_ending(flop, "/s"), "TFLOP/s", _ending(flop, "S", "s/s")),
+        "time": _DimensionUnits(_si("s", "pnum "), "us", {"min": minute, "h": 60 * minute, "day": 1440 * minute}),
+        "power": _DimensionUnits(_si("W", "num kMG"), "W"),
+        "energy": _DimensionUnits(_si("J", "fpnum kMG"), "pJ", _si("Wh", " kMG", 3600)),
+        "frequency": _DimensionUnits(_si("Hz", " kMGT"), "GHz"),
+        "temperature": _DimensionUnits(_si("K", " "), "K", _si("degC", " ") | _si("°C", " ")),
+        "length": _DimensionUnits(_si("m", "pnum k"), "mm", _si("m", "c")),
+        "energy_per_byte": _DimensionUnits(_si("J/B", "fpnum "), "pJ/bit", {}, _si("J/bit", "fpnum ", 8)),
+        "ratio": _DimensionUnits(_si("%", " ", Decimal("0.01")), "%", _si("", " ")),
     }
 
 

@@ -13,7 +13,7 @@ from dfopt.cli.outputs import check_output
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
     from dfopt.documents.study import Study
-    from dfopt.documents.zoo import Kind
+    from dfopt.documents.zoo import ZooKind
     from dfopt.show.report import Remark
     from dfopt.show.report.page import PagePart
     from dfopt.studies.runs import Runs
@@ -96,13 +96,13 @@ def _result_page(result: Result, before: Sequence[PagePart] = ()) -> str:
 
     name = result.system.name
     designed = name in zoo("designs") and name not in zoo("systems")  # the system of a design has its name
-    used: list[tuple[Kind, Any]] = [("graphs", result.graph), ("designs" if designed else "systems", result.system)]
+    used: list[tuple[ZooKind, Any]] = [("graphs", result.graph), ("designs" if designed else "systems", result.system)]
     used += [("stacks", result.system.stack)] if result.system.stack is not None else []
     listed = dict.fromkeys(remark for kind, document in used for remark in remarks(kind, document.name))
     return result_report(result, list(listed), [_origin(kind, document) for kind, document in used], before=before)
 
 
-def _origin(kind: Kind, used: Any) -> str:
+def _origin(kind: ZooKind, used: Any) -> str:
     """Whether an input is that of the zoo, and what can therefore be said of its numbers."""
     from dfopt.documents.zoo import singular, zoo
     from dfopt.library import load_any, load_system
@@ -168,11 +168,11 @@ def _of_study(study: Study) -> tuple[list[Remark], list[str]]:
     return list(listed), notes
 
 
-def _names(study: Study) -> Iterator[tuple[Kind, str]]:
+def _names(study: Study) -> Iterator[tuple[ZooKind, str]]:
     """Every name of the zoo, or path, that a study mentions."""
     from dfopt.documents.study_entries import SystemEntry
 
-    shelves: tuple[Kind, ...] = ("chips", "memories", "stacks", "links", "topologies")
+    shelves: tuple[ZooKind, ...] = ("chips", "memories", "stacks", "links", "topologies")
     for entry in study.graphs:
         yield "graphs", entry.graph
     for system in study.systems:

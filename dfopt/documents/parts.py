@@ -13,7 +13,7 @@ from pydantic import Field
 from dfopt.documents.base import Named, Part
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import ChipBody, Dram, Link
-from dfopt.documents.zoo import Kind
+from dfopt.documents.zoo import ZooKind
 
 Size = Annotated[int, Field(ge=1, le=10**7)]  # of a network dim
 
@@ -78,7 +78,7 @@ class TopologyPart(Topology, Named):
     SCHEMA: ClassVar[str] = "dfopt/topology/1"
 
 
-PARTS: Final[dict[Kind, type[ChipPart | MemoryPart | LinkPart | TopologyPart | Stack]]] = {
+PARTS: Final[dict[ZooKind, type[ChipPart | MemoryPart | LinkPart | TopologyPart | Stack]]] = {
     "chips": ChipPart,
     "memories": MemoryPart,
     "links": LinkPart,

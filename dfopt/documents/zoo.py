@@ -11,30 +11,30 @@ from typing import Final, Literal, get_args
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import NotInZoo, close_matches, did_you_mean, refuse
 
-Kind = Literal[
+ZooKind = Literal[
     "graphs", "systems", "chips", "memories", "links", "topologies", "stacks", "technologies", "designs",
     "calibrations",
 ]  # fmt: skip
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:7]  # what systems are made of
-BELOW_SYSTEMS: Final[tuple[Kind, ...]] = KINDS[2:]  # in folders of systems/
+KINDS: Final[tuple[ZooKind, ...]] = get_args(ZooKind)
+PART_KINDS: Final[tuple[ZooKind, ...]] = KINDS[2:7]  # what systems are made of
+BELOW_SYSTEMS: Final[tuple[ZooKind, ...]] = KINDS[2:]  # in folders of systems/
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _ONE: Final[dict[str, str]] = {"memories": "memory", "topologies": "topology", "technologies": "technology"}
 
 
-def _zoo_folder(kind: Kind) -> Path:
+def _zoo_folder(kind: ZooKind) -> Path:
     """The zoo inside the installed package, or else in the checkout around it."""
     inner = Path("systems", kind) if kind in BELOW_SYSTEMS else Path(kind)
     shipped = _PACKAGE / "_zoo" / inner
     return shipped if shipped.is_dir() else _PACKAGE.parent / inner
 
 
-def singular(kind: Kind) -> str:
+def singular(kind: ZooKind) -> str:
     """The word for one of a kind: ``system`` for ``systems``."""
     return _ONE.get(kind, kind[:-1])
 
 
-def zoo(kind: Kind) -> list[str]:
+def zoo(kind: ZooKind) -> list[str]:
     """The names in the zoo, sorted."""
     return sorted(path.stem for path in _zoo_folder(kind).glob("*.yaml"))
 
@@ -45,7 +45,7 @@ def families() -> dict[str, str]:
     return load_strict(_zoo_folder("systems") / "tables" / "families.yaml")
 
 
-def matching(kind: Kind, pattern: object) -> list[str] | None:
+def matching(kind: ZooKind, pattern: object) -> list[str] | None:
     """The names in the zoo that a pattern with ``*`` is for; none of what is no pattern.
 
     Examples
@@ -67,12 +67,12 @@ def is_path(text: str) -> bool:
     return os.path.exists(text) and not any(text in zoo(kind) for kind in KINDS)
 
 
-def resolve_near(kind: Kind, folder: Path, name: str) -> str | Path:
+def resolve_near(kind: ZooKind, folder: Path, name: str) -> str | Path:
     """What a document in a folder means by a name: that of the zoo, or else a file beside it, or a path."""
     return folder / name if name not in zoo(kind) and os.path.isfile(folder / name) else name
 
 
-def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
+def find(kind: ZooKind, name_or_path: str | os.PathLike[str]) -> Path:
     """The file of a zoo name or a path; a name of the zoo goes before a file that has it, which is ``./NAME``.
 
     Raises `NotInZoo`, with close matches, for a name that is neither; `DocumentError` for something that is surely

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dfopt.documents.parts import PARTS
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import IN_A_DIM
-from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, resolve_near, singular, zoo
+from dfopt.documents.zoo import PART_KINDS, ZooKind, find, is_path, resolve_near, singular, zoo
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
@@ -90,7 +90,7 @@ class Resolver:
             return {role: self.part("links", item, f"{where}.{role}") for role, item in value.items()}
         return self.part("links", value, where)
 
-    def part(self, kind: Kind, value: Any, where: str, load: Load | None = None) -> Any:
+    def part(self, kind: ZooKind, value: Any, where: str, load: Load | None = None) -> Any:
         """The data of a named part with the other keys of its reference over it; inline data as it is.
 
         ``load`` gives the data of the file of a part's name or path, or None.
@@ -112,7 +112,7 @@ class Resolver:
         changes = {key: item for key, item in value.items() if key != "part"}
         return merged(data, changes) if isinstance(data, dict) else data
 
-    def _load(self, kind: Kind, name: str, where: str) -> dict[str, Any] | None:
+    def _load(self, kind: ZooKind, name: str, where: str) -> dict[str, Any] | None:
         path = self.find(kind, name, where)
         if path is None:
             return None
@@ -120,7 +120,7 @@ class Resolver:
         PARTS[kind].from_data(data, str(path))  # what is wrong in the part's file is told with that file's name
         return {key: item for key, item in data.items() if key not in _ABOUT[kind]}
 
-    def find(self, kind: Kind, name: str, where: str) -> Path | None:
+    def find(self, kind: ZooKind, name: str, where: str) -> Path | None:
         """The file of a part's name or path; none if there is none, which is then among the issues."""
         try:
             return find(kind, name if self.folder is None else resolve_near(kind, self.folder, name))
@@ -138,7 +138,7 @@ class Resolver:
                 self.wrong(where, message, f"did you mean {close}?" if close else f"{kind}: {_listed(here)}")
             return None
 
-    def base(self, kind: Kind, name: str, where: str, above: tuple[str, ...]) -> Path | None:
+    def base(self, kind: ZooKind, name: str, where: str, above: tuple[str, ...]) -> Path | None:
         """The file that another one is derived from; none, with an issue, if there is none or if it comes from itself.
 
         ``above``: files that are made of this one.

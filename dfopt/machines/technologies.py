@@ -39,7 +39,7 @@ __all__ = [
     "technology_schema",
 ]  # fmt: skip
 
-Kind = TypeVar("Kind", bound=Document)
+DocumentT = TypeVar("DocumentT", bound=Document)
 _TERMS: Final = ("parts", "scaling", "set")
 _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(\s.*)")  # as documents write them
 
@@ -170,7 +170,7 @@ def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str
     return {"title": kind.__name__, **top, "anyOf": [explicit, loose]}
 
 
-def _expanded(kind: type[Kind], data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Kind:
+def _expanded(kind: type[DocumentT], data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> DocumentT:
     if not isinstance(data, Mapping) or not in_terms(data):
         return kind.from_data(data, file)
     resolver = Resolver(folder_of(file))

@@ -18,7 +18,7 @@ from dfopt.errors import refuse, shown
 __all__ = ["Task", "pack", "unpack"]
 
 Task = Mapping[str, Any]
-Kind = TypeVar("Kind", bound=Document)
+DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def pack(*documents: Document) -> str:
@@ -33,7 +33,7 @@ def pack(*documents: Document) -> str:
     return packed([document.to_data() for document in documents])
 
 
-def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> tuple[Kind, ...]:
+def unpack(kind: type[DocumentT], sent: str | Mapping[str, Any], name: str = "") -> tuple[DocumentT, ...]:
     """The documents that were packed, parsed once per process; plain data of one is parsed as it is.
 
     Raises
@@ -43,7 +43,7 @@ def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> t
     """
     if not isinstance(sent, str):
         return (kind.from_data(dict(sent), name),)
-    documents: tuple[Kind, ...] = _parsed(kind, sent, name)
+    documents: tuple[DocumentT, ...] = _parsed(kind, sent, name)
     return documents
 
 

@@ -28,7 +28,7 @@ from dfopt.units import number
 
 __all__ = ["compare_page", "compare_report", "pace_words"]
 
-Rows = list[tuple[str, ...]]
+TextRows = list[tuple[str, ...]]
 _DOCUMENTS: Final = ("graph", "system", "assumptions")
 _FIRST: Final = 3  # differences that the first line names
 _MOST: Final = 12  # fields of a document that are listed one by one
@@ -82,7 +82,7 @@ def pace_words(time_s: float, first_s: float) -> str:
     return f"{number(pace, 3)} times {word}" if pace >= 2 else f"{number(100 * (pace - 1), 3)} % {word}"
 
 
-def _figures(results: Sequence[Result]) -> Rows:
+def _figures(results: Sequence[Result]) -> TextRows:
     rows = [(name, *map(of, results)) for name, of in _FIGURES.items()]
     first, *others = (result.score.sustained for result in results)
     other = ["" if math.isclose(result.flop_per_step, first.flop_per_step) else ", of other work" for result in others]
@@ -91,7 +91,7 @@ def _figures(results: Sequence[Result]) -> Rows:
     return [row for row in rows if set(row[1:]) != {"-"}]
 
 
-def _unlike(documents: Sequence[dict[str, str]]) -> Rows:
+def _unlike(documents: Sequence[dict[str, str]]) -> TextRows:
     """What is not the same in all of some documents; of many fields the first."""
     every = ((name, *(each.get(name, "-") for each in documents)) for name in dict.fromkeys(chain(*documents)))
     rows = [row for row in every if len(set(row[1:])) > 1]
@@ -108,7 +108,7 @@ def _fields(data: Any, path: str) -> dict[str, str]:
     return {name: value for fields in inside for name, value in fields.items()}
 
 
-def _questions(results: Sequence[Result]) -> Rows:
+def _questions(results: Sequence[Result]) -> TextRows:
     """What differs in what was asked: in words, then field by field."""
     stacks = ({"stack": "none" if result.system.stack is None else result.system.stack.name} for result in results)
     rows = _unlike([dict(asked_facts(result)) | stack for result, stack in zip(results, stacks, strict=True)])
@@ -119,7 +119,7 @@ def _questions(results: Sequence[Result]) -> Rows:
     return rows if len(graphs) > 1 else rows + _unlike(drawn)
 
 
-def _document_rows(results: Sequence[Result]) -> Rows:
+def _document_rows(results: Sequence[Result]) -> TextRows:
     """What differs in the documents of the questions, field by field."""
     return [
         row
@@ -162,7 +162,7 @@ def _plainly(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _mappings(results: Sequence[Result]) -> Rows:
+def _mappings(results: Sequence[Result]) -> TextRows:
     """What differs in places of kernels: how many are fused with others, and runs of them that are sharded alike."""
     blocks: list[dict[str, frozenset[str]]] = []
     for result in results:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import BELOW_SYSTEMS, Kind, find, zoo
+from dfopt.documents.zoo import BELOW_SYSTEMS, ZooKind, find, zoo
 from dfopt.show.html import Html, facts, mark, paragraph, subtitle, table
 from dfopt.show.report.page import PagePart
 
@@ -21,7 +21,7 @@ __all__ = ["Remark", "inputs_section", "remarks"]
 
 _WORDS: Final = re.compile(r"\b(unconfirmed|assum(?:ed|es|ption|ptions)|estimated?|from memory)\b", re.IGNORECASE)
 # Keys of a system under which a part's name stands, and the shelf that has it.
-_SHELVES: Final[dict[str, Kind]] = {
+_SHELVES: Final[dict[str, ZooKind]] = {
     "chip": "chips", "memory": "memories", "network": "topologies", "links": "links", "link": "links",
     "stack": "stacks", "technology": "technologies",
 }  # fmt: skip
@@ -41,14 +41,14 @@ class Remark:
     text: str
 
 
-def remarks(kind: Kind, name: str) -> tuple[Remark, ...]:
+def remarks(kind: ZooKind, name: str) -> tuple[Remark, ...]:
     """What a file of a shelf of the zoo, and the parts it names, say of numbers that nobody has confirmed."""
     if name not in zoo(kind):
         return ()
     return tuple(remark for path, label in _files(kind, name, set()) for remark in _of_file(path, label))
 
 
-def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple[Path, str]]:
+def _files(kind: ZooKind, name: str, seen: set[tuple[ZooKind, str]]) -> Iterator[tuple[Path, str]]:
     """A file of the zoo and, after it, the files of the parts that it names."""
     if (kind, name) in seen:
         return
@@ -61,7 +61,7 @@ def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple
             yield from _files(part_kind, part, seen)
 
 
-def _named(data: Any, shelf: Kind, roles: bool = False) -> Iterator[tuple[Kind, str]]:
+def _named(data: Any, shelf: ZooKind, roles: bool = False) -> Iterator[tuple[ZooKind, str]]:
     """Parts that a file names: ``key: NAME``, or ``part: NAME`` under such a key or at the top of a part.
 
     ``roles``: what stands under ``links``, where each role has a name, and under ``parts`` of a technology.
