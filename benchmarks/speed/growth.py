@@ -42,19 +42,19 @@ PAGE = """# Larger questions
 
 After this page you know how the time of a solve grows with the size of your question.
 
-`python benchmarks/speed/growth.py` measures five axes. Each axis changes one size, and all else stays. The time is what
-the processor works, without the start of dfopt. A time that grows as size to the power of 0.2 doubles when the size
-grows 32-fold. {when}, on {machine}:
+`python benchmarks/speed/growth.py` makes this page. Each row changes one size of a question, and all else stays. The
+time is that of the processor, without the start of dfopt. The exponent is the slope of a line through the points, both
+axes logarithmic. With an exponent of 0.2, a question that is 32 times as large takes twice as long.
+{when}, on {machine}:
 
-| axis | question | sizes | CPU s | exponent |
+| size | question | values | CPU s | exponent |
 | --- | --- | --- | --- | ---: |
 {rows}
 
 ![CPU seconds over size](pictures/growth.svg)
 
-A search works out what a chip does under a plan, and that repeats: more chips add plans, and few of these add work for
-a chip. Layers that repeat cost nothing more. What costs time is a layer with more kernels, as each may be sharded and
-fused in its own way. {late}
+More chips and more layers add plans. Most plans give a chip the same work, so dfopt works that out once for many of
+them. More experts and larger batches add no kernels to a layer.{late}
 """
 
 
@@ -88,8 +88,8 @@ AXES = (
         {"graph": "llama-3.1-70b", "system": "h100:512", "batch": 512, "param": "layers={n}", **TRAINING},
     ),
     Axis(
-        "experts", (8, 32, 128, 512), "Mixtral 8x7B, decode on 64 H100",
-        {"graph": "mixtral-8x7b", "system": "h100:64", "phase": "decode", "batch": 64, "param": "experts={n}"},
+        "experts", (8, 32, 128, 512), "Mixtral 8x7B, decode on 128 H100",
+        {"graph": "mixtral-8x7b", "system": "h100:128", "phase": "decode", "batch": 64, "param": "experts={n}"},
     ),
     Axis(
         "batch", (8, 64, 1024, 32768), "Llama 3.1 8B, training on 8 H100, gap 1 %",
@@ -139,8 +139,10 @@ def measured(axis: Axis, machine: str) -> list[Point]:
 
 
 def exponent(points: Sequence[Point]) -> float:
-    """The slope of a line through the points, both axes logarithmic."""
-    return float(np.polyfit(np.log([each.size for each in points]), np.log([each.cpu_s for each in points]), 1)[0])
+    """The slope of a line through the points that ended by themselves with a mapping, both axes logarithmic."""
+    done = [each for each in points if each.status in ("optimal", "gap_reached")]
+    sizes, seconds = np.log([each.size for each in done]), np.log([each.cpu_s for each in done])
+    return float(np.polyfit(sizes, seconds, 1)[0]) if len(done) > 1 else np.nan
 
 
 def known() -> dict[str, list[Point]]:
@@ -180,7 +182,7 @@ def page(points_of: dict[str, list[Point]]) -> str:
         rows.append(f"| {name} | {says[name]} | {sizes} | {seconds} | {exponent(points):.2f} |")
     every = [each for points in points_of.values() for each in points]
     late = sum(each.status.startswith("limit") for each in every)
-    said = f"A cross marks {late} searches that ended at the time limit." if late else ""
+    said = f" A cross marks a search that ended at its time limit: there are {late}." if late else ""
     day = date.fromisoformat(max(each.day for each in every))
     when = f"On {day.day} {day:%B %Y}"
     return PAGE.format(when=when, machine=every[0].machine, rows="\n".join(rows), late=said).rstrip() + "\n"
