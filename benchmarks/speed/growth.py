@@ -96,8 +96,8 @@ AXES = (
         {"graph": "llama-3.1-8b", "system": "h100-8", "batch": "{n}", **TRAINING},
     ),
     Axis(
-        "kernels", (18, 36, 72, 162), "GPT layers drawn one after another, forward on 8 SN10, TP 8",
-        {"graph": "", "system": "sn10-8-ring", "phase": "forward", "tp": 8},
+        "kernels", (18, 36, 72, 144), "GPT layers drawn one after another, forward on 8 SN10, TP 8",
+        {"graph": "", "system": "sn10-8-ring", "tp": 8},
     ),
 )  # fmt: skip
 
