@@ -303,17 +303,23 @@ class RegionProof(WorkloadSearch):
         try:
             every = self.plans.space.least
         except OutOfTime:
-            low, late = self.plans.least, "no time left"
-            records = (
-                PlanRecord(plan=plan, status="limit", bound=low, level_bound=low, note=late)
-                for plan in self.plans.legal
-            )
-            return {record.plan: Shown([record], whole=False) for record in records}
+            return {way: self._late(way) for ways in self.plans.ways.values() for way in ways}
         left = [plan for plan in every if plan not in self.plans.proven]
         self._show_bounds([plan for plan in left if np.isfinite(self._claims.every(plan)).any()])
         self._look_for_mappings([plan for plan in left if np.isinf(self._claims.every(plan)).any()])
         self._leave_proven(every)
         return self.plans.shown()
+
+    def _late(self, plan: Plan) -> Shown:
+        """What is shown of a plan that there was no time to look at: its claims, if they are already."""
+        proven = plan in self.plans.proven
+        lows = self._claims.lows.get(plan, {None: self._claims.otherwise}) if proven else {None: self.plans.least}
+        records = [
+            PlanRecord(plan=plan, tile_count=tiles, status="limit", bound=low, level_bound=low, note="no time left")
+            for tiles, low in lows.items()
+            if np.isfinite(low)
+        ]
+        return Shown(records or [PlanRecord(plan=plan, status="infeasible", bound=None)], whole=proven)
 
     def _leave_proven(self, plans: Collection[Plan]) -> None:
         """Leave plans whose claims are shown already with these; of those that none fits nothing has to be said."""

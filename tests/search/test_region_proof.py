@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 import dfopt as df
+from dfopt.bnb import OutOfTime
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.proof.plans import Proven
 from dfopt.regions import relaxations
+from dfopt.regions.space import Space
 from dfopt.search import other_code
 from dfopt.search.verify import verify
 
@@ -102,3 +105,17 @@ def test_plans_rest_on_no_code_of_the_search(shown: None, request: pytest.Fixtur
     alone = "alone" in request.node.callspec.id
     count = len({record.plan for record in result.plans})
     assert own[0].startswith(f"{count} of {count} plans, " if alone else "0 of ")
+
+
+def test_what_is_shown_stays_shown_where_listing_runs_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of plans that other code shows nothing is lost; of the others only what all chips have to do is left."""
+    result = honest()
+
+    def late(space: Space) -> dict[Plan, float]:
+        raise OutOfTime
+
+    monkeypatch.setattr(Space, "least", property(late))
+    assert verify(result).verdict == "verified optimal"
+    monkeypatch.setattr(other_code, "proven", lambda graph, system, chosen, said, *_: Proven(dict.fromkeys(said, "")))
+    found = verify(result)
+    assert found.gap is None or found.gap > 0
