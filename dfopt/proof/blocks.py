@@ -10,7 +10,8 @@ Suffixes: k kernel, b block, j down-set, a arc from one down-set to another.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -53,11 +54,18 @@ class Component:
     after_a: Ints
     block_a: Ints
     sets: int
+    _patterns: dict[tuple[int, ...], Ints] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def is_listed(self) -> bool:
         """Whether all blocks are listed."""
         return self.sets > 0
+
+    def pattern_b(self, kernels: tuple[int, ...]) -> Ints:
+        """Which of some kernels every block has, as bits: bit i says whether kernels[i]."""
+        if kernels not in self._patterns:
+            self._patterns[kernels] = self.member_bk[:, list(kernels)] @ (1 << np.arange(len(kernels)))
+        return self._patterns[kernels]
 
     def least(self, price_b: Floats) -> float:
         """The least sum of the prices of blocks that together have every kernel once.
@@ -70,15 +78,74 @@ class Component:
         return float(self.distances(price_b)[-1])
 
     def distances(self, price_b: Floats) -> Floats:
-        """The same for every down-set: shape (down-sets,)."""
-        distance_j = np.full(self.sets, np.inf)
-        distance_j[0] = 0.0
-        price_a = price_b[self.block_a]
-        starts = np.searchsorted(self.after_a, np.arange(self.sets + 1)).tolist()
-        for j in range(1, self.sets):
-            some = slice(starts[j], starts[j + 1])
-            distance_j[j] = (distance_j[self.before_a[some]] + price_a[some]).min(initial=np.inf)
-        return distance_j
+        """The same for every down-set, which is the last axis where blocks are that of the prices."""
+        return _distances(self.before_a, self.after_a, price_b[..., self.block_a], self.sets)
+
+    def shortest(self, price_b: Floats) -> list[list[int]]:
+        """Kernels of the blocks whose prices have the least sum, which is finite."""
+        distance_j, blocks, j = self.distances(price_b), list[list[int]](), self.sets - 1
+        through_a = distance_j[self.before_a] + price_b[self.block_a]
+        while j:
+            into_j = np.flatnonzero(self.after_a == j)
+            a = into_j[through_a[into_j].argmin()]
+            blocks.append(np.flatnonzero(self.member_bk[self.block_a[a]]).tolist())
+            j = int(self.before_a[a])
+        return blocks
+
+    def within(self, price_b: Floats, most: float) -> Component:
+        """The component with those blocks only that together with others have every kernel once for less than so much.
+
+        Parameters
+        ----------
+        price_b : float array, shape (blocks,), s
+        most : s
+            Above the least sum.
+        """
+        order_a = np.argsort(-self.before_a, kind="stable")
+        before_a, after_a, price_a = self.before_a[order_a], self.after_a[order_a], price_b[self.block_a[order_a]]
+        last = self.sets - 1
+        behind_j = _distances(last - after_a, last - before_a, price_a, self.sets)[::-1]
+        left_a = self.distances(price_b)[self.before_a] + price_b[self.block_a] + behind_j[self.after_a] < most
+        sets, ends = np.unique([self.before_a[left_a], self.after_a[left_a]], return_inverse=True)
+        before_a, after_a = ends.reshape(2, -1)
+        blocks, block_a = np.unique(self.block_a[left_a], return_inverse=True)
+        return Component(self.kernels, self.member_bk[blocks], before_a, after_a, block_a, len(sets))
+
+    def with_each(self, kernel: int) -> list[Component]:
+        """By block of a kernel the component with no other block that has some kernel of it."""
+        return [self._with(b) for b in np.flatnonzero(self.member_bk[:, kernel]).tolist()]
+
+    def _with(self, b: int) -> Component:
+        left_b: Bools = np.asarray(~self.member_bk[:, self.member_bk[b]].any(axis=1))
+        left_b[b] = True
+        left_a = left_b[self.block_a]
+        block_a = (np.cumsum(left_b) - 1)[self.block_a[left_a]]
+        arcs = self.before_a[left_a], self.after_a[left_a], block_a
+        return Component(self.kernels, self.member_bk[left_b], *arcs, self.sets)
+
+    @cached_property
+    def parts(self) -> list[Component]:
+        """Kernels that share blocks, be it through others, each part without an order of its blocks."""
+        part_k = {k: k for k in self.kernels}
+        for row in self.member_bk:
+            joined = {part_k[k] for k in np.flatnonzero(row).tolist()}
+            part_k = {k: min(joined) if part in joined else part for k, part in part_k.items()}
+        each = [tuple(k for k in self.kernels if part_k[k] == part) for part in sorted({*part_k.values()})]
+        if len(each) == 1 or not self.is_listed:
+            return [self]
+        none = np.zeros(0, dtype=np.int64)
+        return [Component(few, self.member_bk[self.member_bk[:, few].any(axis=1)], none, none, none, 1) for few in each]
+
+
+def _distances(before_a: Ints, after_a: Ints, price_a: Floats, sets: int) -> Floats:
+    """Least sums of prices from the first of some down-sets to each, over arcs in the order of ``after_a``."""
+    distance_j = np.full((*price_a.shape[:-1], sets), np.inf)
+    distance_j[..., 0] = 0.0
+    starts = np.searchsorted(after_a, np.arange(sets + 1)).tolist()
+    for j in range(1, sets):
+        some = slice(starts[j], starts[j + 1])
+        distance_j[..., j] = (distance_j[..., before_a[some]] + price_a[..., some]).min(axis=-1, initial=np.inf)
+    return distance_j
 
     def shortest(self, price_b: Floats) -> list[list[int]]:
         """Kernels of the blocks whose prices have the least sum, which is finite."""

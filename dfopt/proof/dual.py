@@ -10,7 +10,7 @@ Suffixes: k kernel, r resource that takes time, c component, p pattern: which ke
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -27,8 +27,8 @@ __all__ = ["Domain", "Dual", "Duals"]
 
 Domain = tuple[tuple[int, ...], ...]
 """By kernel the schemes that are left, as places among those that it may have."""
-_ROUNDS: Final = 4
-"""Eliminations for the first dual, at most; where weights are handed down, half as many."""
+_ROUNDS: Final = 6
+"""Eliminations for a dual, at most."""
 _CLOSE: Final = 1e-6
 """Share of a dual that better weights could add at most where it ends."""
 _COVERS: Final = 300
@@ -52,10 +52,14 @@ class _Cost(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """A bound: variables of the elimination are kernels, their values the schemes that are left."""
+    """A bound: variables of the elimination are kernels, their values the schemes that are left.
+
+    Its weights are there by component and by kernel.
+    """
 
     elimination: Elimination
     weight_cr: Floats
+    weight_kr: Floats
 
     @property
     def least(self) -> float:
@@ -74,48 +78,50 @@ class Duals:
         Of the resources that take time.
     components : sequence of Component
         Kernels that may share blocks.
-    pattern_cb : sequence, by component
-        Numbers of the items that its blocks pay, with the pattern of each block.
     """
 
-    def __init__(
-        self,
-        items: LayerItems,
-        weights: Weights,
-        components: Sequence[Component],
-        pattern_cb: Sequence[Sequence[tuple[int, Ints]]],
-    ) -> None:
-        self._items, self._weights, self._components, self._pattern_cb = items, weights, components, pattern_cb
+    def __init__(self, items: LayerItems, weights: Weights, components: Sequence[Component]) -> None:
+        self._items, self._weights, self._components = items, weights, components
         self._costs = dict[bytes, list[_Cost | None]]()
+        component_of = {k: c for c, of in enumerate(components) for k in of.kernels}
+        self.component_k = [component_of[k] for k in range(len(component_of))]
 
-    def best(self, domain: Domain, components: Sequence[int], weight_cr: Floats | None = None) -> Dual:
-        """The dual of some components together, with the best weights that a few rounds find.
+    def best(
+        self, domain: Domain, kernels: Collection[int], enough: float = math.inf, weight_kr: Floats | None = None
+    ) -> Dual:
+        """The dual of the components of some kernels together, with the best weights that a few rounds find.
 
         Parameters
         ----------
         domain : Domain
             Schemes that are left.
-        components : sequence of int
-            Their numbers.
-        weight_cr : float array, shape (components, resources), optional
+        kernels : collection of int
+            With one of a component all of it counts.
+        enough : s
+            What is sought: a dual of no less. Steps are as long as it takes to get there, if costs stay what they are
+            (Polyak, *Introduction to Optimization*, 1987).
+        weight_kr : float array, shape (kernels, resources), optional
             Weights to begin with, such as those of a region that holds this one.
         """
-        counts_c = np.isin(np.arange(len(self._components)), components)[:, None]
-        rounds = _ROUNDS // 2
-        if weight_cr is None:
-            weight_cr, rounds = counts_c * self._weights.greedy(self.least_sums(domain)), _ROUNDS
+        counts_c = np.array([of.kernels[0] in kernels for of in self._components])[:, None]
+        if weight_kr is None:
+            weight_cr = counts_c * self._weights.greedy(self.least_sums(domain))
+        else:
+            weight_cr = weight_kr[[of.kernels[0] for of in self._components]]
         best: Dual | None = None
-        for number in range(1, rounds + 1):
-            dual = Dual(Elimination(self._factors(domain, weight_cr), [len(left) for left in domain]), weight_cr)
+        for _ in range(_ROUNDS):
+            elimination = Elimination(self._factors(domain, weight_cr), [len(left) for left in domain])
+            dual = Dual(elimination, weight_cr, weight_cr[self.component_k])
             if best is None or dual.least > best.least:
                 best = dual
-            if not math.isfinite(dual.least):
+            if not dual.least < enough:
                 break
             met_cr = self._met(domain, dual)
             better_cr = counts_c * self._weights.greedy(met_cr)
-            if ((better_cr - weight_cr) * met_cr).sum() <= _CLOSE * best.least:
+            more = float(((better_cr - weight_cr) * met_cr).sum())
+            if more <= _CLOSE * best.least:
                 break
-            weight_cr = (weight_cr * number + better_cr) / (number + 1)
+            weight_cr = weight_cr + min((enough - dual.least) / more, 1.0) * (better_cr - weight_cr)
         assert best is not None
         return best
 
@@ -190,23 +196,21 @@ class Duals:
     def _covers(self) -> list[list[_Cover]]:
         """By item all ways to spread its kernels over blocks; none if there are too many."""
         covers_i = []
-        for i, item in enumerate(self._items.items):
-            patterns = [
-                (c, pattern)
-                for c, mine in enumerate(self._pattern_cb)
-                for number, pattern_b in mine
-                if number == i
-                for pattern in np.unique(pattern_b[pattern_b > 0]).tolist()
-            ]
-            for c, of in enumerate(self._components):
-                if not of.is_listed:
-                    bits = [1 << place for place, k in enumerate(item.inside) if k in of.kernels]
-                    patterns += [(c, sum(few)) for size in range(1, len(bits) + 1) for few in combinations(bits, size)]
+        for item in self._items.items:
+            patterns = [(c, p) for c, of in enumerate(self._components) for p in _patterns(of, item.inside)]
             try:
                 covers_i.append(_spread((1 << len(item.inside)) - 1, patterns))
             except TooMany:
                 covers_i.append([])
         return covers_i
+
+
+def _patterns(of: Component, inside: tuple[int, ...]) -> list[int]:
+    """Which of some kernels a block of a component may have, as bits: all of these patterns but none of them."""
+    if of.is_listed:
+        return [p for p in np.flatnonzero(np.bincount(of.pattern_b(inside))).tolist() if p]
+    bits = [1 << place for place, k in enumerate(inside) if k in of.kernels]
+    return [sum(few) for size in range(1, len(bits) + 1) for few in combinations(bits, size)]
 
 
 def _spread(left: int, patterns: Sequence[tuple[int, int]]) -> list[_Cover]:

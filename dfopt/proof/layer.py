@@ -9,13 +9,18 @@ Suffixes: k kernel, b block, r resource, c component, p pattern: which kernels o
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping as Dict
+from collections.abc import Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
+from typing import Final
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Floats
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
@@ -23,9 +28,13 @@ from dfopt.judge.items import LayerItems
 from dfopt.physics.identity import Same
 from dfopt.proof.blocks import Component, components_of
 from dfopt.proof.dual import Domain, Duals
+from dfopt.proof.factors import Elimination, Factor
 from dfopt.proof.weights import Weights
 
 __all__ = ["LayerBounds"]
+
+_EACH: Final = 50_000
+"""Blocks of a component under all choices of schemes, at most, for which each is priced."""
 
 
 class LayerBounds:
@@ -62,7 +71,7 @@ class LayerBounds:
     @cached_property
     def duals(self) -> Duals:
         """Bounds by weighted sums of resources."""
-        return Duals(self.items, self.weights, self.components, self._patterns)
+        return Duals(self.items, self.weights, [*chain(*(of.parts for of in self.components))])
 
     @cached_property
     def weights(self) -> Weights:
@@ -108,22 +117,23 @@ class LayerBounds:
                 seconds_c.append(self._of_component(c, domain))
             else:
                 assert sums_cr is not None
-                seconds_c.append(self.weights.seconds(sums_cr[c]))
+                seconds_c.append(self.weights.seconds(sums_cr[self.duals.component_k[of.kernels[0]]]))
         return seconds_c
 
     def _of_component(self, c: int, domain: Domain) -> float:
         key = c, tuple(domain[k] for k in self._deciding[c])
         if key not in self._seconds:
-            decided = all(len(left) == 1 for left in key[1])
-            self._seconds[key] = self.components[c].least(self._prices(c, domain, decided=decided))
+            self._seconds[key] = self.components[c].least(self._price_b(c, domain))
         return self._seconds[key]
 
-    def _prices(self, c: int, domain: Domain, *, decided: bool) -> Floats:
-        """Seconds of every block of a component at least."""
+    def _price_b(self, c: int, domain: Domain) -> Floats:
+        """Seconds of the blocks of a component at least."""
         of = self.components[c]
         sums_br = np.zeros((len(of.member_bk), len(self.items.resources)))
-        for i, pattern_b in self._patterns[c]:
-            sums_br += self._least_of(i, domain)[pattern_b]
+        for inside, numbers in self._paid[c].items():
+            least_pr = np.sum([self._least_of(i, domain) for i in numbers], axis=0)
+            sums_br += least_pr[of.pattern_b(inside)]
+        decided = all(len(domain[k]) == 1 for k in self._deciding[c])
         return self.items.seconds(sums_br, of.member_bk.sum(axis=1), decided=decided)
 
     def mapping(self, plan: Plan, domain: Domain) -> Mapping | None:
@@ -131,7 +141,7 @@ class LayerBounds:
 
         Nothing is known of what waits between its partitions, or of what is asked of their number.
         """
-        prices = (self._prices(c, domain, decided=True) for c in range(len(self.components)))
+        prices = (self._price_b(c, domain) for c in range(len(self.components)))
         pairs = zip(self.components, prices, strict=True)
         blocks = [block for component, price_b in pairs for block in component.shortest(price_b)]
         block_k = {k: number for number, block in enumerate(blocks) for k in block}
@@ -155,24 +165,89 @@ class LayerBounds:
         partition_k = [place_of[block_k[k]] for k in range(len(block_k))]
         return self.items.mapping(plan, [left[0] for left in domain], partition_k)
 
+    def each(self, domain: Domain, components: Sequence[int]) -> Elimination | None:
+        """Seconds of some components under each choice of schemes, exactly; nothing where these are too many."""
+        factors = list[Factor]()
+        for c in components:
+            scope = tuple(k for k in self._deciding[c] if len(domain[k]) > 1)
+            choices = math.prod(len(domain[k]) for k in scope)
+            if not self.components[c].is_listed or choices * len(self.components[c].member_bk) > _EACH:
+                return None
+            factors.append(Factor(scope, self._each(c, scope, domain)))
+        return Elimination(factors, [len(left) for left in domain])
+
+    def _each(self, c: int, scope: tuple[int, ...], domain: Domain) -> Floats:
+        """Seconds of a component under each choice for some kernels: an axis for each of these."""
+        of, shape = self.components[c], tuple(len(domain[k]) for k in scope)
+        choices = math.prod(shape)
+        scheme_k = [left[0] if len(left) == 1 else np.array(left) for left in domain]
+        for k, place in zip(scope, np.indices(shape).reshape(len(scope), choices), strict=True):
+            scheme_k[k] = np.array(domain[k])[place]
+        sums_vbr = np.zeros((choices, len(of.member_bk), len(self.items.resources)))
+        for inside, numbers in self._paid[c].items():
+            amount_vpr = np.zeros((1, 2 ** len(inside), sums_vbr.shape[-1]))
+            for i in numbers:  # the same under all choices where none is left
+                amount_vpr = amount_vpr + self._tables[i][tuple(scheme_k[k] for k in self.items.items[i].scope)]
+            sums_vbr += amount_vpr[:, of.pattern_b(inside)]
+        count_b = np.tile(of.member_bk.sum(axis=1), choices)
+        price_b = self.items.seconds(sums_vbr.reshape(len(count_b), -1), count_b, decided=True)
+        return of.distances(price_b.reshape(choices, -1))[:, -1].reshape(shape)
+
+    def within(self, domain: Domain, most_c: Sequence[float]) -> LayerBounds:
+        """The same for mappings of which every component takes less than so many seconds: with blocks of these only.
+
+        Parameters
+        ----------
+        domain : Domain
+            Schemes that are left.
+        most_c : s
+            By component, above what it takes at least.
+        """
+        pairs = enumerate(zip(self.components, most_c, strict=True))
+        smaller = [of.within(self._price_b(c, domain), most) if of.is_listed else of for c, (of, most) in pairs]
+        return self._of(smaller)
+
+    def by_blocks(self, most: int) -> list[LayerBounds]:
+        """The same for mappings with each block of a kernel; nothing where blocks are too many, or but one of each.
+
+        Parameters
+        ----------
+        most : int
+            Number of blocks up to which a component is divided.
+        """
+        counts = [
+            (int(count), c, k)
+            for c, of in enumerate(self.components)
+            if len(of.member_bk) <= most
+            for k, count in enumerate(of.member_bk.sum(axis=0))
+            if count > 1
+        ]
+        if not counts:
+            return []
+        _, c, k = min(counts)
+        each = self.components[c].with_each(k)
+        return [self._of([*self.components[:c], some, *self.components[c + 1 :]]) for some in each]
+
+    def _of(self, components: list[Component]) -> LayerBounds:
+        return LayerBounds(self.items, self._pins, {Same(self.items.graph): components})
+
     @cached_property
-    def _patterns(self) -> list[list[tuple[int, Ints]]]:
-        """By component the items that its blocks pay, with the pattern of each block."""
-        patterns_c = []
+    def _paid(self) -> list[dict[tuple[int, ...], list[int]]]:
+        """By component the items that its blocks pay, by the kernels that decide how much by being in a block."""
+        paid_c = []
         for of in self.components:
-            mine = list[tuple[int, Ints]]()
+            numbers = defaultdict[tuple[int, ...], list[int]](list)
             for i, item in enumerate(self.items.items):
-                if set(item.inside) & set(of.kernels):
-                    bits = 1 << np.arange(len(item.inside))
-                    mine.append((i, of.member_bk[:, list(item.inside)].astype(np.int64) @ bits))
-            patterns_c.append(mine)
-        return patterns_c
+                if not {*of.kernels}.isdisjoint(item.inside):
+                    numbers[item.inside].append(i)
+            paid_c.append(dict(numbers))
+        return paid_c
 
     @cached_property
     def _deciding(self) -> list[list[int]]:
         """By component the kernels whose schemes decide what it pays."""
         items = self.items.items
-        return [sorted({k for i, _ in patterns for k in items[i].scope}) for patterns in self._patterns]
+        return [sorted({k for i in chain(*paid.values()) for k in items[i].scope}) for paid in self._paid]
 
     def _least_of(self, i: int, domain: Domain) -> Floats:
         """What an item adds at least to a block, by pattern: shape (patterns, resources)."""
@@ -208,6 +283,6 @@ class LayerBounds:
         return [self.items.table(item) for item in self.items.items]
 
     @property
-    def work(self) -> int:
-        """Units of work for a region: one, and one for every thousand blocks."""
-        return 1 + sum(len(of.member_bk) for of in self.components) // 1000
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return sum(len(of.member_bk) for of in self.components)

@@ -38,8 +38,16 @@ Passes = dict[tuple[int, bool], float]
 LATE: Final = "there was no time to look at it"
 _PROBED: Final = 5
 """Kernels of which each scheme is tried before a region is divided."""
-_WORK: Final = 500
-"""Units of work for a class of plans, at most, see :attr:`~dfopt.proof.layer.LayerBounds.work`."""
+_WORK: Final = 60
+"""Units of work for a class of plans, at most: a region is one, and one more for every thousand blocks."""
+_FEW: Final = 64
+"""Blocks of a component up to which a region is first divided by them, and then by schemes."""
+_FAR: Final = 1000.0
+"""Times what layers take at least up to which it is looked for how long they would have to take."""
+_HALVED: Final = 12
+"""How often what is looked for there is halved."""
+_FEWER: Final = 0.9
+"""Share of its blocks down to which a region is not looked at again with what is left of them."""
 
 
 @dataclass
@@ -79,7 +87,7 @@ class ClassProof:
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
         """Show the claims of all plans, as far as that is possible, until there is no time left."""
-        outcome, whole = Outcome(), self._bounds.domain
+        outcome, whole, work = Outcome(), self._bounds.domain, 0
         if not all(whole):  # pins leave a kernel nothing
             return outcome
         plans = [plan for plan in self._claims if self._steps[plan].by_total or not self._bounds.items.mixes_passes]
@@ -87,88 +95,130 @@ class ClassProof:
             self._claims.keys() - {*plans}, "passes share blocks, and a step tells them apart"
         )
         left = self._below(plans, self._bounds.own(), self._schemes(whole))
-        stack = [_Region(whole, left)] if left else []
+        stack = [_Region(whole, left, self._bounds)] if left else []
         while stack:
             region = stack.pop()
             left = [plan for plan in region.plans if plan not in outcome.open]
             if over():
                 outcome.open |= dict.fromkeys(left, LATE)
-            elif outcome.regions * self._bounds.work >= _WORK:
+            elif work >= _WORK:
                 outcome.open |= dict.fromkeys(left, f"more than {outcome.regions} regions would have to be looked at")
             elif left:
                 outcome.regions += 1
+                work += 1 + region.bounds.blocks // 1000
                 stack += self._children(region._replace(plans=left), outcome)
         return outcome
 
     def _children(self, region: _Region, outcome: Outcome) -> Iterator[_Region]:
         """What is left of a region, divided; nothing where all is shown."""
-        domain, plans, weights = region
+        domain, plans, bounds, _ = region
         schemes_k = self._schemes(domain)
-        seconds_c = self._bounds.seconds(domain)
+        seconds_c = bounds.seconds(domain)
         if not np.isfinite(seconds_c).all():
             return
         passes = self._passes(seconds_c)
         left = [plan for plan in self._below(plans, passes, schemes_k) if self._steps[plan].may_fit(schemes_k)]
-        listed = all(of.is_listed for of in self._bounds.components)
+        listed = all(of.is_listed for of in bounds.components)
         decided = all(len(schemes) == 1 for schemes in domain)
         if not left or (decided and listed):
             outcome.open |= dict.fromkeys(left, "a mapping may be below what is claimed")
-            mappings = ((plan, self._bounds.mapping(plan, domain)) for plan in left)
+            mappings = ((plan, bounds.mapping(plan, domain)) for plan in left)
             outcome.below |= {plan: mapping for plan, mapping in mappings if mapping is not None}
             return
+        enough_g = [self._enough(group, left, passes, schemes_k) for group in self._groups]
         try:
-            duals = [
-                self._bounds.duals.best(domain, group.components, weights[number] if weights else None)
-                for number, group in enumerate(self._groups)
+            sums = [
+                self._least_sum(region, group, enough, number)
+                for number, (group, enough) in enumerate(zip(self._groups, enough_g, strict=True))
             ]
         except TooLarge as error:
             outcome.open |= dict.fromkeys(left, str(error))
             return
-        for group, dual in zip(self._groups, duals, strict=True):
-            passes = group.raised(passes, dual.least)
+        eliminations = [elimination for elimination, _ in sums]
+        for group, elimination in zip(self._groups, eliminations, strict=True):
+            passes = group.raised(passes, elimination.least)
         left = self._below(left, passes, schemes_k)
         if decided:
             outcome.open |= dict.fromkeys(left, "too many blocks to list them")
         elif left:
-            weights = tuple(dual.weight_cr for dual in duals)
-            for smaller, some in self._divided(domain, left, passes, [dual.elimination for dual in duals]):
-                yield _Region(smaller, some, weights)
+            within = bounds.within(domain, self._most(seconds_c, enough_g))
+            smaller = _Region(self._narrowed(domain, left, passes, eliminations), left, within, [of for _, of in sums])
+            if not all(smaller.domain):
+                return
+            by_paths = math.fsum(seconds_c) > math.fsum(elimination.least for elimination in eliminations)
+            by_blocks = within.by_blocks(_FEW) if by_paths else []
+            if not by_blocks and (smaller.domain != domain or within.blocks < _FEWER * bounds.blocks):
+                yield smaller
+                return
+            yield from (smaller._replace(bounds=each) for each in by_blocks)
+            if not by_blocks:
+                k = self._kernel(smaller, math.fsum(enough_g), eliminations)
+                yield from (smaller._replace(domain=(*domain[:k], (o,), *domain[k + 1 :])) for o in domain[k])
 
-    def _divided(
-        self, domain: Domain, plans: list[Plan], passes: Passes, duals: Sequence[Elimination]
-    ) -> Iterator[tuple[Domain, list[Plan]]]:
-        """A region without the schemes that a dual excludes, or divided by the kernel whose schemes differ most."""
-        marginal_ko = [[*zip(*(dual.marginals[k].tolist() for dual in duals), strict=True)] for k in range(len(domain))]
+    @staticmethod
+    def _least_sum(region: _Region, group: _Group, enough: float, number: int) -> tuple[Elimination, Floats | None]:
+        """What a group takes at least under any schemes of a region together, and weights of duals to begin with."""
+        domain, _, bounds, weights = region
+        weight_kr = weights[number] if weights else None
+        if (each := bounds.each(domain, group.components)) is not None:
+            return each, weight_kr
+        dual = bounds.duals.best(domain, group.kernels, enough, weight_kr)
+        return dual.elimination, dual.weight_kr
+
+    def _most(self, seconds_c: Sequence[float], enough_g: Sequence[float]) -> list[float]:
+        """By component seconds from which on its group takes enough, if the others take so many at least."""
+        most_c = [math.inf] * len(seconds_c)
+        for group, enough in zip(self._groups, enough_g, strict=True):
+            together = math.fsum(seconds_c[c] for c in group.components)
+            for c in group.components:
+                most_c[c] = enough - (together - seconds_c[c])
+        return most_c
+
+    def _narrowed(self, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination]) -> Domain:
+        """A region without the schemes that least sums exclude, or of which another one is nowhere more."""
+        marginals = [each.marginals for each in sums]
+        marginal_ko = [[*zip(*(each[k].tolist() for each in marginals), strict=True)] for k in range(len(domain))]
         still_open = self._open(set(chain(*marginal_ko)), plans, passes, self._schemes(domain))
         smaller = tuple(
             tuple(o for o, marginal in zip(left, marginal_o, strict=True) if marginal in still_open)
             for left, marginal_o in zip(domain, marginal_ko, strict=True)
         )
-        if not all(smaller):
-            return
-        if smaller != domain:
-            yield smaller, plans
-            return
-        if (smaller := self._undominated(domain, plans)) != domain:
-            yield smaller, plans
-            return
-        k = self._kernel(domain, plans, passes, duals)
-        for o in domain[k]:
-            yield (*domain[:k], (o,), *domain[k + 1 :]), plans
+        return self._undominated(domain, plans) if smaller == domain else smaller
 
-    def _kernel(self, domain: Domain, plans: Sequence[Plan], passes: Passes, duals: Sequence[Elimination]) -> int:
-        """The kernel whose schemes raise the paths most, each by itself, among those of which the duals differ most."""
+    def _enough(self, group: _Group, plans: Sequence[Plan], passes: Passes, schemes_k: Schemes) -> float:
+        """Seconds of a group from which on no plan is below what is claimed, if all others take so many at least."""
+
+        def is_open(plan: Plan, seconds: float) -> bool:
+            return bool(self._below([plan], group.raised(passes, seconds), schemes_k))
+
+        least = enough = math.fsum(passes[key] for key in group.keys)
+        for plan in plans:
+            if not is_open(plan, enough):
+                continue
+            low, high = enough, 2 * enough
+            while is_open(plan, high):
+                low, high = high, 2 * high
+                if high >= _FAR * least:
+                    return math.inf
+            for _ in range(_HALVED):
+                middle = (low + high) / 2
+                low, high = (middle, high) if is_open(plan, middle) else (low, middle)
+            enough = high
+        return enough
+
+    def _kernel(self, region: _Region, enough: float, sums: Sequence[Elimination]) -> int:
+        """The kernel whose schemes raise the paths most, each by itself, among those whose marginals differ most.
+
+        Beyond seconds that are enough no more counts.
+        """
+        domain, _, bounds, _ = region
         free = [k for k, left in enumerate(domain) if len(left) > 1]
-        likely = sorted(free, key=lambda k: (-sum(_spread(dual.marginals[k]) for dual in duals), k))[:_PROBED]
-        schemes_k = self._schemes(domain)
-        pairs = [(self._claims[plan], self._steps[plan].least(passes, schemes_k)) for plan in plans]
-        ratio = max(claim / low if low > 0 else math.inf for claim, low in pairs)
-        layer_s = math.fsum(passes.values())
-        enough = layer_s * ratio if layer_s > 0 else math.inf
+        marginals = [each.marginals for each in sums]
+        likely = sorted(free, key=lambda k: (-sum(_spread(each[k]) for each in marginals), k))[:_PROBED]
 
         def raised(k: int) -> float:
             parts = ((*domain[:k], (o,), *domain[k + 1 :]) for o in domain[k])
-            seconds = (math.fsum(self._bounds.seconds(part)) for part in parts)
+            seconds = (math.fsum(bounds.seconds(part)) for part in parts)
             return math.fsum(min(each, enough) for each in seconds) / len(domain[k])
 
         return max(likely, key=lambda k: (raised(k), -k))
@@ -238,21 +288,27 @@ class ClassProof:
         members = defaultdict[tuple[int, ...], list[int]](list)
         for c, (kind, forward) in enumerate(self._keys):
             members[(kind,) if by_total else (kind, forward)].append(c)
-        return [_Group(tuple(cs), tuple(dict.fromkeys(self._keys[c] for c in cs))) for cs in members.values()]
+        of = self._bounds.components
+        return [
+            _Group(tuple(cs), frozenset(k for c in cs for k in of[c].kernels), tuple({self._keys[c]: None for c in cs}))
+            for cs in members.values()
+        ]
 
 
 class _Region(NamedTuple):
-    """Schemes that are left, plans of which not all is shown, and weights of duals to begin with."""
+    """Schemes that are left, plans of which not all is shown, bounds, and weights of duals to begin with."""
 
     domain: Domain
     plans: list[Plan]
-    weights: tuple[Floats, ...] = ()
+    bounds: LayerBounds
+    weights: Sequence[Floats | None] = ()
 
 
 class _Group(NamedTuple):
-    """Components whose seconds count together, and the passes that they are of."""
+    """Components whose seconds count together, their kernels, and the passes that they are of."""
 
     components: tuple[int, ...]
+    kernels: frozenset[int]
     keys: tuple[tuple[int, bool], ...]
 
     def raised(self, passes: Passes, low: float) -> Passes:

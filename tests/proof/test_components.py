@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfopt.arrays import Floats
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.proof.blocks import components_of
+from dfopt.proof.blocks import Component, components_of
 
 
 @st.composite
@@ -50,6 +51,26 @@ def _least(graph: Graph, price: dict[frozenset[int], float], forbidden: set[froz
     return least
 
 
+def _check_fewer_blocks(whole: Component, price_b: Floats) -> None:
+    """What is left of blocks holds each partitioning that is cheap enough, or that has a block."""
+    price_of = {row.tobytes(): price for row, price in zip(whole.member_bk, price_b, strict=True)}
+    parts = [few for part in whole.parts for few in part.member_bk.tolist()]
+    assert sorted(parts) == sorted(whole.member_bk.tolist())
+
+    def least(component: Component) -> float:
+        return component.least(np.array([price_of[row.tobytes()] for row in component.member_bk]))
+
+    for k in whole.kernels:
+        assert math.isclose(min(map(least, whole.with_each(k))), whole.least(price_b), rel_tol=1e-12)
+        for each in whole.with_each(k):
+            most = least(each) * (1 + 1e-9)
+            if math.isfinite(most):
+                assert math.isclose(least(whole.within(price_b, most)), whole.least(price_b), rel_tol=1e-12)
+                kept = {row.tobytes() for row in whole.within(price_b, most).member_bk}
+                best = each.within(np.array([price_of[row.tobytes()] for row in each.member_bk]), most)
+                assert kept.issuperset(row.tobytes() for row in best.member_bk)
+
+
 @given(layers())
 def test_all_partitionings_one_by_one(
     case: tuple[Graph, dict[frozenset[int], float], set[frozenset[int]]],
@@ -65,7 +86,9 @@ def test_all_partitionings_one_by_one(
     for each in components:
         sets = [frozenset(np.flatnonzero(row).tolist()) for row in each.member_bk]
         assert not forbidden & set(sets)
-        found += each.least(np.array([price[few] for few in sets]))
+        price_b = np.array([price[few] for few in sets])
+        found += each.least(price_b)
+        _check_fewer_blocks(each, price_b)
     least = _least(graph, price, forbidden)
     assert found <= least * (1 + 1e-12)
     if len(components) in (1, len(graph.kernels)):  # no order between parts is left out

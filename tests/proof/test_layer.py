@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -64,25 +66,58 @@ def _check(graph: Graph, system: System, chosen: Assumptions, plan: Plan, tiles:
     score = evaluate(mapping, graph, system, chosen)
     if any("DRAM" not in sentence and "empty partitions" not in sentence for sentence in score.violations):
         return False
-    place, real = seen.index(), defaultdict[tuple[int, bool], float](float)
-    for partition in score.partitions:
-        real[bounds.key_k[place[partition.kernels[0]]]] += partition.time_s
+    place = seen.index()
+    taken = {tuple(sorted(place[name] for name in part.kernels)): part.time_s for part in score.partitions}
     for left in (domain, bounds.domain):
-        least = defaultdict[tuple[int, bool], float](float)
-        components = defaultdict[tuple[int, bool], list[int]](list)
-        for c, (component, seconds) in enumerate(zip(bounds.components, bounds.seconds(left), strict=True)):
-            keys = {bounds.key_k[k] for k in component.kernels}
-            assume(len(keys) == 1)
-            least[key := keys.pop()] += seconds
-            components[key].append(c)
-        for key, seconds in real.items():
-            assert least[key] <= seconds * (1 + 1e-9)
-            dual = bounds.duals.best(left, components[key]).elimination
-            assert dual.least <= seconds * (1 + 1e-9)
-            for k, (schemes, marginal) in enumerate(zip(left, dual.marginals, strict=True)):
-                assert marginal[schemes.index(scheme_k[k])] <= seconds * (1 + 1e-9)
-                assert marginal.min() == pytest.approx(dual.least, rel=1e-12)
+        for each in (bounds, *_narrowed(bounds, left, taken)):
+            _check_bounds(each, left, scheme_k, taken, dice)
     return True
+
+
+def _narrowed(bounds: LayerBounds, left: Domain, taken: dict[tuple[int, ...], float]) -> Iterator[LayerBounds]:
+    """Bounds of fewer blocks, those of a mapping among them: of what takes no longer, and with these alone."""
+    component_of = {k: c for c, of in enumerate(bounds.components) for k in of.kernels}
+    most_c = [0.0] * len(bounds.components)
+    for members, seconds in taken.items():
+        most_c[component_of[members[0]]] += seconds * (1 + 1e-9)
+    if all(least < most for least, most in zip(bounds.seconds(left), most_c, strict=True)):
+        yield bounds.within(left, most_c)
+    while each := bounds.by_blocks(10**6):
+        bounds = next(some for some in each if all(_has(some, members) for members in taken))
+    yield bounds
+
+
+def _has(bounds: LayerBounds, members: tuple[int, ...]) -> bool:
+    rows = (tuple(np.flatnonzero(row)) for of in bounds.components for row in of.member_bk)
+    return members in rows or any(not of.is_listed and members[0] in of.kernels for of in bounds.components)
+
+
+def _check_bounds(
+    bounds: LayerBounds, left: Domain, scheme_k: list[int], taken: dict[tuple[int, ...], float], dice: Any
+) -> None:
+    """Bounds of a domain that has the schemes of a mapping, against the seconds of its partitions."""
+    least, real = defaultdict[tuple[int, bool], float](float), defaultdict[tuple[int, bool], float](float)
+    kernels = defaultdict[tuple[int, bool], set[int]](set)
+    for members, seconds in taken.items():
+        real[bounds.key_k[members[0]]] += seconds
+    components = defaultdict[tuple[int, bool], list[int]](list)
+    for c, (component, seconds) in enumerate(zip(bounds.components, bounds.seconds(left), strict=True)):
+        keys = {bounds.key_k[k] for k in component.kernels}
+        assume(len(keys) == 1)
+        least[key := keys.pop()] += seconds
+        kernels[key] |= {*component.kernels}
+        components[key].append(c)
+    for key, seconds in real.items():
+        assert least[key] <= seconds * (1 + 1e-9)
+        dual = bounds.duals.best(left, kernels[key], dice([seconds, math.inf])).elimination
+        each = bounds.each(left, components[key])
+        for found in (dual, each) if each is not None else (dual,):
+            assert found.least <= seconds * (1 + 1e-9)
+            for k, (schemes, marginal) in enumerate(zip(left, found.marginals, strict=True)):
+                assert marginal[schemes.index(scheme_k[k])] <= seconds * (1 + 1e-9)
+                assert marginal.min() == pytest.approx(found.least, rel=1e-12)
+        if each is not None:
+            assert each.least >= max(least[key], dual.least) * (1 - 1e-9)
 
 
 @given(world=worlds(compute_model=["fixed", "efficiency"]), data=st.data())
