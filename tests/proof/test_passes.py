@@ -12,6 +12,7 @@ from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.judge import evaluate
+from dfopt.proof import blocks
 from dfopt.proof.plans import proven
 
 CHIP = Chip(name="c", tiles=2, peak=1e8, sram=Sram(capacity=1e9), dram=Dram(bandwidth=2e6, capacity=1e9))
@@ -22,9 +23,11 @@ KERNELS = (  # much work on few weights, and much to read for little work
 GRAPH = Graph(name="g", kernels=KERNELS, tensors=(Tensor(src="a", dst="b", bytes=1.0),))
 
 
+@pytest.mark.parametrize("sets", [1500, 2])  # with 2 no blocks of several kernels are listed
 @pytest.mark.parametrize("rule", ["shared", "halves", "separate"])
-def test_passes_that_share_blocks_are_bounded_together(rule: str) -> None:
+def test_passes_that_share_blocks_are_bounded_together(rule: str, sets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of both takes as long as its work; apart, one waits for compute and the other for memory."""
+    monkeypatch.setattr(blocks, "_SETS", sets)
     system = System(name="s", chip=CHIP)
     chosen = Assumptions(
         execution="dataflow", overlap="perfect", compute_utilization=1.0, forward_backward=rule, weights_from_dram=True
