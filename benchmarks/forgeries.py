@@ -7,8 +7,9 @@ that goes with it: a number up and down, a word to another one, a switch flipped
 doubled, two swapped. The seal is made anew by the code that made it. A forgery is *caught* where the document is
 refused or the check finds something wrong, *as good* where a kernel has another sharding, or a plan another number of
 microbatches, and the judge finds that it takes as long, *listed* where the check passes and names the field among those
-that it does not check, and else it has *passed*, which fails the run (exit status 1). ``--count`` draws so many of each
-document instead of all; ``--only`` repeats one.
+that it does not check, and else it has *passed*, which fails the run (exit status 1). A certificate is *as good* where
+it still shows what is true, and has passed where it shows 1 % more. ``--count`` draws so many of each document instead
+of all; ``--only`` repeats one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple, get_args
 
 import dfopt as df
+from dfopt.documents.certificate import Certificate
 from dfopt.documents.exploration import Exploration, ExplorationStatus
 from dfopt.documents.plan_records import PlanStatus
 from dfopt.documents.result import Result, Status
@@ -36,6 +38,7 @@ from dfopt.documents.store import line_of, read_records
 from dfopt.errors import DfoptError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
+from dfopt.proof.plans import proven
 from dfopt.search.claims import SAME
 from dfopt.search.verify import verdict, verify
 from dfopt.studies.checking import check_store
@@ -214,6 +217,26 @@ def store_case(name: str, study: df.Study) -> Case:
     return Case(name, content, check)
 
 
+def certificate_case(name: str, result: Result) -> Case:
+    """The certificate of a result of one plan: forged, read, and followed, also to show more than what is true."""
+    honest = df.check(result).certificate
+    assert honest is not None
+    own, of = (result.plan, result.mapping.tile_count), (result.graph, result.system, result.assumptions)
+    too_high = {(each.plan, each.tile_count): 1.01 * result.value for each in honest.classes}
+    assert own in too_high
+
+    def check(data: Any) -> Sequence[str]:
+        made = Certificate.from_data(data)
+        if made == honest:
+            raise Unchanged
+        if own not in proven(*of, too_high, certificate=made).open:
+            return ()
+        verdict(verify(result, certificate=made), name)
+        raise AsGood
+
+    return Case(name, json.loads(json.dumps(honest.to_data())), check)
+
+
 def _plain(record: Any) -> Any:
     """A record with its mapping in full."""
     try:
@@ -226,12 +249,18 @@ class Unchanged(Exception):
     """What was forged says the same."""
 
 
+class AsGood(Exception):
+    """What was forged still shows what is true, and no more."""
+
+
 def outcome(case: Case, edit: Edit) -> str:
     """caught, listed (and as what), as good, passed or unchanged; what is no error of dfopt is a crash."""
     try:
         listed = case.check(forged(case.data, edit))
     except Unchanged:
         return "unchanged"
+    except AsGood:
+        return "as good"
     except DfoptError:
         return "caught"
     except Exception as error:  # as it would end the command
@@ -289,6 +318,10 @@ DOCUMENTS: dict[str, Callable[[], Result | Exploration | df.Study]] = {
     "two levels": _solved("gpt3-175b", "sn10-8-torus", microbatch=1, top=2, sensitivity=True, assumptions=LEVELS),
     "stack": _solved("gpt2-small", "sn10-8-ring", tp=8, stack="hybrid-vault"),
     "heat": _solved("gpt2-small", "sn10-8-ring", tp=8, stack="hybrid-vault", heat="aware", top=2),
+    "certificate": _solved(
+        "gpt3-175b", "sn10-8-ring", tp=8, microbatch=1,
+        assumptions=df.Assumptions(overlap="none", sequence_parallelism="none"),
+    ),
     "exploration": _explored,
     "store": _study,
 }  # fmt: skip
@@ -298,6 +331,9 @@ DOCUMENTS: dict[str, Callable[[], Result | Exploration | df.Study]] = {
 def case(kind: str) -> Case:
     """A document of a kind, made once."""
     document = DOCUMENTS[kind]()
+    if kind == "certificate":
+        assert isinstance(document, Result)
+        return certificate_case(kind, document)
     return store_case(kind, document) if isinstance(document, df.Study) else sealed_case(kind, document)
 
 

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from dfopt.documents.base import Document
+from dfopt.documents.certificate import Certificate
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.published import Figure, issues
 from dfopt.documents.result import Result
@@ -111,7 +112,9 @@ def shown(document: Document, detail: Sequence[str] = (), figures: tuple[Figure,
     return report(document, work, figures, detail)
 
 
-def check(document: Input, time_limit: float | None = None) -> Verification:
+def check(
+    document: Input, time_limit: float | None = None, certificate: Certificate | str | os.PathLike[str] | None = None
+) -> Verification:
     """Check a document: a graph against published counts; a result, an exploration or a store, every claim.
 
     Parameters
@@ -120,11 +123,14 @@ def check(document: Input, time_limit: float | None = None) -> Verification:
         What to check; a store of a sweep by its path.
     time_limit : float, optional
         Seconds; 60, or four times what the search took, if left out.
+    certificate : Certificate or path, optional
+        What a check of this result found, so that less time is needed; it is not trusted.
 
     Returns
     -------
     Verification
-        ``ok``, a ``verdict`` in words, the ``gap`` that was verified, and ``problems``.
+        ``ok``, a ``verdict`` in words, the ``gap`` that was verified, ``problems``, and a ``certificate`` that another
+        check can follow.
 
     Raises
     ------
@@ -137,21 +143,28 @@ def check(document: Input, time_limit: float | None = None) -> Verification:
     >>> df.check("llama-3.1-8b").verdict, df.check(df.solve("gpt2-small", "sn10-8-ring", tp=8)).ok
     ('ok', True)
     """
-    return checked(document, time_limit)[0]
+    return checked(document, time_limit, certificate)[0]
 
 
-def checked(document: Input, time_limit: float | None = None) -> tuple[Verification, str]:
+def checked(
+    document: Input, time_limit: float | None = None, certificate: Certificate | str | os.PathLike[str] | None = None
+) -> tuple[Verification, str]:
     """What `check` finds, and the schema of the document."""
+    followed = Certificate.load(certificate) if isinstance(certificate, str | os.PathLike) else certificate
+    name = document.SCHEMA if isinstance(document, Document) else os.fspath(document)
     if not isinstance(document, Document) and is_store(document):
         from dfopt.studies.checking import check_store
 
+        if followed is not None:
+            raise PlanError(f"certificate: {name} is a store, and only a result has one")
         return Verification(check_store(document, time_limit), None, (), unchecked=()), SCHEMA
     loaded, figures = (document, ()) if isinstance(document, Document) else load_sized(os.fspath(document))
-    name = loaded.SCHEMA if isinstance(document, Document) else os.fspath(document)
     if wrong := [*issues(figures)]:
         raise DocumentError(name, wrong)
     if isinstance(loaded, Result):
-        return verify(loaded, time_limit), loaded.SCHEMA
+        return verify(loaded, time_limit, followed), loaded.SCHEMA
+    if followed is not None:
+        raise PlanError(f"certificate: {name} is a {loaded.SCHEMA}, and only a result has one")
     words = "ok"
     if isinstance(loaded, Exploration):
         from dfopt.exploring.checking import check_exploration

@@ -84,6 +84,9 @@ def show(
 def check(
     files: list[str],
     time_limit: float | None = None,
+    certificate: Path | None = None,
+    output: Path | None = None,
+    force: bool = False,
     as_json: bool = False,
 ) -> None:
     """Check documents: the sizes of a graph against published ones, and every claim of a result or a store.
@@ -93,25 +96,39 @@ def check(
 
     Options:
         time_limit (S 0.1..): Seconds for the whole command; default: 60 for each file, or 4 times its search.
+        certificate (FILE): Certificate by which a result is shown in less time.
+
+    Output:
+        output (-o FILE.json): File for the certificate of a result, such as certificate.json.
 
     Examples:
         dfopt check best.json
+        dfopt check best.json -o certificate.json
+        dfopt check best.json --certificate certificate.json
         dfopt check my-chip.yaml my-model.yaml
         dfopt check best.json --time-limit 600
     """
     with importing():
         from dfopt.commands import checked
         from dfopt.documents.store import is_store
-        from dfopt.errors import DfoptError
+        from dfopt.errors import DfoptError, PlanError
         from dfopt.search.verify import verdict
 
     with errors(" before all claims were checked", time_limit):
         worst, rows = 0, []
+        check_output("--output", output, (".json", ".yaml", ".yml"))
+        if (certificate or output) is not None and len(files) > 1:
+            raise PlanError(f"found {len(files)} files, expected one result, whose certificate it is")
         for name in files:
             try:
                 share = 1.0 if is_store(name) else _SHOWING
-                verified, schema = checked(name, None if time_limit is None else share * seconds_left(time_limit))
+                seconds = None if time_limit is None else share * seconds_left(time_limit)
+                verified, schema = checked(name, seconds, certificate)
                 words = verdict(verified, name)
+                if output is not None:
+                    if verified.certificate is None:
+                        raise PlanError(f"--output: there is no certificate of {name}, only of results with a proof")
+                    verified.certificate.dump(output)
                 rows.append({"file": name, "ok": True, "schema": schema, "verdict": words})
                 if not as_json:
                     echo(f"{name}: {words} ({schema})")

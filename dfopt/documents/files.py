@@ -19,7 +19,7 @@ MAX_BYTES: Final = 20_000_000
 _COMMENTED: Final = (".yaml", ".yml", ".toml", ".args")  # formats whose first line says who wrote the rest
 _MARK: Final = re.compile(rb"# written by dfopt, crc32 ([0-9a-f]{8}): .*\n")
 _FORMS: Final = re.compile(  # of other formats, how they start or end when dfopt wrote them
-    rb"""\{\s*"schema":\s*"dfopt/(result|exploration|heat|calibration)/ | \{"traceEvents":.*"writer":"dfopt"
+    rb"""\{\s*"schema":\s*"dfopt/(result|certificate|exploration|heat|calibration)/ | \{"traceEvents":.*"writer":"dfopt"
     | <!DOCTYPE\ html>.*<meta\ name="generator"\ content="dfopt | <\?xml.*<dc:title>dfopt</ | \x89PNG.*Software\0dfopt
     | %PDF.*/Creator\ \(dfopt\) | PAR1.*"writer":\ "dfopt" | [^\n]*\bstep_time_s,[^\n]*\butilization,
     | \d+\ decisions\ of\ [^\n]*\ cannot\ express:\n | \\\*\ dfopt\ \*\\ | \*SENSE:Minimize\r?\nNAME\ +dfopt\b""",

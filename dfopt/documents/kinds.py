@@ -17,7 +17,7 @@ _HOMES: Final = {
     "score": "score.Score", "result": "result.Result", "study": "study.Study", "heat": "heat.HeatReport",
     "technology": "technology.Technology", "technology-part": "technology_part.TechnologyPart",
     "design": "design.Design", "exploration": "exploration.Exploration", "calibration": "calibration.Calibration",
-    "question": "question.Question",
+    "question": "question.Question", "certificate": "certificate.Certificate",
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.judge.items import LayerItems
 from dfopt.proof.blocks import Component, TooMany
 from dfopt.proof.factors import Elimination, Factor
@@ -103,15 +103,14 @@ class Duals:
         weight_kr : float array, shape (kernels, resources), optional
             Weights to begin with, such as those of a region that holds this one.
         """
-        counts_c = np.array([of.kernels[0] in kernels for of in self._components])[:, None]
+        counts_c = self.counts(kernels)
         if weight_kr is None:
             weight_cr = counts_c * self._weights.greedy(self.least_sums(domain))
         else:
             weight_cr = weight_kr[[of.kernels[0] for of in self._components]]
         best: Dual | None = None
         for _ in range(_ROUNDS):
-            elimination = Elimination(self._factors(domain, weight_cr), [len(left) for left in domain])
-            dual = Dual(elimination, weight_cr, weight_cr[self.component_k])
+            dual = self.of(domain, weight_cr)
             if best is None or dual.least > best.least:
                 best = dual
             if not dual.least < enough:
@@ -124,6 +123,15 @@ class Duals:
             weight_cr = weight_cr + min((enough - dual.least) / more, 1.0) * (better_cr - weight_cr)
         assert best is not None
         return best
+
+    def of(self, domain: Domain, weight_cr: Floats) -> Dual:
+        """The dual with some weights: none of which blocks take less than their weighted sum."""
+        elimination = Elimination(self._factors(domain, weight_cr), [len(left) for left in domain])
+        return Dual(elimination, weight_cr, weight_cr[self.component_k])
+
+    def counts(self, kernels: Collection[int]) -> Bools:
+        """Which components have some kernels: shape (components, 1)."""
+        return np.array([of.kernels[0] in kernels for of in self._components])[:, None]
 
     def _factors(self, domain: Domain, weight_cr: Floats) -> list[Factor]:
         """What every item adds at least to the weighted sum, by the schemes of its kernels."""

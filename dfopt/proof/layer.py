@@ -207,13 +207,13 @@ class LayerBounds:
         smaller = [of.within(self._price_b(c, domain), most) if of.is_listed else of for c, (of, most) in pairs]
         return self._of(smaller)
 
-    def by_blocks(self, most: int) -> list[LayerBounds]:
-        """The same for mappings with each block of a kernel; nothing where blocks are too many, or but one of each.
+    def with_few_blocks(self, most: int) -> int | None:
+        """The kernel with the fewest blocks; none where no component has so few, or there is but one of each.
 
         Parameters
         ----------
         most : int
-            Number of blocks up to which a component is divided.
+            Number of blocks of a component.
         """
         counts = [
             (int(count), c, k)
@@ -222,10 +222,12 @@ class LayerBounds:
             for k, count in enumerate(of.member_bk.sum(axis=0))
             if count > 1
         ]
-        if not counts:
-            return []
-        _, c, k = min(counts)
-        each = self.components[c].with_each(k)
+        return min(counts)[2] if counts else None
+
+    def by_blocks(self, kernel: int) -> list[LayerBounds]:
+        """The same for mappings with each block of a kernel."""
+        c = next(c for c, of in enumerate(self.components) if kernel in of.kernels)
+        each = self.components[c].with_each(kernel)
         return [self._of([*self.components[:c], some, *self.components[c + 1 :]]) for some in each]
 
     def _of(self, components: list[Component]) -> LayerBounds:

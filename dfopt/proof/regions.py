@@ -17,11 +17,12 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Floats
+from dfopt.documents.certificate import CertifiedRegion
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.judge.steps import PlanSteps
@@ -30,7 +31,7 @@ from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 
-__all__ = ["LATE", "ClassProof", "Outcome"]
+__all__ = ["LATE", "ClassProof", "Outcome", "Passes", "Region"]
 
 Schemes = tuple[tuple[Sharding, ...], ...]
 Passes = dict[tuple[int, bool], float]
@@ -52,7 +53,7 @@ _FEWER: Final = 0.9
 
 @dataclass
 class Outcome:
-    """What is shown of the plans of a class.
+    """What is shown of the plans of a class, and how.
 
     Attributes
     ----------
@@ -62,11 +63,28 @@ class Outcome:
         Plans of which not all is shown, each with the reason.
     below : dict
         A mapping of some of these that may be below what is claimed: nobody has judged it.
+    steps : list of CertifiedRegion
+        How every region is shown or divided, in the order in which they come.
+    weights : dict
+        Weights that bound regions, with their numbers.
+    refused : str
+        What is wrong with the certificate that was followed, if there is one.
     """
 
     regions: int = 0
     open: dict[Plan, str] = field(default_factory=dict)
     below: dict[Plan, Mapping] = field(default_factory=dict)
+    steps: list[CertifiedRegion] = field(default_factory=list)
+    weights: dict[tuple[tuple[float, ...], ...], int] = field(default_factory=dict)
+    refused: str = ""
+
+    def note(self, **fields: Any) -> None:
+        """Write down more of how the last region is shown or divided."""
+        self.steps[-1] = self.steps[-1].model_copy(update=fields)
+
+    def number_of(self, weight_cr: Floats) -> int:
+        """The number of some weights."""
+        return self.weights.setdefault(tuple(map(tuple, weight_cr.tolist())), len(self.weights))
 
 
 class ClassProof:
@@ -90,14 +108,11 @@ class ClassProof:
         outcome, whole, work = Outcome(), self._bounds.domain, 0
         if not all(whole):  # pins leave a kernel nothing
             return outcome
-        plans = [plan for plan in self._claims if self._steps[plan].by_total or not self._bounds.items.mixes_passes]
-        outcome.open |= dict.fromkeys(
-            self._claims.keys() - {*plans}, "passes share blocks, and a step tells them apart"
-        )
-        left = self._below(plans, self._bounds.own(), self._schemes(whole))
-        stack = [_Region(whole, left, self._bounds)] if left else []
+        left = self._left_open(outcome)
+        stack = [Region(whole, left, self._bounds)] if left else []
         while stack:
             region = stack.pop()
+            outcome.steps.append(CertifiedRegion())
             left = [plan for plan in region.plans if plan not in outcome.open]
             if over():
                 outcome.open |= dict.fromkeys(left, LATE)
@@ -106,18 +121,23 @@ class ClassProof:
             elif left:
                 outcome.regions += 1
                 work += 1 + region.bounds.blocks // 1000
-                stack += self._children(region._replace(plans=left), outcome)
+                parts = [*self._children(region._replace(plans=left), outcome)]
+                outcome.note(parts=len(parts))
+                stack += parts
         return outcome
 
-    def _children(self, region: _Region, outcome: Outcome) -> Iterator[_Region]:
+    def _left_open(self, outcome: Outcome) -> list[Plan]:
+        """Plans that are left where kernels are bounded by themselves; of some nothing can be shown."""
+        plans = [plan for plan in self._claims if self._steps[plan].by_total or not self._bounds.items.mixes_passes]
+        told_apart = self._claims.keys() - {*plans}
+        outcome.open |= dict.fromkeys(told_apart, "passes share blocks, and a step tells them apart")
+        return self._below(plans, self._bounds.own(), self._schemes(self._bounds.domain))
+
+    def _children(self, region: Region, outcome: Outcome) -> Iterator[Region]:
         """What is left of a region, divided; nothing where all is shown."""
-        domain, plans, bounds, _ = region
+        domain, _, bounds, _ = region
         schemes_k = self._schemes(domain)
-        seconds_c = bounds.seconds(domain)
-        if not np.isfinite(seconds_c).all():
-            return
-        passes = self._passes(seconds_c)
-        left = [plan for plan in self._below(plans, passes, schemes_k) if self._steps[plan].may_fit(schemes_k)]
+        left, seconds_c = self._by_paths(region)
         listed = all(of.is_listed for of in bounds.components)
         decided = all(len(schemes) == 1 for schemes in domain)
         if not left or (decided and listed):
@@ -125,6 +145,7 @@ class ClassProof:
             mappings = ((plan, bounds.mapping(plan, domain)) for plan in left)
             outcome.below |= {plan: mapping for plan, mapping in mappings if mapping is not None}
             return
+        passes = self._passes(seconds_c)
         enough_g = [self._enough(group, left, passes, schemes_k) for group in self._groups]
         try:
             sums = [
@@ -134,36 +155,62 @@ class ClassProof:
         except TooLarge as error:
             outcome.open |= dict.fromkeys(left, str(error))
             return
-        eliminations = [elimination for elimination, _ in sums]
-        for group, elimination in zip(self._groups, eliminations, strict=True):
-            passes = group.raised(passes, elimination.least)
+        outcome.note(**self._bounded_by(sums, outcome))
+        for group, each in zip(self._groups, sums, strict=True):
+            passes = group.raised(passes, each.elimination.least)
         left = self._below(left, passes, schemes_k)
         if decided:
             outcome.open |= dict.fromkeys(left, "too many blocks to list them")
         elif left:
+            outcome.note(enough=tuple(enough if math.isfinite(enough) else None for enough in enough_g))
             within = bounds.within(domain, self._most(seconds_c, enough_g))
-            smaller = _Region(self._narrowed(domain, left, passes, eliminations), left, within, [of for _, of in sums])
-            if not all(smaller.domain):
-                return
-            by_paths = math.fsum(seconds_c) > math.fsum(elimination.least for elimination in eliminations)
-            by_blocks = within.by_blocks(_FEW) if by_paths else []
-            if not by_blocks and (smaller.domain != domain or within.blocks < _FEWER * bounds.blocks):
-                yield smaller
-                return
-            yield from (smaller._replace(bounds=each) for each in by_blocks)
-            if not by_blocks:
-                k = self._kernel(smaller, math.fsum(enough_g), eliminations)
-                yield from (smaller._replace(domain=(*domain[:k], (o,), *domain[k + 1 :])) for o in domain[k])
+            narrowed = self._narrowed(domain, left, passes, [each.elimination for each in sums], outcome)
+            smaller = Region(narrowed, left, within, [each.weight_kr for each in sums])
+            yield from self._divided(region, smaller, math.fsum(seconds_c), math.fsum(enough_g), sums, outcome)
+
+    def _by_paths(self, region: Region) -> tuple[list[Plan], list[float]]:
+        """Plans that are left where paths bound a region, and where memories may hold it; with what paths take."""
+        seconds_c, schemes_k = region.bounds.seconds(region.domain), self._schemes(region.domain)
+        if not np.isfinite(seconds_c).all():
+            return [], seconds_c
+        left = self._below(region.plans, self._passes(seconds_c), schemes_k)
+        return [plan for plan in left if self._steps[plan].may_fit(schemes_k)], seconds_c
 
     @staticmethod
-    def _least_sum(region: _Region, group: _Group, enough: float, number: int) -> tuple[Elimination, Floats | None]:
-        """What a group takes at least under any schemes of a region together, and weights of duals to begin with."""
+    def _least_sum(region: Region, group: _Group, enough: float, number: int) -> _LeastSum:
+        """What a group takes at least under any schemes of a region together."""
         domain, _, bounds, weights = region
         weight_kr = weights[number] if weights else None
         if (each := bounds.each(domain, group.components)) is not None:
-            return each, weight_kr
-        dual = bounds.duals.best(domain, group.kernels, enough, weight_kr)
-        return dual.elimination, dual.weight_kr
+            return _LeastSum(each, None, weight_kr)
+        return _LeastSum(*bounds.duals.best(domain, group.kernels, enough, weight_kr))
+
+    @staticmethod
+    def _bounded_by(sums: Sequence[_LeastSum], outcome: Outcome) -> dict[str, Any]:
+        """Which groups are priced choice by choice, and by which weights duals bound the others."""
+        weights = [each.weight_cr for each in sums if each.weight_cr is not None]
+        priced = tuple(number for number, each in enumerate(sums) if each.weight_cr is None)
+        number = outcome.number_of(np.sum(weights, axis=0)) if weights else None
+        return {"weights": number, "priced": priced or None}
+
+    def _divided(
+        self, region: Region, smaller: Region, by_paths: float, enough: float, sums: Sequence[_LeastSum],
+        outcome: Outcome,
+    ) -> Iterator[Region]:  # fmt: skip
+        """What is left of a region, by the blocks of a kernel, by its schemes, or as it is where it is smaller now."""
+        domain, _, bounds, _ = region
+        if not all(smaller.domain):
+            return
+        paths_say_more = by_paths > math.fsum(each.elimination.least for each in sums)
+        if paths_say_more and (k := smaller.bounds.with_few_blocks(_FEW)) is not None:
+            outcome.note(blocks_of=k)
+            yield from (smaller._replace(bounds=each) for each in smaller.bounds.by_blocks(k))
+        elif smaller.domain != domain or smaller.bounds.blocks < _FEWER * bounds.blocks:
+            yield smaller
+        else:
+            k = self._kernel(smaller, enough, [each.elimination for each in sums])
+            outcome.note(kernel=k)
+            yield from (smaller._replace(domain=(*domain[:k], (o,), *domain[k + 1 :])) for o in domain[k])
 
     def _most(self, seconds_c: Sequence[float], enough_g: Sequence[float]) -> list[float]:
         """By component seconds from which on its group takes enough, if the others take so many at least."""
@@ -174,16 +221,32 @@ class ClassProof:
                 most_c[c] = enough - (together - seconds_c[c])
         return most_c
 
-    def _narrowed(self, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination]) -> Domain:
+    def _narrowed(
+        self, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination], outcome: Outcome
+    ) -> Domain:
         """A region without the schemes that least sums exclude, or of which another one is nowhere more."""
+        gone = set[tuple[int, int]]()
+        if excluded := self._excluded(domain, plans, passes, sums):
+            outcome.note(excluded=excluded)
+            gone = {*excluded}
+        elif dominated := self._dominated(domain, plans):
+            outcome.note(dominated=dominated)
+            gone = {(k, o) for k, o, _ in dominated}
+        return tuple(tuple(o for o in left if (k, o) not in gone) for k, left in enumerate(domain))
+
+    def _excluded(
+        self, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination]
+    ) -> tuple[tuple[int, int], ...]:
+        """Kernels, each with a scheme that least sums exclude."""
         marginals = [each.marginals for each in sums]
         marginal_ko = [[*zip(*(each[k].tolist() for each in marginals), strict=True)] for k in range(len(domain))]
         still_open = self._open(set(chain(*marginal_ko)), plans, passes, self._schemes(domain))
-        smaller = tuple(
-            tuple(o for o, marginal in zip(left, marginal_o, strict=True) if marginal in still_open)
-            for left, marginal_o in zip(domain, marginal_ko, strict=True)
+        return tuple(
+            (k, o)
+            for k, (left, marginal_o) in enumerate(zip(domain, marginal_ko, strict=True))
+            for o, marginal in zip(left, marginal_o, strict=True)
+            if marginal not in still_open
         )
-        return self._undominated(domain, plans) if smaller == domain else smaller
 
     def _enough(self, group: _Group, plans: Sequence[Plan], passes: Passes, schemes_k: Schemes) -> float:
         """Seconds of a group from which on no plan is below what is claimed, if all others take so many at least."""
@@ -206,7 +269,7 @@ class ClassProof:
             enough = high
         return enough
 
-    def _kernel(self, region: _Region, enough: float, sums: Sequence[Elimination]) -> int:
+    def _kernel(self, region: Region, enough: float, sums: Sequence[Elimination]) -> int:
         """The kernel whose schemes raise the paths most, each by itself, among those whose marginals differ most.
 
         Beyond seconds that are enough no more counts.
@@ -223,15 +286,17 @@ class ClassProof:
 
         return max(likely, key=lambda k: (raised(k), -k))
 
-    def _undominated(self, domain: Domain, plans: Sequence[Plan]) -> Domain:
-        """A region without schemes of which another one is nowhere more, under any of some plans."""
-        left = list(domain)
+    def _dominated(self, domain: Domain, plans: Sequence[Plan]) -> tuple[tuple[int, int, int], ...]:
+        """Kernels, each with a scheme, and with another one that is nowhere more under any of some plans."""
+        left, dominated = list(domain), list[tuple[int, int, int]]()
         for k, schemes in enumerate(self._bounds.items.schemes_k):
             for o in domain[k]:
-                others = (other for other in left[k] if other != o)
-                if any(self._replaces(k, other, o, tuple(left), plans, schemes) for other in others):
-                    left[k] = tuple(other for other in left[k] if other != o)
-        return tuple(left)
+                others = tuple(other for other in left[k] if other != o)
+                replace = (other for other in others if self._replaces(k, other, o, tuple(left), plans, schemes))
+                if (by := next(replace, None)) is not None:
+                    dominated.append((k, o, by))
+                    left[k] = others
+        return tuple(dominated)
 
     def _replaces(
         self, k: int, o: int, other: int, domain: Domain, plans: Sequence[Plan], schemes: Sequence[Sharding]
@@ -295,13 +360,21 @@ class ClassProof:
         ]
 
 
-class _Region(NamedTuple):
+class Region(NamedTuple):
     """Schemes that are left, plans of which not all is shown, bounds, and weights of duals to begin with."""
 
     domain: Domain
     plans: list[Plan]
     bounds: LayerBounds
     weights: Sequence[Floats | None] = ()
+
+
+class _LeastSum(NamedTuple):
+    """What a group takes at least: by weights of a dual, or where these are none by pricing every choice of schemes."""
+
+    elimination: Elimination
+    weight_cr: Floats | None
+    weight_kr: Floats | None
 
 
 class _Group(NamedTuple):

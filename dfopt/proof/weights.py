@@ -48,6 +48,18 @@ class Weights:
                 before = self._of_set(taken)
         return weight_cr
 
+    def lowered(self, weight_cr: Floats) -> Floats:
+        """Any weights, those of a component made smaller together until no block takes less than its weighted sum.
+
+        That is so where no set of resources has a larger weight than the seconds of a block that takes a second of
+        each: see :meth:`greedy`.
+        """
+        number_s = np.arange(1, 1 << weight_cr.shape[1])
+        member_sr = number_s[:, None] >> np.arange(weight_cr.shape[1]) & 1
+        most_s = np.array([self._of_set(resources) for resources in number_s.tolist()])
+        ratio_c: Floats = (weight_cr @ member_sr.T / most_s).max(axis=1, initial=1.0)
+        return np.asarray(weight_cr / ratio_c[:, None])
+
     def _of_set(self, resources: int) -> float:
         """Seconds of a block that takes a second of each of some resources: these are bits."""
         if resources not in self._sets:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dfopt.bnb import Clock
+from dfopt.documents.certificate import Certificate
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
@@ -74,6 +75,8 @@ class Plans:
         Of its mapping, as the judge has it.
     clock : Clock
         What is not reached when it is over counts as not checked.
+    certificate : Certificate, optional
+        How bounds are shown, instead of looking for that again.
 
     Attributes
     ----------
@@ -86,11 +89,13 @@ class Plans:
         What is wrong, and what could not be checked.
     rests : Rests
         What of all this rests on the search's own code.
+    other : OtherCode
+        What shows bounds as far as that is possible without the search, and how it did.
     undecided, short : list of str
         Plans of which it was not shown that nothing fits, and those whose bounds there was no time for.
     """
 
-    def __init__(self, result: Result, value: float, clock: Clock) -> None:
+    def __init__(self, result: Result, value: float, clock: Clock, certificate: Certificate | None = None) -> None:
         self.result, self.value, self.clock = result, value, clock
         self.joint = result.assumptions.sharding_objective == "joint"
         self.options = Options(result.request, clock).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
@@ -101,7 +106,8 @@ class Plans:
         self.problems, self.unchecked = list[str](), list[str]()
         self.undecided, self.short = list[str](), list[str]()
         self.least = dict.fromkeys(("gap", "level_gap"), (value, ""))
-        self.records, self.rests, self._other = list[PlanRecord](), Rests(), OtherCode(result, clock)
+        self.records, self.rests = list[PlanRecord](), Rests()
+        self.other = OtherCode(result, clock, certificate)
         self._left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
 
@@ -112,6 +118,7 @@ class Plans:
         self._check_rejected(listed)
         spaces = self._check_listed(listed)
         self._check_left()
+        self.problems += [f"certificate: {refused}" for refused in self.other.refused]
         if self.undecided:
             self._unsure(f"$.plans: that nothing fits under {_some(self.undecided)}, only that nothing is faster")
         if self.short:
@@ -197,7 +204,7 @@ class Plans:
         if record.note not in (("",) if excluded else (TOO_MANY, NEAR, *ENDED)):
             self.problems.append(f"{where}.note: found {record.note!r}, not why such a graph is given up")
         self._lower(f"microbatches of {record.microbatch}: not all plans are listed", gap=found, level_gap=found)
-        self.rests.graphs += not self._other.excludes(setting, min(found, self.kept.last) * (1 - PROOF))
+        self.rests.graphs += not self.other.excludes(setting, min(found, self.kept.last) * (1 - PROOF))
 
     def _check_rejected(self, listed: Sequence[_Listed]) -> None:
         """Take the records of plans that are none; one of the same look may be a plan for another microbatch."""
@@ -246,7 +253,7 @@ class Plans:
         setting, every = plans.setting, [way for ways in plans.ways.values() for way in ways]
         if self.joint:
             claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in tiles_of(setting, way)}
-            found = self._other.shown(setting, claims)
+            found = self.other.shown(setting, claims)
             plans.proven = frozenset(every) - {plan for plan, _ in found.open}
             for mapping in found.below.values():
                 plans.refute(mapping)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dfopt.bnb import Clock
+from dfopt.documents.certificate import Certificate, CertifiedPlans
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.proof.plans import Claim, Proven, proven
@@ -57,15 +58,29 @@ class OtherCode:
         The result.
     clock : Clock
         What is not reached when it is over is not shown.
+    certificate : Certificate, optional
+        How claims are shown.
+
+    Attributes
+    ----------
+    classes : list of CertifiedPlans
+        How claims were shown, for a certificate.
+    refused : list of str
+        What is wrong with the certificate.
     """
 
-    def __init__(self, result: Result, clock: Clock) -> None:
-        self._result, self._clock = result, clock
+    def __init__(self, result: Result, clock: Clock, certificate: Certificate | None = None) -> None:
+        self._result, self._clock, self._certificate = result, clock, certificate
+        self.classes, self.refused = list[CertifiedPlans](), list[str]()
 
     def shown(self, setting: Setting, claims: Mapping[Claim, float]) -> Proven:
         """What is shown of some claims about the plans of a graph."""
         of = setting.graph, setting.system, setting.assumptions
-        return proven(*of, claims, self._result.request.pin_sharding, lambda: self._clock.over)
+        pins, over = self._result.request.pin_sharding, lambda: self._clock.over
+        shown = proven(*of, claims, pins, over, self._certificate)
+        self.classes += shown.classes
+        self.refused += shown.refused
+        return shown
 
     def excludes(self, setting: Setting, low: float) -> bool:
         """Whether no mapping of a graph whose plans are not in the result is below some seconds.

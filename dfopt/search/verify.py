@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dfopt.bnb import Clock
+from dfopt.documents.certificate import Certificate
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan_records import DIFFERENT, PlanRecord, different
 from dfopt.documents.request import Request
@@ -46,7 +47,8 @@ class Verification:
 
     ``gap`` is the distance to what any mapping could reach, ``level_gap`` that under the sharding of each plan;
     ``checked`` says what that is, where sharding and fusion are one problem; ``notes``, which documents are not what
-    the zoo has under their names. ``rests`` counts what was shown by the search's own code, where plans were bounded.
+    the zoo has under their names. ``rests`` counts what was shown by the search's own code, where plans were bounded;
+    ``certificate`` says how all else was, where it holds.
     """
 
     verdict: str
@@ -57,6 +59,7 @@ class Verification:
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rests: Rests | None = None
+    certificate: Certificate | None = None
 
     @property
     def ok(self) -> bool:
@@ -72,7 +75,7 @@ def seconds_for(spent: float) -> float:
     return min(max(_LEAST_S, _TIMES * spent), _LONGEST_S)
 
 
-def verify(result: Result, time_limit: float | None = None) -> Verification:
+def verify(result: Result, time_limit: float | None = None, certificate: Certificate | None = None) -> Verification:
     """Check a result without trusting its figures.
 
     Parameters
@@ -82,6 +85,8 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     time_limit : float, optional
         Seconds for bounding the plans again, :func:`seconds_for` if left out; what is not reached by then counts as
         not checked, and not as wrong.
+    certificate : Certificate, optional
+        What a check of this result found: bounds are shown by it, and no others are looked for.
 
     Returns
     -------
@@ -94,6 +99,9 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
 
     time_limit = seconds_for(result.seconds) if time_limit is None else time_limit
     problems = [] if result.seal == result.unsealed_digest() else ["$.seal: the file was changed after it was written"]
+    if certificate is not None and certificate.result != result.seal:
+        other_seal = f"certificate: of a result with the seal {certificate.result!r}, this one has {result.seal!r}"
+        return Verification("wrong", None, (*problems, other_seal))
     if other := list(_other_inputs(result)):  # what it was found for is not here
         return Verification("wrong", None, (*problems, *other))
     names = names_of(result, today=result.provenance.dfopt == __version__)
@@ -109,7 +117,7 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
     clock = Clock.of_limit(time_limit)
     wrong, unsure = _sensitivities(result, value, clock)
     problems += wrong
-    shown = Plans(result, value, clock)
+    shown = Plans(result, value, clock, certificate)
     shown.check()
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low, _ in shown.least.values())
@@ -133,10 +141,15 @@ def verify(result: Result, time_limit: float | None = None) -> Verification:
         return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
     checked = [_shown(result, shown.records, value, gap, len(shown.undecided))] if shown.joint else []
     checked.append(str(shown.rests))
+    if certificate is not None:
+        checked.append(f"{shown.rests.of_regions} regions were bounded as the certificate says")
+    elif shown.joint:
+        certificate = Certificate(result=result.seal, classes=tuple(shown.other.classes))
     if result.fixed:
         checked.append(f"all mappings in the space ({result.space}) have {', '.join(result.fixed)}")
     words = words_of(gap, level_gap, heated) + shown.rests.condition
-    return Verification(words, gap, (), level_gap, tuple(unchecked), tuple(checked), tuple(names.notes), shown.rests)
+    also = tuple(unchecked), tuple(checked), tuple(names.notes), shown.rests, certificate
+    return Verification(words, gap, (), level_gap, *also)
 
 
 def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> list[str]:

@@ -122,6 +122,24 @@ def test_check_of_good_and_bad(tmp_path: Path) -> None:
     assert "$.batch" in rows[1]["error"]
 
 
+def test_check_writes_a_certificate_and_follows_it(tmp_path: Path) -> None:
+    path, other, certificate = (tmp_path / name for name in ("r.json", "other.json", "certificate.json"))
+    asked = "sn10-8-ring", "--no-sensitivity", "--tp", 8, "--microbatch", 1, "-q"
+    for name, file in (("gpt2-small", path), ("llama-68m", other)):
+        assert call("solve", name, *asked, "-o", file).code == 0
+    first = call("check", path, "-o", certificate)
+    again = call("check", path, "--certificate", certificate)
+    assert (first.code, again.code) == (0, 0)
+    assert first.out.splitlines()[0] == again.out.splitlines()[0] == f"{path}: verified optimal"
+    assert "regions were bounded as the certificate says" in again.out
+    assert "certificate: of a result with the seal" in call("check", other, "--certificate", certificate).err
+    assert "only a result has one" in call("check", "gpt2-small", "--certificate", certificate).err
+    assert "there is no certificate of gpt2-small" in call("check", "gpt2-small", "-o", certificate).err
+    assert "found 2 files, expected one result" in call("check", path, other, "-o", certificate).err
+    assert "is a file that is read or written too" in call("check", path, "-o", path).err
+    assert "no such file" in call("check", path, "--certificate", tmp_path / "none.json").err
+
+
 def test_check_reads_a_pipe_once(tmp_path: Path) -> None:
     path = write(tmp_path, "s.yaml", SYSTEM)
     shell = f"cat {shlex.quote(str(path))} | {shlex.quote(sys.executable)} -m dfopt check /dev/stdin"

@@ -11,9 +11,11 @@ import pytest
 from cli_tools import Data, call
 from design_cases import SIZES, chosen
 
+from dfopt.commands import check
 from dfopt.documents.heat import HeatAnswer, HeatProof, HeatReport, ShadowPrice, SlowedPartition
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.exploring.explore import explore
@@ -27,6 +29,8 @@ DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_para
 def documents() -> dict[str, Data]:
     """A dumped document of every kind."""
     result = json.loads(call("solve", "gpt2-small", "sn10-8-ring", "--no-sensitivity", "--tp", 8, "--json", "-q").out)
+    certificate = check(Result.from_data(result)).certificate
+    assert certificate is not None
     design = read_design(json.loads(DEEPFLOW.read_text(encoding="utf-8"))["base_inputs"]["V100"], "v100")[0]
     return {
         "technology": design.technology.to_data(),
@@ -44,6 +48,7 @@ def documents() -> dict[str, Data]:
         "calibration": load_strict(CALIBRATION),
         "heat": heat_report(Mapping.from_data(result["mapping"])).to_data(),
         "question": result["question"],
+        "certificate": certificate.to_data(),
         "study": {
             "schema": "dfopt/study/1",
             "name": "one",

@@ -82,8 +82,8 @@ def _narrowed(bounds: LayerBounds, left: Domain, taken: dict[tuple[int, ...], fl
         most_c[component_of[members[0]]] += seconds * (1 + 1e-9)
     if all(least < most for least, most in zip(bounds.seconds(left), most_c, strict=True)):
         yield bounds.within(left, most_c)
-    while each := bounds.by_blocks(10**6):
-        bounds = next(some for some in each if all(_has(some, members) for members in taken))
+    while (k := bounds.with_few_blocks(10**6)) is not None:
+        bounds = next(some for some in bounds.by_blocks(k) if all(_has(some, members) for members in taken))
     yield bounds
 
 

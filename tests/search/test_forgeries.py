@@ -251,7 +251,7 @@ def test_a_plan_without_a_choice_is_optimal() -> None:
     assert verify(result).verdict == "verified optimal"
 
 
-@pytest.mark.parametrize("kind", ["proven", "pins", "top 3", "exploration", "store"])
+@pytest.mark.parametrize("kind", ["proven", "pins", "top 3", "certificate", "exploration", "store"])
 def test_a_field_that_is_changed_is_caught_or_listed(kind: str) -> None:
     """A few of `benchmarks/forgeries.py`, which does it with every field of more kinds of documents."""
     seed = f"{date.today()}"

@@ -1,0 +1,104 @@
+"""A certificate: what makes the proof of a result short to follow, on any machine, by code that trusts nothing of it.
+
+Bounds are shown region by region (:mod:`dfopt.proof`). What takes long is to find how a region is divided, and by which
+weights of resources its bound is high enough. A certificate says both. Whoever follows it lists plans and members of
+regions, and computes every bound, without it: one that was forged shows less, or nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from dfopt.documents.base import Document, Part
+from dfopt.documents.plan import Plan
+
+__all__ = ["Certificate", "CertifiedPlans", "CertifiedRegion"]
+
+Number = Annotated[int, Field(ge=0)]
+
+
+class CertifiedRegion(Part):
+    """How a region is shown, or what is left of it divided. It has some sharding schemes, and some blocks, of each.
+
+    Kernels, schemes and weights have numbers from 0 on: kernels in the order of the graph, schemes in that of all which
+    a kernel may have.
+
+    Attributes
+    ----------
+    parts : e.g. 2
+        Number of regions that it is divided into. 0: it is shown.
+    weights : e.g. 0
+        Number of the weights by which the region is bounded. None: no weights are needed.
+    priced : e.g. [0]
+        Groups of kernels, a pass or all, of which every choice of schemes is priced instead. None: of no group.
+    enough : s, e.g. [0.5]
+        Seconds from which on the layers of each group, of a pass or all, exclude all plans: blocks that take so many
+        with others are left out. None: all blocks may be part of a faster mapping.
+    excluded : e.g. [[3, 1]]
+        Kernels, each with a scheme that these weights exclude.
+    dominated : e.g. [[3, 0, 2]]
+        Kernels, each with a scheme, and with another one that is nowhere more.
+    kernel : e.g. 5
+        Kernel by whose schemes the rest is divided into regions. None: it is not divided by schemes.
+    blocks_of : e.g. 5
+        Kernel by whose blocks the rest is divided into regions. None: it is not divided by blocks.
+    """
+
+    parts: Number = 0
+    weights: Number | None = None
+    priced: tuple[Number, ...] | None = None
+    enough: tuple[float | None, ...] | None = None
+    excluded: tuple[tuple[Number, Number], ...] | None = None
+    dominated: tuple[tuple[Number, Number, Number], ...] | None = None
+    kernel: Number | None = None
+    blocks_of: Number | None = None
+
+
+class CertifiedPlans(Part):
+    """The regions of plans under which a layer pays the same, in one number of tiles.
+
+    Attributes
+    ----------
+    microbatch : samples, e.g. 1
+        Microbatch of the graph that the plans are for.
+    variant : e.g. "recompute: full"
+        Variant of that graph. None: the graph has no variants.
+    plan : e.g. {microbatches: 16}
+        The first of the plans.
+    tile_count : tiles, e.g. 8
+        Number of tiles of the mappings.
+    left_open : e.g. [2]
+        Numbers of plans that the regions do not show, in the order in which the plans are listed.
+    weights : e.g. [[[0.5, 0.5]]]
+        Weights of the resources that take time, for every group of kernels that may share blocks.
+    regions : e.g. [{parts: 2, kernel: 5}, {weights: 0}, {weights: 0}]
+        The regions, the first of which has all schemes. Behind each come those that it is divided into, with all that
+        these are divided into, from the last one on.
+    """
+
+    microbatch: int
+    variant: str | None = None
+    plan: Plan
+    tile_count: int
+    left_open: tuple[Number, ...] = ()
+    weights: tuple[tuple[tuple[Annotated[float, Field(ge=0)], ...], ...], ...] = ()
+    regions: tuple[CertifiedRegion, ...] = ()
+
+
+class Certificate(Document):
+    """What `dfopt check` found of a result, so that it is shown again in less time.
+
+    Attributes
+    ----------
+    result : e.g. 0123456789abcdef
+        Seal of the result whose claims are shown.
+    classes : e.g. []
+        Plans by class. A class that is missing is shown by what each of its kernels takes by itself.
+    """
+
+    SCHEMA: ClassVar[str] = "dfopt/certificate/1"
+
+    result: str
+    classes: tuple[CertifiedPlans, ...] = ()
