@@ -39,8 +39,8 @@ Passes = dict[tuple[int, bool], float]
 LATE: Final = "there was no time to look at it"
 _PROBED: Final = 5
 """Kernels of which each scheme is tried before a region is divided."""
-_WORK: Final = 60
-"""Units of work for a class of plans, at most: a region is one, and one more for every thousand blocks."""
+_WORK: Final = 100
+"""Units of work for a class of plans, at most: a region is one, and one more for every 4,000 blocks."""
 _FEW: Final = 64
 """Blocks of a component up to which a region is first divided by them, and then by schemes."""
 _FAR: Final = 1000.0
@@ -120,7 +120,7 @@ class ClassProof:
                 outcome.open |= dict.fromkeys(left, f"more than {outcome.regions} regions would have to be looked at")
             elif left:
                 outcome.regions += 1
-                work += 1 + region.bounds.blocks // 1000
+                work += 1 + region.bounds.blocks // 4000
                 parts = [*self._children(region._replace(plans=left), outcome)]
                 outcome.note(parts=len(parts))
                 stack += parts
