@@ -64,8 +64,8 @@ MUTATIONS = [
     Mutation(
         "dual of resources in any tiles: one per cent too high",
         "dfopt/regions/relaxations.py",
-        "return [untiled(of.menu, of.chip, [arcs",
-        "return [1.01 * untiled(of.menu, of.chip, [arcs",
+        "layer_k = untiled(of.menu, of.chip, [arcs",
+        "layer_k = 1.01 * untiled(of.menu, of.chip, [arcs",
         (BOUNDS, WHOLE),
     ),
     Mutation(
