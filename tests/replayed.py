@@ -40,7 +40,7 @@ def replay(
 
     Examples
     --------
-    >>> log = ProofLog(["ab", "a", "b"], [Branched(0, (1, 2), (1.0, 1.0)), Bounded(2, "sum", 3.0)])
+    >>> log = ProofLog(["ab", "a", "b"], [Branched(0, (1, 2), (1.0, 1.0)), BoundRaised(2, "sum", 3.0)])
     >>> log.events += [Closed(2, 3.0, None, 3.0), Closed(1, 1.0, None, 1.0)]
     >>> replay(log, ["ab"], lambda whole, parts: whole == "".join(parts))
     1.0

@@ -27,22 +27,22 @@ class CertifiedRegion(Part):
 
     Attributes
     ----------
-    parts : e.g. 2
+    parts : regions, e.g. 2
         Number of regions that it is divided into. 0: it is shown.
-    weights : e.g. 0
+    weights : 1, e.g. 0
         Number of the weights by which the region is bounded. None: no weights are needed.
-    priced : e.g. [0]
+    priced : 1, e.g. [0]
         Groups of kernels, a pass or all, of which every choice of schemes is priced instead. None: of no group.
     enough : s, e.g. [0.5]
         Seconds from which on the layers of each group, of a pass or all, exclude all plans: blocks that take so many
         with others are left out. None: all blocks may be part of a faster mapping.
-    excluded : e.g. [[3, 1]]
-        Kernels, each with a scheme that these weights exclude.
-    dominated : e.g. [[3, 0, 2]]
-        Kernels, each with a scheme, and with another one that is nowhere more.
-    kernel : e.g. 5
+    excluded : 1, e.g. [[3, 1]]
+        Kernels, each with a scheme that these weights or prices exclude. None: no scheme is excluded.
+    dominated : 1, e.g. [[3, 0, 2]]
+        Kernels, each with a scheme, and with another one that is nowhere more. None: there is no such scheme.
+    kernel : 1, e.g. 5
         Kernel by whose schemes the rest is divided into regions. None: it is not divided by schemes.
-    blocks_of : e.g. 5
+    blocks_of : 1, e.g. 5
         Kernel by whose blocks the rest is divided into regions. None: it is not divided by blocks.
     """
 
@@ -69,9 +69,9 @@ class CertifiedPlans(Part):
         The first of the plans.
     tile_count : tiles, e.g. 8
         Number of tiles of the mappings.
-    left_open : e.g. [2]
+    left_open : 1, e.g. [2]
         Numbers of plans that the regions do not show, in the order in which the plans are listed.
-    weights : e.g. [[[0.5, 0.5]]]
+    weights : 1, e.g. [[[0.5, 0.5]]]
         Weights of the resources that take time, for every group of kernels that may share blocks.
     regions : e.g. [{parts: 2, kernel: 5}, {weights: 0}, {weights: 0}]
         The regions, the first of which has all schemes. Behind each come those that it is divided into, with all that

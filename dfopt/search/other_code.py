@@ -11,6 +11,7 @@ from dfopt.bnb import Clock
 from dfopt.documents.certificate import Certificate, CertifiedPlans
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
+from dfopt.errors import PlanError
 from dfopt.proof.plans import Claim, Proven, proven
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Setting
@@ -89,7 +90,10 @@ class OtherCode:
         """
         if len(self._result.apart or ()) * self._result.plan_counts.total() > _GIVEN_UP:
             return False
-        legal, _ = asked_plans(setting.graph, setting.system, self._result.request, setting.assumptions)
+        try:
+            legal, _ = asked_plans(setting.graph, setting.system, self._result.request, setting.assumptions)
+        except PlanError:  # a microbatch that no plan can use
+            return True
         variants = Variants(setting, self._result.request)
         ways = itertools.chain.from_iterable(map(variants.of, legal))
         return not self.shown(setting, {(way, tiles): low for way in ways for tiles in tiles_of(setting, way)}).open

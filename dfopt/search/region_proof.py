@@ -235,7 +235,7 @@ class ClaimedPlans(GraphSearch):
 
     def refute(self, mapping: documents.Mapping) -> None:
         """Count a mapping that other code came to, if it is in the space and the judge finds that it fits."""
-        with suppress(PlanError, Infeasible, ScoreMismatch):
+        with suppress(PlanError, Infeasible, ScoreMismatch, OutOfTime):
             ready = priced_mapping(self.setting, mapping, self.state.options)
             partition_k = ready.partitions(mapping)
             for stage in ready.stages.values():
@@ -247,7 +247,10 @@ class ClaimedPlans(GraphSearch):
                 if too_few or not legal(stage.tables, stage.limits, mine_k):
                     return
                 partition_k[stage.members] = mine_k
-            self.keep(scored(ready, partition_k, None, 0.0, (), 1))
+            solved = scored(ready, partition_k, None, 0.0, (), 1)
+            if solved.value < self.claims.of(solved.plan, solved.mapping.tile_count):
+                self._bound([solved.plan])  # it may be a variant that was excluded with its plan
+                self.keep(solved)
 
     def is_open(self, plan: Plan, tiles: int) -> bool:
         """Whether no mapping is known of a plan in a number of tiles."""

@@ -21,6 +21,7 @@ STUDY = {
 OUTPUTS = {
     "solve": ("solve g.yaml s.yaml -o r2.json", "solve g.yaml s.yaml --dump m.lp"),
     "heat": ("heat r.json -o heat.json",),
+    "check": ("check r.json -o certificate.json",),
     "new": ("new system -o new.yaml",),
     "compare": ("compare r.json r.json -o page.html",),
     "report": ("report r.json -o page.html", "report r.json"),

@@ -114,6 +114,7 @@ def names() -> str:
         *(ROOT / "graphs").rglob("*.*"),
         *(ROOT / "systems").rglob("*.*"),
         *(ROOT / "benchmarks").rglob("*.*"),
+        *(ROOT / "dfopt" / "frontends").rglob("*.yaml"),
     ]:
         words.add(file.stem)
         if file.suffix in (".yaml", ".csv"):

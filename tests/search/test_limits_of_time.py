@@ -301,7 +301,7 @@ def test_the_clock_is_asked_before_more_is_proven(monkeypatch: pytest.MonkeyPatc
     assert {record.note for record in result.plans if record.status == "limit"} >= {"time limit"}
 
 
-@pytest.mark.parametrize("checks", [0, 1, 10**6])
+@pytest.mark.parametrize("checks", [0, 10**6])
 def test_a_graph_whose_plans_are_not_all_bounded_in_time_is_given_up_whole(checks, monkeypatch) -> None:
     """Wherever the time ends: with a bound that holds, no record of single plans, and a space of what was listed."""
     real, left = GraphSearch._bound, [checks]

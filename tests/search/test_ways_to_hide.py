@@ -161,7 +161,7 @@ def test_a_pipe_is_better_where_it_takes_a_message_out_of_the_way() -> None:
     best = one["any"]
     assert (best.status, best.plan.tensor_overlap, best.assumptions.tensor_overlap) == ("optimal", "pipe_twice", "ring")
     assert "but 2 that were told apart" in best.proof and best.plan.label.endswith("TP overlap pipe_twice")
-    assert verify(best).verdict == "verified optimal"
+    assert verify(best).verdict.startswith("verified optimal")
     wrong = best.model_copy(update={"plans": tuple(r for r in best.plans if r.plan.tensor_overlap != "none")}).sealed()
     assert any("TP overlap none" in problem for problem in verify(wrong).problems)
 
