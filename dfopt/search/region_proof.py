@@ -241,10 +241,12 @@ class ClaimedPlans(GraphSearch):
             for stage in ready.stages.values():
                 blocks = blocks_of(partition_k[stage.members])
                 member = np.array([np.isin(np.arange(stage.tables.kernels), block) for block in blocks])
-                numbers = np.array(Numbering(stage.limits, stage.tables.sharded.forward_k).along(member))
+                forward_k = stage.tables.sharded.forward_k
+                numbers = np.array(Numbering(stage.limits, forward_k).along(member))
+                _, last = stage.limits.numbers(member, forward_k)
                 mine_k = numbers @ member
                 too_few = stage.limits.exactly and mine_k.max() + 1 < stage.limits.p_max
-                if too_few or not legal(stage.tables, stage.limits, mine_k):
+                if too_few or (numbers > last).any() or not legal(stage.tables, stage.limits, mine_k):
                     return
                 partition_k[stage.members] = mine_k
             solved = scored(ready, partition_k, None, 0.0, (), 1)

@@ -9,6 +9,7 @@ import pytest
 
 import dfopt as df
 from dfopt.bnb import OutOfTime
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.proof.plans import Proven
@@ -36,6 +37,17 @@ def shown(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(
             other_code, "proven", lambda graph, system, chosen, said, *_: Proven(dict.fromkeys(said, ""))
         )
+
+
+def test_a_mapping_that_breaks_the_rule_of_halves_refutes_nothing() -> None:
+    """Of two partitions the first is for the forward pass: both passes in one partition would need a third."""
+    forward = Kernel(name="forward", op="elementwise", m=64, k=1, n=64)
+    backward = forward.model_copy(update={"name": "backward", "pass_": "backward"})
+    graph = Graph(name="two", batch=4, kernels=(forward, backward), tensors=(Tensor(src="forward", dst="backward"),))
+    chosen = df.Assumptions(forward_backward="halves", empty_partitions="allow", kernel_overhead=1e-3, overlap="none")
+    result = df.solve(graph, "sn10-8-ring", tp=8, assumptions=chosen.with_(sharding_objective="joint"))
+    found = verify(result)
+    assert found.ok, found.problems
 
 
 SEVERAL: dict[str, Any] = {"distinct": "sharding", "tp": 4, "microbatch": (4,)}
