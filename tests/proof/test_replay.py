@@ -207,6 +207,22 @@ def test_of_another_result_or_document_it_is_refused() -> None:
         df.check("gpt2-small", certificate=certificate)
 
 
+def test_a_result_of_two_levels_has_none() -> None:
+    result = df.solve(
+        "llama-68m",
+        "sn10-8-ring",
+        tp=8,
+        phase="prefill",
+        batch=8,
+        microbatch=1,
+        assumptions=df.Assumptions(sharding_objective="seconds"),
+    )
+    assert result.assumptions.sharding_objective != "joint" and df.check(result).certificate is None
+    forged = Certificate.from_data(json.loads(_text())).model_copy(update={"result": result.seal})
+    found = df.check(result, certificate=forged)
+    assert not found.ok and "two levels" in found.problems[0]
+
+
 def test_a_claim_that_is_too_high_is_not_shown_by_it() -> None:
     """Also where the file of the result is consistent."""
     data = copy.deepcopy(_result().to_data())
