@@ -102,9 +102,6 @@ def verify(result: Result, time_limit: float | None = None, certificate: Certifi
     if certificate is not None and certificate.result != result.seal:
         other_seal = f"certificate: of a result with the seal {certificate.result!r}, this one has {result.seal!r}"
         return Verification("wrong", None, (*problems, other_seal))
-    if certificate is not None and result.assumptions.sharding_objective != "joint":
-        own = "certificate: a result of two levels has none, as the search's own code bounds its levels"
-        return Verification("wrong", None, (*problems, own))
     if other := list(_other_inputs(result)):  # what it was found for is not here
         return Verification("wrong", None, (*problems, *other))
     names = names_of(result, today=result.provenance.dfopt == __version__)
@@ -121,6 +118,9 @@ def verify(result: Result, time_limit: float | None = None, certificate: Certifi
     wrong, unsure = _sensitivities(result, value, clock)
     problems += wrong
     shown = Plans(result, value, clock, certificate)
+    if certificate is not None and not shown.joint:
+        own = "certificate: a result of two levels has none, as the search's own code bounds its levels"
+        return Verification("wrong", None, (*problems, own))
     shown.check()
     problems += shown.problems
     gap, level_gap = (rounded((value - low) / value) for low, _ in shown.least.values())
