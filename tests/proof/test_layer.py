@@ -151,3 +151,27 @@ def test_the_best_mapping_of_the_zoo_is_met(graph: str, system: str, parameters:
     real = math.fsum(partition.time_s for partition in result.score.partitions)
     assert math.fsum(bounds.seconds(own)) == pytest.approx(real, rel=1e-12)
     assert math.fsum(bounds.seconds(bounds.domain)) <= real * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("less", [1 - 0.004, 1 - 1e-9])
+def test_a_scheme_that_pays_a_little_more_replaces_none(less: float) -> None:
+    """Two schemes of one kernel alike, but for one amount of one item that the second has a little less of."""
+    result = solve("gpt2-small", "sn10-8-ring", tp=8, microbatch=1, sensitivity=False)
+    bounds = LayerBounds(
+        LayerItems(result.graph, result.system, result.assumptions, result.plan, result.mapping.tile_count)
+    )
+    k = next(k for k, schemes in enumerate(bounds.items.schemes_k) if len(schemes) > 1)
+    tables = [table.copy() for table in bounds._tables]
+    changed = 0
+    for i in bounds._of_kernel[k]:
+        axis = bounds.items.items[i].scope.index(k)
+        amount = np.moveaxis(tables[i], axis, 0)
+        amount[1] = amount[0]
+        place = np.argwhere((amount[1] > 0) & np.isfinite(amount[1]))
+        if len(place) and not changed:
+            changed, where = 1, (1, *place[0].tolist())
+            amount[where] *= less
+    assert changed
+    bounds.__dict__["_tables"] = tables
+    assert bounds.replaces(k, 1, 0, bounds.domain)
+    assert not bounds.replaces(k, 0, 1, bounds.domain)
