@@ -147,17 +147,6 @@ def _distances(before_a: Ints, after_a: Ints, price_a: Floats, sets: int) -> Flo
         distance_j[..., j] = (distance_j[..., before_a[some]] + price_a[..., some]).min(axis=-1, initial=np.inf)
     return distance_j
 
-    def shortest(self, price_b: Floats) -> list[list[int]]:
-        """Kernels of the blocks whose prices have the least sum, which is finite."""
-        distance_j, blocks, j = self.distances(price_b), list[list[int]](), self.sets - 1
-        through_a = distance_j[self.before_a] + price_b[self.block_a]
-        while j:
-            into_j = np.flatnonzero(self.after_a == j)
-            a = into_j[through_a[into_j].argmin()]
-            blocks.append(np.flatnonzero(self.member_bk[self.block_a[a]]).tolist())
-            j = int(self.before_a[a])
-        return blocks
-
 
 def components_of(
     graph: Graph, allowed: Callable[[Sequence[int]], bool], group_k: Sequence[Hashable] | None = None

@@ -30,8 +30,9 @@ from dfopt.proof.blocks import TooMany
 from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
+from dfopt.proof.region import Region
 
-__all__ = ["LATE", "ClassProof", "Outcome", "Passes", "Region"]
+__all__ = ["LATE", "ClassProof", "Outcome", "Passes"]
 
 Schemes = tuple[tuple[Sharding, ...], ...]
 Passes = dict[tuple[int, bool], float]
@@ -204,13 +205,13 @@ class ClassProof:
         paths_say_more = by_paths > math.fsum(each.elimination.least for each in sums)
         if paths_say_more and (k := smaller.bounds.with_few_blocks(_FEW)) is not None:
             outcome.note(blocks_of=k)
-            yield from (smaller._replace(bounds=each) for each in smaller.bounds.by_blocks(k))
+            yield from smaller.by_blocks(k)
         elif smaller.domain != domain or smaller.bounds.blocks < _FEWER * bounds.blocks:
             yield smaller
         else:
             k = self._kernel(smaller, enough, [each.elimination for each in sums])
             outcome.note(kernel=k)
-            yield from (smaller._replace(domain=(*domain[:k], (o,), *domain[k + 1 :])) for o in domain[k])
+            yield from smaller.by_schemes(k)
 
     def _most(self, seconds_c: Sequence[float], enough_g: Sequence[float]) -> list[float]:
         """By component seconds from which on its group takes enough, if the others take so many at least."""
@@ -358,15 +359,6 @@ class ClassProof:
             _Group(tuple(cs), frozenset(k for c in cs for k in of[c].kernels), tuple({self._keys[c]: None for c in cs}))
             for cs in members.values()
         ]
-
-
-class Region(NamedTuple):
-    """Schemes that are left, plans of which not all is shown, bounds, and weights of duals to begin with."""
-
-    domain: Domain
-    plans: list[Plan]
-    bounds: LayerBounds
-    weights: Sequence[Floats | None] = ()
 
 
 class _LeastSum(NamedTuple):

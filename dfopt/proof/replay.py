@@ -21,7 +21,8 @@ from dfopt.judge.steps import PlanSteps
 from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
-from dfopt.proof.regions import LATE, ClassProof, Outcome, Passes, Region
+from dfopt.proof.region import Region
+from dfopt.proof.regions import LATE, ClassProof, Outcome, Passes
 
 __all__ = ["Replay"]
 
@@ -161,14 +162,13 @@ class Replay(ClassProof):
 
 def _divided(how: CertifiedRegion, region: Region) -> list[Region]:
     """The parts of a region: by schemes of a kernel, by its blocks, or all that is left."""
-    domain = region.domain
     if (k := how.kernel) is not None:
-        _check(k < len(domain), f"there is no kernel {k}")
-        return [region._replace(domain=(*domain[:k], (o,), *domain[k + 1 :])) for o in domain[k]]
+        _check(k < len(region.domain), f"there is no kernel {k}")
+        return region.by_schemes(k)
     if (k := how.blocks_of) is not None:
         listed = any(k in of.kernels and of.is_listed for of in region.bounds.components)
         _check(listed, f"there are no blocks of a kernel {k}")
-        return [region._replace(bounds=bounds) for bounds in region.bounds.by_blocks(k)]
+        return region.by_blocks(k)
     return [region]
 
 
