@@ -58,6 +58,18 @@ class Numbering:
             following = numbers[-1] + 1
         return numbers
 
+    def kept_by(self, member: Bools) -> Ints | None:
+        """Numbers of any partitions in the order in which they run; none where no numbers keep the limits.
+
+        Parameters
+        ----------
+        member : bool array, shape (partitions, kernels of the layer)
+            Kernels of every partition.
+        """
+        numbers, (_, last) = np.array(self.along(member)), self.limits.numbers(member, self.forward_k)
+        too_few = self.limits.exactly and numbers.max() + 1 < self.limits.p_max
+        return None if too_few or (numbers > last).any() else numbers
+
     def most(self, kernels: int) -> int:
         """How often a down-set is there at most, so that numbers of partitions are told apart."""
         counts = self.limits.exactly or self.limits.p_max < kernels or self.limits.pins

@@ -241,14 +241,10 @@ class ClaimedPlans(GraphSearch):
             for stage in ready.stages.values():
                 blocks = blocks_of(partition_k[stage.members])
                 member = np.array([np.isin(np.arange(stage.tables.kernels), block) for block in blocks])
-                forward_k = stage.tables.sharded.forward_k
-                numbers = np.array(Numbering(stage.limits, forward_k).along(member))
-                _, last = stage.limits.numbers(member, forward_k)
-                mine_k = numbers @ member
-                too_few = stage.limits.exactly and mine_k.max() + 1 < stage.limits.p_max
-                if too_few or (numbers > last).any() or not legal(stage.tables, stage.limits, mine_k):
+                numbers = Numbering(stage.limits, stage.tables.sharded.forward_k).kept_by(member)
+                if numbers is None or not legal(stage.tables, stage.limits, numbers @ member):
                     return
-                partition_k[stage.members] = mine_k
+                partition_k[stage.members] = numbers @ member
             solved = scored(ready, partition_k, None, 0.0, (), 1)
             if solved.value < self.claims.of(solved.plan, solved.mapping.tile_count):
                 self._bound([solved.plan])  # it may be a variant that was excluded with its plan
