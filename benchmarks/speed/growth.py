@@ -54,8 +54,8 @@ axes logarithmic. With an exponent of 0.2, a question that is 32 times as large 
 ![CPU seconds over size](pictures/growth.svg)
 
 More chips and more layers add plans. Most plans give a chip the same work, so dfopt works that out once for many of
-them. More experts and larger batches add no kernels to a layer. More kernels in a
-layer cost most: each has schemes of its own, and each set of neighbours may be a partition.{late}
+them. More experts and larger batches add no kernels to a layer. More kernels in a layer cost most:
+each has schemes of its own, and each set of neighbours may be a partition.{late}
 """
 
 
@@ -182,8 +182,8 @@ def page(points_of: dict[str, list[Point]]) -> str:
                           for values in ([each.size for each in points], [each.cpu_s for each in points]))  # fmt: skip
         rows.append(f"| {name} | {says[name]} | {sizes} | {seconds} | {exponent(points):.2f} |")
     every = [each for points in points_of.values() for each in points]
-    late = sum(each.status.startswith("limit") for each in every)
-    said = f"\n\nA cross marks a search that ended at its time limit. The picture has {late}." if late else ""
+    late = any(each.status.startswith("limit") for each in every)
+    said = "\n\nA cross marks a search that ended at its time limit." if late else ""
     day = date.fromisoformat(max(each.day for each in every))
     when = f"On {day.day} {day:%B %Y}"
     return PAGE.format(when=when, machine=every[0].machine, rows="\n".join(rows), late=said).rstrip() + "\n"
