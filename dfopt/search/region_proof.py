@@ -219,10 +219,13 @@ class ClaimedPlans(GraphSearch):
         self.claims, self.kept = claims_of(setting, self.ways), kept
 
     def _choices(self, plan: Plan) -> list[Plan]:
-        """A plan with its variants, but where its own bound shows what is claimed of each."""
+        """A plan with its variants, but where its own bound shows what is claimed of each: then that is shown."""
         ways = self.ways[plan]
         most = max(claimed for way in ways for claimed in self.claims.every(way))
-        return ways[:1] if self.bounds[plan] >= most else ways
+        if len(ways) > 1 and self.bounds[plan] >= most:
+            self.give_up_unit((plan, None), self.bounds[plan], late=False)
+            return []
+        return ways
 
     def keep(self, solved: Solved) -> None:
         """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from proven import check_proven
 from strategies import ROWS, Dice, World, footprint, share, worlds
 
+import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.placement import TRAINED, Placement, items_of
 from dfopt.documents.plan import Plan
@@ -22,10 +23,13 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import Memory, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.judge import evaluate
+from dfopt.search.graph_search import GraphSearch
+from dfopt.search.state import SearchState
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.placements import offloads
 from dfopt.setting.plans import asked_plans
+from dfopt.solving.options import Options
 from dfopt.terms.bounds import PlanBounds
 
 
@@ -211,3 +215,21 @@ def with_dram_of(system: System) -> System:
     """The same with memories without a limit."""
     chip = system.chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
     return system.model_copy(update={"chip": chip})
+
+
+def test_a_plan_that_stands_for_its_placements_is_given_up_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it does not fit where all lies in the fastest memory says nothing of the others, which nobody looked at."""
+    system = df.load_system("sn40l-16-ddr")
+    small = system.chip.with_memories(lambda m: m.model_copy(update={"capacity": 3e8}) if m.name == "HBM" else m)
+    setting = Setting(
+        df.load_graph("gpt2-small", phase="training", batch=16),
+        system.model_copy(update={"chip": small}),
+        df.Assumptions(),
+    )
+    search = GraphSearch(setting, SearchState(Options(Request(offload=("optimizer",), mp=1, pp=1, zero=0))))
+    monkeypatch.setattr(SearchState, "incumbent", property(lambda _: 0.0))
+    search.write_records(apart=True)
+    too_large = {plan for plan, share in search._full.items() if share > 1}
+    assert too_large
+    assert {record.plan for record in search.records} == {*search.legal} >= too_large
+    assert not any(record.status == "infeasible" for record in search.records if record.plan in too_large)
