@@ -205,6 +205,12 @@ class GraphSearch:
             return str(error.report)
         return ""
 
+    @property
+    def least_shares(self) -> dict[Plan, float]:
+        """Share of its fullest memory that each plan takes up at least, with most in slower memories; 0: it may fit."""
+        held = (self.variants.of(plan)[-1] for plan in self.legal)
+        return {plan: self._full.get(plan, 0.0) for plan in held}
+
     def size(self, asked: Request) -> Size:
         """How many mappings its legal plans span, by what is asked of sharding and partitions."""
         placements, lattices = len(self.variants.placements) or 1, down_sets_by_kind(self.setting, self.legal)

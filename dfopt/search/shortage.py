@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.plan import Plan
@@ -26,6 +27,7 @@ from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import State, kept, sharded_states, usable_bytes, usable_words
 
 _PART = 0.5  # of the work that is left
+_ROUNDED = 1 - 1e-9  # of a share: sums of arrays are rounded in another way
 _WAITING = "activations between partitions"
 
 
@@ -107,40 +109,81 @@ class LeastHeld:
         return [f"nearest: about {chips} such chips for one sequence, or {gb(fixed + each)} on each of these"]
 
 
-def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> LeastHeld | None:
-    """Of plans none of which fits, what the one that lacks least of a memory holds; none if none is shown to lack any.
+def least_held(
+    shares: Sequence[tuple[Setting, Mapping[Plan, float]]], options: Options
+) -> tuple[int, LeastHeld] | None:
+    """Of plans none of which fits, what the one that lacks least of a memory holds.
 
     Plans are looked at in the order of what every sharding keeps of them, as long as one that keeps so much may be the
     least with what every fusion leaves to wait.
+
+    Parameters
+    ----------
+    shares : sequence of (Setting, dict)
+        By graph the plans, each with the share of its fullest memory that it takes up at least; 0 where that is not
+        known.
+    options : Options
+        What was asked for, and the clock: half of the work that is left.
+
+    Returns
+    -------
+    (int, LeastHeld), optional
+        The place of the graph of that plan, and what the plan holds. None: no plan is shown to lack any memory.
 
     Raises
     ------
     KeyboardInterrupt
         If an interrupt came meanwhile.
     """
-    chip = setting.system.chip
-    endless = chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
-    system = setting.system.model_copy(update={"chip": endless})
-    free = replace(setting, system=system)  # where nothing is too small, all can be counted
-    limits, bounds = usable_bytes(setting), PlanBounds(free)
+    graphs = [_Endless(setting, [*plans], options) for setting, plans in shares]
+    limits = usable_bytes(shares[0][0]) if shares else {}
     if not limits:
         return None
-    jointly = replace(free, assumptions=setting.assumptions.with_(sharding_objective="joint"))  # whatever comes first
-    space, clock = Space.of_plans(jointly, options.request, plans), options.clock.share(_PART)
-    books, best, others = list[LeastHeld](), None, 0
-    for plan in plans:
-        instance = free.under(plan)
-        books.append(_fullest(instance, bounded_stages(instance), bounds.least_states(instance), {}, limits))
+    least, clock = min(limits.values()), options.clock.share(_PART)
+    lows = (
+        (number, plan, (share * _ROUNDED - 1) * least)
+        for number, of in enumerate(shares)
+        for plan, share in of[1].items()
+    )
+    ruled_out, best, place = list[tuple[int, float]](), None, 0
     with interruptible():
-        for kept_only in sorted(books, key=lambda held: held.short):
-            if best is not None and kept_only.short >= best.short:
+        for number, plan, low in sorted(lows, key=itemgetter(2)):
+            if best is not None and low >= best.short:
                 break
-            held = _with_waiting(space, clock, kept_only, limits)
+            kept_only = graphs[number].kept(plan, limits)
+            if best is not None and kept_only.short >= best.short:
+                continue
+            held = _with_waiting(graphs[number].space, clock, kept_only, limits)
             if held is None or held.short <= 0:  # other limits rule it out
-                others += 1
+                ruled_out.append((number, kept_only.short))
             elif best is None or held.short < best.short:
-                best = held
-    return None if best is None else replace(best, others=others)
+                best, place = held, number
+    if best is None:
+        return None
+    others = sum(number == place and short < best.short for number, short in ruled_out)
+    return place, replace(best, others=others)
+
+
+class _Endless:
+    """The plans of a graph on chips whose memories have no end, so that all can be counted.
+
+    Parameters
+    ----------
+    setting, plans, options : Setting, sequence of Plan, Options
+        Where the memories are too small, plans none of which fits, and what was asked for.
+    """
+
+    def __init__(self, setting: Setting, plans: Sequence[Plan], options: Options) -> None:
+        endless = setting.system.chip.with_memories(lambda memory: memory.model_copy(update={"capacity": None}))
+        self._setting = replace(setting, system=setting.system.model_copy(update={"chip": endless}))
+        self._bounds = PlanBounds(self._setting)
+        joint = self._setting.assumptions.with_(sharding_objective="joint")  # whatever comes first
+        self.space = Space.of_plans(replace(self._setting, assumptions=joint), options.request, plans)
+
+    def kept(self, plan: Plan, limits: Mapping[str, float]) -> LeastHeld:
+        """What a plan holds at least without what waits."""
+        instance = self._setting.under(plan)
+        return _fullest(instance, bounded_stages(instance), self._bounds.least_states(instance), {}, limits)
 
 
 def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:

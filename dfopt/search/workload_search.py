@@ -161,26 +161,41 @@ class WorkloadSearch:
             bounds = [record.bound for graph in graphs for record in _all_records(graph)]
             least = min((bound for bound in bounds if bound is not None), default=0.0)
             return NoSolution(least, self.state.seconds, _counted(graphs))
-        return min((self._infeasible(graph) for graph in graphs), key=_lacking)  # of equal ones the first
+        from dfopt.search.shortage import least_held
+
+        unbounded = [graph for graph in graphs if self._lacks_memory(graph)]
+        nearest = least_held([(graph.setting, graph.least_shares) for graph in unbounded], self.state.options)
+        if nearest is None:
+            return self._infeasible(graphs[0])
+        place, held = nearest
+        return Infeasible(_reasons(unbounded[place]), held)
+
+    def _limit_of_objective(self, graph: GraphSearch) -> list[float]:
+        """Bounds of the plans of a graph that only the limit of the objective excludes."""
+        beaten = [record.bound or 0.0 for record in _all_records(graph) if record.status.startswith("pruned")]
+        return beaten if np.isfinite(self.state.incumbents.limit) else []
+
+    def _lacks_memory(self, graph: GraphSearch) -> bool:
+        """Whether all plans of a graph are known to fit no mapping."""
+        bounded = graph.apart or any(record.bound is not None for record in graph.records)
+        return not bounded and not self._limit_of_objective(graph)
 
     def _infeasible(self, graph: GraphSearch) -> Infeasible:
-        """Why no plan of a graph has a mapping; of a memory that is too small, what the best plan needs of it."""
-        records, ceiling = _all_records(graph), self.state.incumbents.limit
-        beaten = [record.bound or 0.0 for record in records if record.status.startswith("pruned")]
-        if beaten and np.isfinite(ceiling):
+        """Why no plan of a graph has a mapping."""
+        if beaten := self._limit_of_objective(graph):
+            ceiling = self.state.incumbents.limit
             what = f"{self.state.request.objective.metric} of at most {ceiling:.6g}"
             return Infeasible(
                 f"no mapping keeps the limit of the objective, a {what}: the best plan allows {min(beaten):.6g} with"
                 " shardings that are optimal for the inter-chip problem; levers: a higher limit, more chips"
             )
-        reasons = [*dict.fromkeys(graph.reasons)]
-        text = reasons[0] if len(reasons) == 1 else "no plan fits:\n  " + "\n  ".join(reasons)
-        if graph.apart or any(record.bound is not None for record in graph.records):
-            return Infeasible(text)
-        from dfopt.search.shortage import least_held
+        return Infeasible(_reasons(graph))
 
-        held = (graph.variants.of(plan)[-1] for plan in graph.legal)  # with most in slower memories
-        return Infeasible(text, least_held(graph.setting, [*held], self.state.options))
+
+def _reasons(graph: GraphSearch) -> str:
+    """Why the plans of a graph fit no mapping."""
+    reasons = [*dict.fromkeys(graph.reasons)]
+    return reasons[0] if len(reasons) == 1 else "no plan fits:\n  " + "\n  ".join(reasons)
 
 
 def _all_records(graph: GraphSearch) -> list[PlanRecord | GraphRecord]:
@@ -198,12 +213,6 @@ def _counted(graphs: Sequence[GraphSearch]) -> str:
     open_ = sum(map(len, left))
     others = f", and of {given_up} of {len(graphs)} graphs not all plans are listed" if given_up else ""
     return f"{open_:,} of {listed:,} plans {'is' if open_ == 1 else 'are'} open{others}"
-
-
-def _lacking(error: Infeasible) -> float:
-    """Bytes of a memory that the plan which lacks least of it lacks, where that is known."""
-    least = getattr(error, "least", None)
-    return np.inf if least is None else float(least.bytes - least.capacity)
 
 
 def is_late(outcome: Outcome[Part, JudgedMapping]) -> bool:
