@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 from unittest import mock
@@ -118,9 +119,9 @@ def committed() -> list[Question]:
     return [*map(Question.from_data, json.loads(CASES.read_text(encoding="utf-8")))]
 
 
-def drawn(count: int, number: int) -> Iterator[Question]:
-    """About so many random questions with an answer that is proven."""
-    for world in worlds.drawn(count, number):
+def drawn(number: int) -> Iterator[Question]:
+    """Random questions with an answer that is proven."""
+    for world in worlds.drawn(2 * _DRAWN, number):
         assumptions = world.assumptions.with_(sharding_objective="joint")
         question = Question((world.graph,), world.system, assumptions, {}, math.inf)
         try:
@@ -139,7 +140,7 @@ def faults(asked: Asked) -> Iterator[Row]:
         words, ran = Counter(question.word(fault, factor) for question, factor in pairs), fault.name
         ran += f", {min(factor for _, factor in pairs):g} times" if pairs else ""
         if not words["refused"]:
-            others = others or [*drawn(asked.most or _DRAWN, 1)]
+            others = others or [*islice(drawn(1), asked.most or _DRAWN)]
             words += Counter(question.word(fault, factor) for question in others for factor in FACTORS)
             ran += f", {len(others)} drawn questions"
         seen = ", ".join(f"{count} {word}" for word, count in words.items())
