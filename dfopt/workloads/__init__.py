@@ -88,8 +88,8 @@ class Workload:
     @property
     def parameters(self) -> type[Part]:
         """The document part that its parameters are."""
-        found: type[Part] = import_module(self.module).Parameters
-        return found
+        form: type[Part] = import_module(self.module).Parameters
+        return form
 
     def __call__(self, name: str = "", description: str = "", source: str = "", **parameters: Any) -> Graph:
         """Build the graph.
@@ -108,18 +108,18 @@ class Workload:
         """
         build: Callable[..., Graph] = import_module(self.module).build
         about = {"name": name or self.module.rpartition(".")[2], "description": description, "source": source}
-        whole = self.parameters(**parameters)
-        which = getattr(whole, "recompute", "none")
+        document = self.parameters(**parameters)
+        which = getattr(document, "recompute", "none")
         others, some = ways_of(which)
-        graph = build(whole if some is None else self.parameters(**{**parameters, "recompute": others}), **about)
+        graph = build(document if some is None else self.parameters(**{**parameters, "recompute": others}), **about)
         if graph.trains and (idle := unused(graph, which)):
-            found = f"found recompute: {which}, but no kernel of {about['name']} is {' or '.join(idle)}"
-            refuse(about["name"], found, "leave it out")
+            message = f"found recompute: {which}, but no kernel of {about['name']} is {' or '.join(idle)}"
+            refuse(about["name"], message, "leave it out")
         if some is None or not graph.trains:
             return graph
         if not graph.folded:
-            found = f"found recompute: {some}/{others} of a single layer, or of layers that are drawn one by one"
-            refuse(about["name"], found, "say it of several layers, of which one is drawn")
+            message = f"found recompute: {some}/{others} of a single layer, or of layers that are drawn one by one"
+            refuse(about["name"], message, "say it of several layers, of which one is drawn")
         return some_recomputed(graph, build(self.parameters(**{**parameters, "recompute": some}), **about))
 
 
@@ -180,18 +180,18 @@ def sizes_of(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -
         return ()
     file = os.fspath(path)
     workload, recipe = _recipe(data, file)
-    said, found = recipe.published, _counts(workload, recipe)
-    if found is None and said is not None:
+    published, counts = recipe.published, _counts(workload, recipe)
+    if counts is None and published is not None:
         message = f"found sizes of a {recipe.workload} graph, whose parameters are not counted"
         raise DocumentError(file, [Issue("$.published", message, "leave it out")])
-    for name in said.beside if said else ():
+    for name in published.beside if published else ():
         part = find("graphs", name)
         other = _counts(*_recipe(load_strict(part), str(part)))
-        if found is None or other is None:
+        if counts is None or other is None:
             issue = Issue("$.published.beside", f"found {name!r}, whose parameters are not counted", "leave it out")
             raise DocumentError(file, [issue])
-        found = Counts(*map(sum, zip(found, other, strict=True)))
-    return figures(said, found) if found else ()
+        counts = Counts(*map(sum, zip(counts, other, strict=True)))
+    return figures(published, counts) if counts else ()
 
 
 def _counts(workload: Workload, recipe: _Recipe) -> Counts | None:
@@ -277,8 +277,8 @@ def given_parameters(name_or_path: str | os.PathLike[str]) -> Mapping[str, Any]:
     >>> given_parameters("gpt2-small")["layers"]
     12
     """
-    found = _read(name_or_path, {})[0].get("parameters", {})
-    return found if isinstance(found, Mapping) else {}
+    parameters = _read(name_or_path, {})[0].get("parameters", {})
+    return parameters if isinstance(parameters, Mapping) else {}
 
 
 def parameters_of(name_or_path: str | os.PathLike[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -303,18 +303,18 @@ def parameters_of(name_or_path: str | os.PathLike[str]) -> tuple[frozenset[str],
 
 def graph_schema() -> dict[str, Any]:
     """JSON Schema of a graph file: explicit kernels, or one of the workloads with its parameters."""
-    whole = schema_of_forms("Graph", Graph, *map(_recipe_of, WORKLOADS.values()))
-    for name, form in zip(WORKLOADS, whole["anyOf"][1:], strict=True):
+    schema = schema_of_forms("Graph", Graph, *map(_recipe_of, WORKLOADS.values()))
+    for name, form in zip(WORKLOADS, schema["anyOf"][1:], strict=True):
         form["properties"]["workload"] = {"const": name}
-    return whole
+    return schema
 
 
 def _workload(name: object, file: str) -> Workload:
     if isinstance(name, str) and name in WORKLOADS:
         return WORKLOADS[name]
     remedy = did_you_mean(name, WORKLOADS) if isinstance(name, str) else ""
-    known = f"workloads: {', '.join(sorted(WORKLOADS))}"
-    issue = Issue("$.workload", f"unknown workload {shown(name)}", f"{remedy} {known}".strip())
+    choices = f"workloads: {', '.join(sorted(WORKLOADS))}"
+    issue = Issue("$.workload", f"unknown workload {shown(name)}", f"{remedy} {choices}".strip())
     raise DocumentError(file, [issue])
 
 
@@ -354,15 +354,15 @@ def overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) ->
             message = f"cannot be replaced: {owner} takes {', '.join(allowed)}"
             issues.append(Issue(json_path(*prefix, key, *filter(None, deeper.split("."))), message, remedy))
     if not prefix and "repeat" in overrides and isinstance(data.get("sections"), list | tuple):
-        found, data = data["sections"], {key: value for key, value in data.items() if key != "sections"}
-        if [len(one.get("layers", [0])) for one in found if isinstance(one, Mapping)] != [1]:
-            message = f"cannot be replaced: the graph has {len(found)} sections"
+        sections, data = data["sections"], {key: value for key, value in data.items() if key != "sections"}
+        if [len(section.get("layers", [0])) for section in sections if isinstance(section, Mapping)] != [1]:
+            message = f"cannot be replaced: the graph has {len(sections)} sections"
             issues.append(Issue("$.repeat", message, "edit the file"))
     if issues:
         raise DocumentError(file, issues)
     changes = ", ".join(f"{key}={value!r}" for key, value in sorted(overrides.items()))
-    said = data.get("description", "")
-    data = {**data, "description": f"{said} (loaded with {changes})".strip()} if isinstance(said, str) else data
+    if isinstance(text := data.get("description", ""), str):
+        data = {**data, "description": f"{text} (loaded with {changes})".strip()}
     if not prefix:
         return {**data, **overrides}
     written = data.get("parameters", {})

@@ -79,7 +79,7 @@ def backward_of(
     graph: Graph,
     rules: Mapping[str, Gradient | tuple[Gradient, ...]] | None = None,
     *,
-    sums: Mapping[str, tuple[str, str]] | None = None,
+    sum_kernels: Mapping[str, tuple[str, str]] | None = None,
     order: Sequence[str] | None = None,
     updates: Literal["last", "beside"] = "last",
 ) -> Graph:
@@ -92,7 +92,7 @@ def backward_of(
     rules
         Of forward kernels whose backward kernels depart from the rule of their op; a kernel named here has them
         whether a gradient is wanted or not.
-    sums
+    sum_kernels
         Of producers whose gradients are added up: what the kernel that adds is called, and whose stage it shares.
     order
         Forward kernels in the order in which the gradient passes them: consumers first. The reverse if left out.
@@ -126,7 +126,7 @@ def backward_of(
     """
     _check(graph)
     given = {name: rule if isinstance(rule, tuple) else (rule,) for name, rule in (rules or {}).items()}
-    way = _Pass(graph, given, sums or {})
+    way = _Pass(graph, given, sum_kernels or {})
     for name in order if order is not None else reversed(graph.in_order()):
         way.through(name, update_first=updates == "beside")
     if updates == "last":
@@ -206,9 +206,9 @@ class _Pass:
     """The way back through a graph, kernel by kernel."""
 
     def __init__(
-        self, graph: Graph, rules: Mapping[str, tuple[Gradient, ...]], sums: Mapping[str, tuple[str, str]]
+        self, graph: Graph, rules: Mapping[str, tuple[Gradient, ...]], sum_kernels: Mapping[str, tuple[str, str]]
     ) -> None:
-        self.graph, self.rules, self.sums = graph, rules, sums
+        self.graph, self.rules, self.sum_kernels = graph, rules, sum_kernels
         self.forward = {kernel.name: kernel for kernel in graph.kernels}
         self.inputs: dict[str, list[_Input]] = defaultdict(list)
         self.readers: dict[str, set[str]] = defaultdict(set)  # of a kernel's output, that are not passed yet
@@ -226,7 +226,7 @@ class _Pass:
         self.wanted: set[str] = set()  # kernels whose output depends on parameters, of this repeat or an earlier one
         for name in graph.sorter().static_order():
             own = self.forward[name].op == "gemm" or self.forward[name].resident_bytes or name in rules
-            if own or any(one.carried or one.tensor.src in self.wanted for one in self.inputs[name]):
+            if own or any(edge.carried or edge.tensor.src in self.wanted for edge in self.inputs[name]):
                 self.wanted.add(name)
         self.settled: set[str] = set()
         self.kernels: dict[str, Kernel] = {}
@@ -245,8 +245,9 @@ class _Pass:
                 self.update(kernel)
             for number, gradient in enumerate(self._gradients(kernel), start=1):
                 self._draw(kernel, number, gradient)
-        passed = [one.tensor.src for one in self.inputs[name] if not one.carried]
-        for producer in dict.fromkeys([*passed, *(one.to for one in self.rules.get(name, ()) if one.to is not None)]):
+        passed = [edge.tensor.src for edge in self.inputs[name] if not edge.carried]
+        passed += [rule.to for rule in self.rules.get(name, ()) if rule.to is not None]
+        for producer in dict.fromkeys(passed):
             self.readers[producer].discard(name)
             if producer in self.wanted and not self.readers[producer]:
                 self._settle(self.forward[producer])
@@ -258,18 +259,18 @@ class _Pass:
         (outer, rows), name = self._weight(kernel), f"{kernel.name}_bwd_weight_update"
         sizes = {"op": "weight_update", "pass_": "update", "outer": outer, "m": kernel.k, "k": kernel.n, "n": rows}
         self.kernels[name] = _mirror(kernel, name, **_ALONE, **sizes)
-        for one in self.arrived[kernel.name]:
-            self._read(one, name, 1)
-        inputs = [one.tensor for one in self.inputs[kernel.name] if not one.carried]
-        self.tensors += [one.model_copy(update={"dst": name, "operand": 2}) for one in inputs]
+        for term in self.arrived[kernel.name]:
+            self._read(term, name, 1)
+        inputs = [edge.tensor for edge in self.inputs[kernel.name] if not edge.carried]
+        self.tensors += [tensor.model_copy(update={"dst": name, "operand": 2}) for tensor in inputs]
 
     def carried(self) -> Iterator[Tensor]:
         """The gradients of carried tensors, which go the other way."""
         for place, tensor in enumerate(self.graph.carried, start=len(self.graph.tensors)):
-            for one in self.given[place]:
+            for term in self.given[place]:
                 for reader, operand in self.taken[place]:
-                    ends = {"src": str(one.src), "dst": reader, "direction": _BACK[tensor.direction]}
-                    yield Tensor(**ends, bytes=one.bytes, operand=operand)
+                    ends = {"src": str(term.src), "dst": reader, "direction": _BACK[tensor.direction]}
+                    yield Tensor(**ends, bytes=term.bytes, operand=operand)
 
     def _gradients(self, kernel: Kernel) -> tuple[Gradient, ...]:
         return self.rules.get(kernel.name, (Gradient(),) * (2 if kernel.op == "matmul" else 1))
@@ -281,83 +282,83 @@ class _Pass:
             return
         self.settled.add(name)
         arrived = self.arrived[name]
-        first = next((one for one in arrived if one.product), None)
-        for place, one in enumerate(arrived):
-            if first and one.product and one is not first and one.elements == first.elements:
+        first = next((term for term in arrived if term.product), None)
+        for place, term in enumerate(arrived):
+            if first and term.product and term is not first and term.elements == first.elements:
                 into = {"accumulates_into": first.src}
-                self.kernels[str(one.src)] = self.kernels[str(one.src)].model_copy(update=into)
-                arrived[place] = replace(one, added=True)
+                self.kernels[str(term.src)] = self.kernels[str(term.src)].model_copy(update=into)
+                arrived[place] = replace(term, added=True)
         drawn = sum(gradient.drawn for gradient in self._gradients(kernel))
         if not drawn:  # what it passes on is the first, which stands for the sum
-            arrived[:] = [one for one in arrived if not one.added]
-        parts, own = [one for one in arrived if not one.running], _elements(kernel)
-        total = sum(one.elements for one in parts)
-        fits = total in (0, own) if kernel.op != "elementwise" else all(one.elements <= own for one in parts)
-        adds = kernel.op == "elementwise" and drawn == 1 and name not in self.sums
+            arrived[:] = [term for term in arrived if not term.added]
+        parts, own = [term for term in arrived if not term.running], _elements(kernel)
+        total = sum(term.elements for term in parts)
+        fits = total in (0, own) if kernel.op != "elementwise" else all(term.elements <= own for term in parts)
+        adds = kernel.op == "elementwise" and drawn == 1 and name not in self.sum_kernels
         if not fits or not (adds or len(parts) < 2):
-            called, stage = self.sums.get(name, (f"{name}_bwd_sum", name))
+            called, stage = self.sum_kernels.get(name, (f"{name}_bwd_sum", name))
             sizes: dict[str, Any] = {"op": "elementwise", "k": 1, "flop_per_element": max(1, round(total / own) - 1)}
             sizes |= {"experts": None, "density": None if kernel.masked else kernel.density}
             self.kernels[called] = _mirror(kernel, called, **_ALONE, **sizes, stage_with=stage)
-            for one in parts:
-                self._read(one, called)
-            arrived[:] = [_Sent(called, own, min(one.place for one in parts)), *(o for o in arrived if o.running)]
-        arrived.sort(key=lambda one: one.place)
+            for term in parts:
+                self._read(term, called)
+            arrived[:] = [_Sent(called, own, min(term.place for term in parts)), *(o for o in arrived if o.running)]
+        arrived.sort(key=lambda term: term.place)
 
-    def _read(self, one: _Sent, reader: str, operand: _Operand = None) -> None:
-        if isinstance(one.src, int):
-            self.taken[one.src].append((reader, operand))
+    def _read(self, term: _Sent, reader: str, operand: _Operand = None) -> None:
+        if isinstance(term.src, int):
+            self.taken[term.src].append((reader, operand))
         else:
-            self.tensors.append(Tensor(src=one.src, dst=reader, bytes=one.bytes, part=one.part, operand=operand))
+            self.tensors.append(Tensor(src=term.src, dst=reader, bytes=term.bytes, part=term.part, operand=operand))
 
     def _draw(self, kernel: Kernel, number: int, gradient: Gradient) -> None:
         """One gradient kernel; of a matmul that of operand ``number``."""
-        inputs = [one for one in self.inputs[kernel.name] if kernel.op != "matmul" or one.operand == number]
+        inputs = [edge for edge in self.inputs[kernel.name] if kernel.op != "matmul" or edge.operand == number]
         if gradient.of is not None:
-            inputs = [one for one in inputs if one.tensor.src in gradient.of]
-        inputs = [one for one in inputs if one.carried or one.tensor.src in self.wanted]
+            inputs = [edge for edge in inputs if edge.tensor.src in gradient.of]
+        inputs = [edge for edge in inputs if edge.carried or edge.tensor.src in self.wanted]
         table = kernel.op == "elementwise" and kernel.resident_bytes > 0
         if not (inputs or kernel.name in self.rules or table):
             return
         sent = self.arrived[kernel.name]
         if not gradient.drawn:
             for into in inputs:
-                for one in sent:
-                    self._send(gradient, kernel, into, replace(one, product=False))
+                for term in sent:
+                    self._send(gradient, kernel, into, replace(term, product=False))
             return
         name = gradient.name or f"{kernel.name}_bwd{number if kernel.op == 'matmul' else ''}"
         sizes, operand, saved = self._rule(kernel, number, gradient, inputs)
         self.kernels[name] = drawn = _mirror(kernel, name, **{**sizes, **gradient.fields})
         start = len(self.tensors)
-        for one in sent:
-            self._read(one, name, operand)
+        for term in sent:
+            self._read(term, name, operand)
         self.tensors += [tensor.model_copy(update={"dst": name}) for tensor in saved]
         self.tensors[start:] = sorted(self.tensors[start:], key=lambda tensor: tensor.operand or 0)
         for into in inputs:
             so_far = self.arrived[into.tensor.src]
-            for one in [one for one in so_far if one.running and gradient.adds]:
-                self._read(one, name)
-                so_far.remove(one)
-            one = _Sent(name, _elements(drawn), product=kernel.op == "gemm", running=gradient.adds)
-            self._send(gradient, kernel, into, one)
+            for term in [term for term in so_far if term.running and gradient.adds]:
+                self._read(term, name)
+                so_far.remove(term)
+            term = _Sent(name, _elements(drawn), product=kernel.op == "gemm", running=gradient.adds)
+            self._send(gradient, kernel, into, term)
 
-    def _send(self, gradient: Gradient, kernel: Kernel, into: _Input, one: _Sent) -> None:
+    def _send(self, gradient: Gradient, kernel: Kernel, into: _Input, term: _Sent) -> None:
         """Hand a gradient to the producer of an input: of one side by side with others, or read in part, its part."""
-        graph, inputs, one = self.graph, self.inputs[kernel.name], replace(one, place=into.place)
+        graph, inputs, term = self.graph, self.inputs[kernel.name], replace(term, place=into.place)
         if kernel.op == "elementwise" and len(inputs) > 1:
             own, part = float(_elements(self.forward[into.tensor.src])), graph.elements_of(into.tensor)
-            beside = sum(graph.elements_of(each.tensor) for each in inputs) == _elements(kernel)
-            given, most = (own, one.elements) if beside else (part, own)
+            concatenates = sum(graph.elements_of(each.tensor) for each in inputs) == _elements(kernel)
+            given, most = (own, term.elements) if concatenates else (part, own)
             if given < most:
-                one = replace(one, elements=given, bytes=given * graph.words.activations, part=into.tensor.src)
+                term = replace(term, elements=given, bytes=given * graph.words.activations, part=into.tensor.src)
         if into.carried:
-            self.given[into.place].append(one)
+            self.given[into.place].append(term)
         else:
-            self.arrived[gradient.to or into.tensor.src].append(one)
+            self.arrived[gradient.to or into.tensor.src].append(term)
 
     def _weight(self, kernel: Kernel) -> tuple[int, int]:
         """Independent matrices and rows of the weight: heads that read one input are one matrix."""
-        shared = sum(self.graph.elements_of(one.tensor) for one in self.inputs[kernel.name]) <= kernel.k * kernel.n
+        shared = sum(self.graph.elements_of(edge.tensor) for edge in self.inputs[kernel.name]) <= kernel.k * kernel.n
         return (1, kernel.outer * kernel.m) if shared else (kernel.outer, kernel.m)
 
     def _rule(
@@ -365,7 +366,7 @@ class _Pass:
     ) -> tuple[dict[str, Any], _Operand, list[Tensor]]:
         """By op: sizes of the backward kernel, which operand the output's gradient is, saved tensors that it reads."""
         m, k, n = kernel.m, kernel.k, kernel.n
-        here = [one for one in self.inputs[kernel.name] if not one.carried]
+        here = [edge for edge in self.inputs[kernel.name] if not edge.carried]
         if kernel.op == "gemm":
             outer, rows = self._weight(kernel)
             return {"outer": outer, "m": k, "k": rows}, None, []
@@ -376,16 +377,16 @@ class _Pass:
             sizes = {"m": k, "k": m} if number == 1 else {"m": k, "k": n, "n": m} if turned else {"k": n, "n": k}
             own: Literal[1, 2] = 1 if number == 1 or turned else 2
             masked = {0: own, number: None}.get(kernel.masked or 0, 3 - own) if kernel.density else None
-            others = [one.tensor for one in here if one.operand != number]
+            others = [edge.tensor for edge in here if edge.operand != number]
             return {**sizes, "masked": masked}, own, [other.model_copy(update={"operand": 3 - own}) for other in others]
         fields: dict[str, Any] = {}
         if kernel.resident_bytes:
             fields["dram_bytes"] = 2 * kernel.dram_bytes  # rows are read and written
-        for producer in (self.forward[one.tensor.src] for one in inputs):
+        for producer in (self.forward[edge.tensor.src] for edge in inputs):
             if _elements(producer) > _elements(kernel):
                 fields |= {name: getattr(producer, name) for name in ("outer", "samples", "m", "n")}
                 fields["density"] = None if producer.masked else producer.density
         alone = len(self.inputs[kernel.name]) == 1
-        reads = gradient.reads if gradient.reads is not None else tuple(one.tensor.src for one in here if alone)
-        read = {one.tensor.src: one.tensor for one in here}
+        reads = gradient.reads if gradient.reads is not None else tuple(edge.tensor.src for edge in here if alone)
+        read = {edge.tensor.src: edge.tensor for edge in here}
         return fields, None, [read.get(src) or Tensor(src=src, dst=kernel.name) for src in reads]

@@ -102,8 +102,8 @@ def counts(p: CalculonParameters) -> Counts:
     >>> counts(CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024, layers=12)).parameters
     84971520
     """
-    whole = p.layers * (2 * p.hidden * (2 * p.width + p.ffn_features) + 4 * p.hidden)
-    return Counts(whole, whole, p.layers * math.ceil(2 * p.width * p.words.kv))
+    parameters = p.layers * (2 * p.hidden * (2 * p.width + p.ffn_features) + 4 * p.hidden)
+    return Counts(parameters, parameters, p.layers * math.ceil(2 * p.width * p.words.kv))
 
 
 def build(p: CalculonParameters, **about: str) -> Graph:
@@ -130,10 +130,10 @@ def build(p: CalculonParameters, **about: str) -> Graph:
         saved = {**dict.fromkeys(_KEPT, True), **({} if p.qkv_input_kept else {"Attention_Norm": False})}
         if p.fused_activation:
             del saved["MLP_Up"]
-        kernels = [one.model_copy(update={"output_saved": saved.get(one.name)}) for one in kernels]
+        kernels = [kernel.model_copy(update={"output_saved": saved.get(kernel.name)}) for kernel in kernels]
         if p.qkv == "joined" and p.recompute == "attention":  # tensors bring the other two parts to what runs again
             values = {"output_saved": None, "mask_bytes": p.words.activations / 3}
-            kernels = [one.model_copy(update=values) if one.name == "QKV" else one for one in kernels]
+            kernels = [kernel.model_copy(update=values) if kernel.name == "QKV" else kernel for kernel in kernels]
     drawn = {"kernels": tuple(kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
     graph = Graph(
         **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
@@ -218,7 +218,7 @@ class _Block:
 
     def _back_of_joined(self, stream: Read) -> None:
         """Of one product that makes queries, keys and values: its gradient is in two parts, and so is its update."""
-        kernel, width = self._made("QKV"), self.p.width
+        kernel, width = self._kernel("QKV"), self.p.width
         parts = Read("Scores_bwd", None, 2 * self.of_heads), Read("Context_bwd", None, self.of_heads, "value")
         self._back("QKV", *parts, m=kernel.k, k=kernel.m)
         for name, part, features in zip(("QK", "V"), parts, (2 * width, width), strict=True):
@@ -234,11 +234,11 @@ class _Block:
         for kernel, inputs in reversed(self.updates):
             self.drawn.draw(kernel, *inputs)
 
-    def _made(self, name: str) -> Kernel:
+    def _kernel(self, name: str) -> Kernel:
         return next(kernel for kernel in self.drawn.kernels if kernel.name == name)
 
     def _back(self, of: str, *inputs: str | Read, name: str = "", **changes: Any) -> None:
-        kernel = self._made(of)
+        kernel = self._kernel(of)
         back = {"name": name or f"{of}_bwd", "pass_": "backward", "stage_with": of, "normalizes": False, **changes}
         self.drawn.draw(kernel.model_copy(update=back), *inputs)
 
@@ -254,11 +254,11 @@ class _Block:
     def _back_of_norm(self, name: str, gradient: str, *sources: str) -> None:
         self._back(name, gradient, flop_per_element=_NORM[1], resident_bytes=0.0)
         update = {"name": f"{name}_bwd_weight_update", "pass_": "update", "flop_per_element": _NORM[2]}
-        kernel = self._made(name).model_copy(update={**update, "stage_with": name, "normalizes": False})
+        kernel = self._kernel(name).model_copy(update={**update, "stage_with": name, "normalizes": False})
         self.updates.append((kernel, (gradient, *sources)))
 
     def _back_of_linear(self, name: str, gradient: str | Read, source: str, **changes: Any) -> None:
-        kernel = self._made(name)
+        kernel = self._kernel(name)
         self._back(name, gradient, m=kernel.k, k=kernel.m, **changes)
         sizes = {"op": "weight_update", "pass_": "update", "m": kernel.k, "k": kernel.n, "n": kernel.m}
         update = kernel.model_copy(update={"name": f"{name}_bwd_weight_update", "stage_with": name, **sizes})
@@ -266,7 +266,7 @@ class _Block:
         self.updates.append((update, (first, Read(source, 2))))
 
     def _back_of_dropout(self, name: str, gradient: str | Read) -> None:
-        kernel = self._made(name)
+        kernel = self._kernel(name)
         self._back(name, gradient, Read(name, None, float(kernel.matrices * kernel.m * kernel.n), "mask"))
 
     def _back_of_residual(self, name: str, *gradients: str) -> tuple[Read, Read]:

@@ -111,7 +111,7 @@ class DecoderParameters(LayerParameters, ServingParameters):
     @property
     def _keys(self) -> int:
         """Tokens of the longest sequence."""
-        return max(one.keys for one in self.evaluation.segments)
+        return max(segment.keys for segment in self.evaluation.segments)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -139,7 +139,7 @@ class DecoderParameters(LayerParameters, ServingParameters):
                 "shorten seq, leave window out to let every layer attend to all tokens, or write global_every",
                 "$.seq",
             )
-        if any(one.sees != "causal" for one in self.evaluation.segments):
+        if any(segment.sees != "causal" for segment in self.evaluation.segments):
             message = f"found {keys} tokens, of which local layers attend to {self.window} before them, but no mask"
             raise problem(message, "write causal: true or a phase, or shorten seq", "$.seq")
         if self.at_once > 1:

@@ -163,7 +163,7 @@ def _trained(graph: Graph, p: DlrmParameters) -> Graph:
     }
     # Every row that was looked up takes a step: scaled gradient, added.
     rules["Lookup"] = Gradient(fields={"flop_per_element": 2 * p.adds})
-    sums: dict[str, tuple[str, str]] = {}
+    sum_kernels: dict[str, tuple[str, str]] = {}
     if p.interaction == "none":
         rules["Join"] = (Gradient(of=("Lookup",), fields={"m": p.pooled_width}), Gradient(of=(dense,), drawn=False))
     if p.interaction == "concat":
@@ -187,8 +187,8 @@ def _trained(graph: Graph, p: DlrmParameters) -> Graph:
                 Gradient(of=(f"{name}_U",), reads=("Concat",), fields={"flop_per_element": 1}),
                 Gradient(of=(joined,), drawn=False),
             )
-            sums[joined] = (f"{name}_bwd_sum", name)
-    return backward_of(graph, rules, sums=sums, updates="beside")
+            sum_kernels[joined] = (f"{name}_bwd_sum", name)
+    return backward_of(graph, rules, sum_kernels=sum_kernels, updates="beside")
 
 
 def _dfmodel(p: DlrmParameters) -> Sketch:

@@ -47,9 +47,9 @@ class Attending:
 
     @property
     def _shape(self) -> dict[str, Any]:
-        whole, stream = self.new * self.keys, {"stream": "none"} if self.still else {}
+        all_pairs, stream = self.new * self.keys, {"stream": "none"} if self.still else {}
         samples = {"samples": self.sequences} if self.sequences > 1 else {}
-        density = self.pairs / whole if self.pairs < whole else None
+        density = self.pairs / all_pairs if self.pairs < all_pairs else None
         return {"outer": self.heads, "n": self.new, "density": density, **samples, **stream}
 
     def pointwise(self, name: str, role: Role | None, *, normalizes: bool = False) -> Kernel:
@@ -87,7 +87,7 @@ class Drawing(Sketch):
         Where the segments of a view stand among all.
     routing : Routing
         Who is sent to which expert.
-    rules, sums
+    rules, sum_kernels
         See :func:`dfopt.workloads.backward.backward_of`.
     from_states : set
         Operands of kernels that are all in their states: no tensor brings them, and nothing else is read.
@@ -126,18 +126,18 @@ class Drawing(Sketch):
         self.prefix = ""
         self._rows = _rows(self.segments)
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
-        self.sums: dict[str, tuple[str, str]] = {}
+        self.sum_kernels: dict[str, tuple[str, str]] = {}
         self.from_states: set[tuple[str, int]] = set()
 
     @property
     def tokens(self) -> int:
         """Tokens of one evaluation, or of a view."""
-        return sum(one.tokens for one in self.segments)
+        return sum(segment.tokens for segment in self.segments)
 
     @property
     def sequences(self) -> int:
         """Sequences of one evaluation, or of a view."""
-        return sum(one.sequences for one in self.segments)
+        return sum(segment.sequences for segment in self.segments)
 
     @property
     def segment(self) -> Segment:
@@ -179,28 +179,28 @@ class Drawing(Sketch):
         if not self.suffix:
             named = kernel.model_copy(update={"name": self.called(kernel.name)}) if self.prefix else kernel
             return super().draw(named, *inputs)
-        reads = (Read(one) if isinstance(one, str) else one for one in inputs)
+        reads = (Read(source) if isinstance(source, str) else source for source in inputs)
         # tokens of two segments may be as many: without a name of their own those would be one part, stored once
-        own = (one._replace(part=self.called(one.part or "tokens")) for one in reads)
+        own = (read._replace(part=self.called(read.part or "tokens")) for read in reads)
         return super().draw(kernel.model_copy(update={"name": self.called(kernel.name)}), *own)
 
     def own(self, source: str | Read) -> Read:
         """What is read of the tokens of a view, of a kernel over more of them."""
         read = Read(source) if isinstance(source, str) else source
-        made = self._made(read.src)
-        if made.n == self.tokens:
+        kernel = self._kernel(read.src)
+        if kernel.n == self.tokens:
             return read
-        size = self.bytes(made.outer * made.m * made.n) if read.bytes is None else read.bytes
-        return read._replace(bytes=size / made.n * self.tokens)
+        size = self.bytes(kernel.outer * kernel.m * kernel.n) if read.bytes is None else read.bytes
+        return read._replace(bytes=size / kernel.n * self.tokens)
 
     def joined(self, names: Sequence[str]) -> tuple[Read, ...]:
         """Outputs of views, side by side the operand of a kernel over the tokens of all."""
         if len(names) == 1:
             return (Read(names[0]),)
-        made = [self._made(name) for name in names]
-        return tuple(Read(one.name, None, self.bytes(one.matrices * one.m * one.n)) for one in made)
+        kernels = [self._kernel(name) for name in names]
+        return tuple(Read(kernel.name, None, self.bytes(kernel.matrices * kernel.m * kernel.n)) for kernel in kernels)
 
-    def _made(self, name: str) -> Kernel:
+    def _kernel(self, name: str) -> Kernel:
         return next(kernel for kernel in reversed(self.kernels) if kernel.name == name)
 
     def bytes(self, elements: int) -> float:
@@ -246,7 +246,7 @@ def _rows(segments: Sequence[Segment]) -> int:
     """
 
     def held(tiles: int) -> int:
-        rows = ((one, -(-one.new // tiles) if one.new >= tiles else one.new) for one in segments)
-        return sum(one.sequences * one.keys * most for one, most in rows)
+        rows = ((segment, -(-segment.new // tiles) if segment.new >= tiles else segment.new) for segment in segments)
+        return sum(segment.sequences * segment.keys * most for segment, most in rows)
 
-    return min((one.new for one in segments if one.new > 1), key=lambda tiles: (held(tiles), -tiles), default=2)
+    return min((s.new for s in segments if s.new > 1), key=lambda tiles: (held(tiles), -tiles), default=2)

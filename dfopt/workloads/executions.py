@@ -84,8 +84,8 @@ def load_executions(
         choices["recompute"] = ways or _different(name_or_path, overrides)
     drawn = [{**overrides}]
     for key, values in choices.items():
-        drawn = [{**one, key: value} for one in drawn for value in values]
-    return tuple(graph for one in drawn for graph in load_variants(name_or_path, **one))
+        drawn = [{**combination, key: value} for combination in drawn for value in values]
+    return tuple(graph for combination in drawn for graph in load_variants(name_or_path, **combination))
 
 
 def _different(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) -> list[Recompute]:

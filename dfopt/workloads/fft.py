@@ -123,8 +123,8 @@ def build(p: FftParameters, **about: str) -> Graph:
 
 def _exact(p: FftParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
     rows, columns = p.sides
-    whole = float(p.length * p.word_bytes)
-    exchange = Communication(kind="all_to_all", bytes=whole, over="tp")
+    size = float(p.length * p.word_bytes)
+    exchange = Communication(kind="all_to_all", bytes=size, over="tp")
 
     def transforms(name: str, points: int, count: int, exchanges: int, dram_bytes: float) -> Kernel:
         """So many transforms of so many points; one of them is a column of ``n``, so they stream one by one."""
@@ -138,15 +138,15 @@ def _exact(p: FftParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
         stages = log // (p.radix.bit_length() - 1)
         return Kernel(op="matmul", k=4 * p.radix * stages, **common)
 
-    arriving = 2 * whole  # written where it arrives, and read again
+    arriving = 2 * size  # written where it arrives, and read again
     kernels = (
         # reads the input, which the third exchange has brought
-        transforms("Column_FFT", rows, columns, *((1, whole + arriving) if p.transposes == 3 else (0, whole))),
+        transforms("Column_FFT", rows, columns, *((1, size + arriving) if p.transposes == 3 else (0, size))),
         Kernel(name="Twiddle", op="elementwise", m=rows, n=columns, flop_per_element=6, distributed=True),
         # writes the result, here or, by the second exchange, there
-        transforms("Row_FFT", columns, rows, min(p.transposes, 2), arriving + whole),
+        transforms("Row_FFT", columns, rows, min(p.transposes, 2), arriving + size),
     )
-    tensors = (Tensor(src="Column_FFT", dst="Twiddle"), Tensor(src="Twiddle", dst="Row_FFT", operand=1, bytes=whole))
+    tensors = (Tensor(src="Column_FFT", dst="Twiddle"), Tensor(src="Twiddle", dst="Row_FFT", operand=1, bytes=size))
     return kernels, tensors
 
 
@@ -155,8 +155,8 @@ def _dfmodel(p: FftParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
     side = p.sides[0]
     radix = p.radix or 2  # the validator has seen to it
     depth = int(4 * math.log2(side) / math.log2(radix) * radix)
-    whole = float(side * side * p.word_bytes)
+    size = float(side * side * p.word_bytes)
     first = Kernel(name="Step_1", op="gemm", m=side, k=depth, n=side, stream="none", distributed=True)
-    exchange = Communication(kind="all_to_all", bytes=whole, over="tp")
+    exchange = Communication(kind="all_to_all", bytes=size, over="tp")
     second = first.model_copy(update={"name": "Step_2", "communications": (exchange,)})
-    return (first, second), (Tensor(src="Step_1", dst="Step_2", operand=1, bytes=whole),)
+    return (first, second), (Tensor(src="Step_1", dst="Step_2", operand=1, bytes=size),)

@@ -80,15 +80,15 @@ def _wiring(graph: Graph) -> _Wiring:
         src, dst = index[tensor.src], index[tensor.dst]
         reads[dst].append(_Read(src, tensor.operand or 0, *graph.taken(tensor)[1:]))
         readers[src].append(dst)
-    for one in graph.inputs or ():
-        reads[index[one.dst]].append(_Read(-1, one.operand or 0, float(one.bytes or 0)))
+    for given in graph.inputs or ():
+        reads[index[given.dst]].append(_Read(-1, given.operand or 0, float(given.bytes or 0)))
     for out in graph.outputs or ():
         writes[index[out.src]] += float(out.bytes or graph.output_bytes(out.src))
     seen: dict[tuple[Any, ...], int] = {}
     codes = []
     for kernel, own in zip(graph.kernels, reads, strict=True):
         figures = kernel.model_dump(exclude={"name"}).items()
-        taken = tuple(sorted((one.operand, one.bytes) for one in own))
+        taken = tuple(sorted((read.operand, read.bytes) for read in own))
         codes.append(seen.setdefault((repr(sorted(figures, key=str)), taken), len(seen)))
     return _Wiring(graph, np.array(codes, dtype=np.int64), reads, readers, writes)
 
@@ -107,10 +107,10 @@ def find_run(graph: Graph) -> Run | None:
     Run(start=0, period=18, repeat=12)
     """
     plain = not graph.folded and not graph.carried and None not in (graph.inputs, graph.outputs)
-    if not plain or any(one.accumulates_into or one.stage_with for one in graph.kernels):
+    if not plain or any(kernel.accumulates_into or kernel.stage_with for kernel in graph.kernels):
         return None
     wiring, best = _wiring(graph), Run(0, 0, 1)
-    for most, period, low, high in sorted(_candidates(wiring), key=lambda one: (-one[0], one[1:])):
+    for most, period, low, high in sorted(_candidates(wiring), key=lambda candidate: (-candidate[0], candidate[1:])):
         if most <= best.saved:
             break
         starts = range(low, min(low + period, high - 2 * period + 1))
@@ -135,7 +135,7 @@ def _segments(wiring: _Wiring, run: Run) -> Iterator[Run]:
             yield Run(run.start + first * period, period, layer - first)
             first = layer - 1
         before = reads
-        if layer == run.repeat - 1 or any(dst >= here[-1] + 1 + period for one in here for dst in wiring.readers[one]):
+        if layer == run.repeat - 1 or any(dst >= here[-1] + 1 + period for k in here for dst in wiring.readers[k]):
             if layer > first:
                 yield Run(run.start + first * period, period, layer + 1 - first)
             first = layer + 1
@@ -143,7 +143,7 @@ def _segments(wiring: _Wiring, run: Run) -> Iterator[Run]:
 
 def _candidates(wiring: _Wiring) -> Iterator[tuple[int, int, int, int]]:
     """Runs of kernels with equal figures: kernels that may be saved, period, and where they lie."""
-    codes, weighted = wiring.codes, np.array([one.op == "gemm" for one in wiring.graph.kernels])
+    codes, weighted = wiring.codes, np.array([kernel.op == "gemm" for kernel in wiring.graph.kernels])
     for period in range(1, len(codes) // 2 + 1):
         same = np.concatenate([[False], codes[:-period] == codes[period:], [False]])
         edges = np.flatnonzero(same[1:] != same[:-1]).reshape(-1, 2)
@@ -156,10 +156,10 @@ def _entering(wiring: _Wiring, start: int, period: int) -> set[tuple[int, int]]:
     """Tensors that the second layer reads of the first one: which kernel, and who reads it."""
     second = range(start + period, start + 2 * period)
     return {
-        (one.src - start, dst - start - period)
+        (read.src - start, dst - start - period)
         for dst in second
-        for one in wiring.reads[dst]
-        if start <= one.src < start + period
+        for read in wiring.reads[dst]
+        if start <= read.src < start + period
     }
 
 
@@ -169,8 +169,8 @@ def _is_alike(wiring: _Wiring, run: Run) -> bool:
     for place in range(run.period):
         layers = [run.start + layer * run.period + place for layer in range(run.repeat)]
         first, second, *others = (_sources(wiring, run, kernel) for kernel in layers)
-        shared = [key[1] for one in (first, second, *others) for key in one if key[0] == "shared"]
-        if any(one != second for one in others) or any(src >= run.start for src in shared):
+        shared = [key[1] for reads in (first, second, *others) for key in reads if key[0] == "shared"]
+        if any(reads != second for reads in others) or any(src >= run.start for src in shared):
             return False
         # what the second reads of the first, the first reads of whatever lies before
         own = Counter({key: n for key, n in second.items() if key[0] != "before"})
@@ -190,15 +190,15 @@ def _is_alike(wiring: _Wiring, run: Run) -> bool:
 
 def _sources(wiring: _Wiring, run: Run, kernel: int) -> Counter[_Source]:
     """What a kernel of a layer reads, in words that are the same for every layer unless it is of one further back."""
-    found: Counter[_Source] = Counter()
+    sources: Counter[_Source] = Counter()
     here = run.place(kernel)
-    for one in wiring.reads[kernel]:
-        there = run.place(one.src)
+    for read in wiring.reads[kernel]:
+        there = run.place(read.src)
         if there is not None and here is not None and there[0] in (here[0], here[0] - 1):
-            found["inner" if there[0] == here[0] else "before", there[1], *one[1:]] += 1
+            sources["inner" if there[0] == here[0] else "before", there[1], *read[1:]] += 1
         else:
-            found["shared", *one] += 1
-    return found
+            sources["shared", *read] += 1
+    return sources
 
 
 def with_entrances(graph: Graph, run: Run) -> tuple[Graph, Run]:
@@ -212,9 +212,9 @@ def with_entrances(graph: Graph, run: Run) -> tuple[Graph, Run]:
     wiring, period = _wiring(graph), run.period
     heads: defaultdict[tuple[int, float], list[tuple[int, int]]] = defaultdict(list)
     for dst in range(run.start + period, run.start + 2 * period):
-        for one in wiring.reads[dst]:
-            if run.start <= one.src < run.start + period:
-                heads[one.src - run.start, one.bytes].append((dst - run.start - period, one.operand))
+        for read in wiring.reads[dst]:
+            if run.start <= read.src < run.start + period:
+                heads[read.src - run.start, read.bytes].append((dst - run.start - period, read.operand))
     several = {key: dsts for key, dsts in heads.items() if len(dsts) > 1 and _one_before(wiring, run, key, dsts)}
     if not several:
         return graph, run
@@ -264,8 +264,8 @@ def _before(wiring: _Wiring, run: Run, layer: int, place: int, dst: tuple[int, i
 def _one_before(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: list[tuple[int, int]]) -> bool:
     """Whether all of a kernel's output is handed on, and the first layer reads it of one kernel, or from DRAM, too."""
     place, size = key
-    whole = wiring.graph.output_bytes(run.start + place) == size
-    return whole and len({_before(wiring, run, 0, place, dst, size) for dst in dsts}) == 1
+    complete = wiring.graph.output_bytes(run.start + place) == size
+    return complete and len({_before(wiring, run, 0, place, dst, size) for dst in dsts}) == 1
 
 
 def fold(graph: Graph, run: Run) -> Graph:
@@ -279,37 +279,37 @@ def fold(graph: Graph, run: Run) -> Graph:
     carried: dict[Tensor, None] = {}
     wanted: dict[tuple[int, float, str | None], None] = {}  # what kernels before the layers write for others
 
-    def tensor(src: int, dst: int, one: _Read) -> Tensor:
+    def tensor(src: int, dst: int, read: _Read) -> Tensor:
         ends = {"src": kernels[src].name, "dst": kernels[dst].name}
-        return Tensor(**ends, operand=_operand(one), bytes=one.bytes, part=one.part)
+        return Tensor(**ends, operand=_operand(read), bytes=read.bytes, part=read.part)
 
     for dst, reads in enumerate(wiring.reads):
         layer = run.place(dst)
-        wanted.update({(one.src, one.bytes, one.part): None for one in reads if 0 <= one.src < run.start <= dst})
+        wanted.update({(read.src, read.bytes, read.part): None for read in reads if 0 <= read.src < run.start <= dst})
         if layer is not None and layer[0] != 1:  # the second layer says what all of them read
             continue
         here = dst if layer is None else dst - period
-        for one in reads:
-            if layer is not None and run.start <= one.src < run.start + period:
-                carried[tensor(one.src, here, one)] = None
-            elif layer is not None and one.src >= run.start:
-                tensors.append(tensor(one.src - period, here, one))
-            elif layer is None and one.src >= (run.end if dst >= run.end else 0):
-                tensors.append(tensor(one.src, here, one))
+        for read in reads:
+            if layer is not None and run.start <= read.src < run.start + period:
+                carried[tensor(read.src, here, read)] = None
+            elif layer is not None and read.src >= run.start:
+                tensors.append(tensor(read.src - period, here, read))
+            elif layer is None and read.src >= (run.end if dst >= run.end else 0):
+                tensors.append(tensor(read.src, here, read))
             else:
-                inputs.append(Input(dst=kernels[here].name, operand=_operand(one), bytes=one.bytes))
+                inputs.append(Input(dst=kernels[here].name, operand=_operand(read), bytes=read.bytes))
     drawn = [place for place in range(len(kernels)) if not run.start + period <= place < run.end]
-    outputs = [one for one in graph.outputs or () if graph.index()[one.src] in set(drawn)]
-    written = {(graph.index()[one.src], float(one.bytes or 0)) for one in outputs}
+    outputs = [output for output in graph.outputs or () if graph.index()[output.src] in set(drawn)]
+    written = {(graph.index()[output.src], float(output.bytes or 0)) for output in outputs}
     outputs += [Output(src=kernels[src].name, bytes=size) for src, size, _ in wanted if (src, size) not in written]
     layers = ["first" if place < run.start else "last" if place >= run.end else None for place in drawn]
     ends = [(Section(layers=(name,)),) if name in layers else () for name in ("first", "last")]
     sections = (*ends[0], Section(repeat=run.repeat), *ends[1])
     fields: dict[str, Any] = {"sections": sections, "tensors": tuple(tensors), "carried": tuple(carried)}
     fields |= {"inputs": tuple(inputs), "outputs": tuple(outputs)}
-    made = (kernels[place].model_copy(update={"layer": of}) for place, of in zip(drawn, layers, strict=True))
-    return graph.model_copy(update={**fields, "kernels": tuple(made)})
+    labelled = (kernels[place].model_copy(update={"layer": of}) for place, of in zip(drawn, layers, strict=True))
+    return graph.model_copy(update={**fields, "kernels": tuple(labelled)})
 
 
-def _operand(one: _Read) -> Any:
-    return one.operand or None
+def _operand(read: _Read) -> Any:
+    return read.operand or None

@@ -191,7 +191,7 @@ def _spread(name: str, op: Op, *communications: Communication, **more: Any) -> K
 def _exact(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
     """Kernels, and the bytes that each hands to the next: the pivots."""
     b, word = p.block, p.word_bytes
-    whole = float(p.n * p.n * word)
+    matrix_bytes = float(p.n * p.n * word)
     kernels: list[Kernel] = []
     for number, (low, high) in enumerate(_groups(p), start=1):
         panel = float(_sum(low, high) * b * b * word)  # s x b, over the steps
@@ -199,7 +199,7 @@ def _exact(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
         elements, flop = _panel_shape(p, low, high)
         pivot_rows = Communication(kind="all_reduce", bytes=float((high - low + 1) * b * b * word), over="tp_first")
         sizes = {"m": elements, "n": 1, "flop_per_element": flop}
-        held = {"dram_bytes": 2 * panel, "resident_bytes": whole if number == 1 else 0.0}
+        held = {"dram_bytes": 2 * panel, "resident_bytes": matrix_bytes if number == 1 else 0.0}
         kernels.append(_spread(f"Panel_{number}", "elementwise", pivot_rows, **sizes, **held))
         if not row:  # the last step has nothing right of its panel
             continue
@@ -213,7 +213,7 @@ def _exact(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
         moved = 2.0 * blocks * b * b * word + 2 * row
         kernels.append(_spread(f"Update_{number}", "matmul", *sent, outer=blocks, m=b, k=b, n=b, dram_bytes=moved))
     solution = Communication(kind="broadcast", bytes=float(p.n * word))
-    kernels.append(_spread("Solve", "elementwise", solution, m=p.n, n=p.n, flop_per_element=2, dram_bytes=whole))
+    kernels.append(_spread("Solve", "elementwise", solution, m=p.n, n=p.n, flop_per_element=2, dram_bytes=matrix_bytes))
     return kernels, repeat(float(b * word))
 
 

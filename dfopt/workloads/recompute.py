@@ -92,7 +92,7 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
     """
     layers = graph.layers
     kinds = layers.kinds[: layers.counted]
-    mine = {kernel.name for kernel in again.kernels if (kernel.layer or LAYER) in kinds}
+    names = {kernel.name for kernel in again.kernels if (kernel.layer or LAYER) in kinds}
 
     def called(name: str | None) -> str | None:
         return None if name is None else f"{AGAIN}{name}"
@@ -102,10 +102,10 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
         return kernel.model_copy(update={**own, "layer": called(kernel.layer or LAYER)})
 
     def moved(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-        mined = (one for one in tensors if one.src in mine)
-        return [one.model_copy(update={"src": called(one.src), "dst": called(one.dst)}) for one in mined]
+        copied = (tensor for tensor in tensors if tensor.src in names)
+        return [tensor.model_copy(update={"src": called(tensor.src), "dst": called(tensor.dst)}) for tensor in copied]
 
-    drawn = [*graph.kernels, *(copy(kernel) for kernel in again.kernels if kernel.name in mine)]
+    drawn = [*graph.kernels, *(copy(kernel) for kernel in again.kernels if kernel.name in names)]
     fields: dict[str, object] = {
         "kernels": tuple(k for back in (False, True) for k in drawn if (k.pass_ != "forward") == back),
         "tensors": (*graph.tensors, *moved(again.tensors)),
@@ -116,8 +116,8 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
     for name, end in (("inputs", "dst"), ("outputs", "src")):
         own, more = getattr(graph, name), getattr(again, name)
         if own is not None:
-            theirs = (one for one in more if getattr(one, end) in mine)
-            fields[name] = (*own, *(one.model_copy(update={end: called(getattr(one, end))}) for one in theirs))
+            theirs = (port for port in more if getattr(port, end) in names)
+            fields[name] = (*own, *(port.model_copy(update={end: called(getattr(port, end))}) for port in theirs))
     return graph.model_copy(update=fields)
 
 
@@ -152,8 +152,8 @@ def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
     for name in reversed(PARTS):
         if name in which.split("+"):
             chosen = PARTS[name]
-            whole = as_it_stands and chosen is behind_its_input
-            graph = recomputed(graph, forward(graph) if whole else chosen(graph), as_it_stands)
+            all_forward = as_it_stands and chosen is behind_its_input
+            graph = recomputed(graph, forward(graph) if all_forward else chosen(graph), as_it_stands)
     return graph
 
 
@@ -179,9 +179,9 @@ def checkpointed(graph: Graph, which: str, every: int) -> Graph:
     >>> graph.repeat, graph.variant, sum(kernel.pass_ == "recompute" for kernel in graph.kernels)
     (2, 'recompute: full, every 2 layers', 33)
     """
-    mine = {one.name for one in _forward(graph) if (one.layer or LAYER) == LAYER}
-    found = recomputed(graph, behind_its_input(graph) & mine)
-    return found.model_copy(update={"variant": f"recompute: {which}, every {every} layers"})
+    names = {kernel.name for kernel in _forward(graph) if (kernel.layer or LAYER) == LAYER}
+    redrawn = recomputed(graph, behind_its_input(graph) & names)
+    return redrawn.model_copy(update={"variant": f"recompute: {which}, every {every} layers"})
 
 
 def unused(graph: Graph, which: str) -> list[str]:
@@ -233,14 +233,14 @@ def _feed_forward(experts: bool) -> Callable[[Graph], set[str]]:
 
     def chosen(graph: Graph) -> set[str]:
         sparse = {kernel.layer for kernel in _forward(graph) if kernel.module == "experts"}
-        mine = (one for one in _forward(graph) if one.module in ("dense", "experts"))
-        return {kernel.name for kernel in mine if (kernel.layer in sparse) == experts}
+        kernels = (kernel for kernel in _forward(graph) if kernel.module in ("dense", "experts"))
+        return {kernel.name for kernel in kernels if (kernel.layer in sparse) == experts}
 
     return chosen
 
 
 def _of_experts(graph: Graph) -> set[str]:
-    return {one.name for one in _forward(graph) if one.module == "experts" and one.role == "activation"}
+    return {kernel.name for kernel in _forward(graph) if kernel.module == "experts" and kernel.role == "activation"}
 
 
 def _from_latents(graph: Graph) -> set[str]:
@@ -256,12 +256,12 @@ def _reached(names: Collection[str], steps: Iterable[tuple[str, str]]) -> set[st
     next_of = defaultdict[str, set[str]](set)
     for here, there in steps:
         next_of[here].add(there)
-    found, waiting = set[str](), list(names)
+    reached, waiting = set[str](), list(names)
     while waiting:
-        new = next_of[waiting.pop()] - found
-        found |= new
+        new = next_of[waiting.pop()] - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 PARTS: Final[dict[str, Callable[[Graph], set[str]]]] = {
@@ -297,10 +297,10 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
     >>> [kernel.name for kernel in again.kernels if kernel not in kept.kernels]
     ['QK_again', 'Softmax_again']
     """
-    kernels, mine = {kernel.name: kernel for kernel in graph.kernels}, set(names)
-    read = {t.src for t in graph.tensors if t.src in mine and kernels[t.dst].pass_ != "forward"}
-    feeds = [(tensor.dst, tensor.src) for tensor in graph.tensors if {tensor.src, tensor.dst} <= mine]
-    again = mine if as_it_stands else read | _reached(read, feeds)
+    kernels, unsaved = {kernel.name: kernel for kernel in graph.kernels}, set(names)
+    read = {t.src for t in graph.tensors if t.src in unsaved and kernels[t.dst].pass_ != "forward"}
+    feeds = [(tensor.dst, tensor.src) for tensor in graph.tensors if {tensor.src, tensor.dst} <= unsaved]
+    again = unsaved if as_it_stands else read | _reached(read, feeds)
     called = {name: _free(name, kernels) for name in again}
 
     # what is kept is the copies', but for what the next layer starts from
@@ -313,7 +313,7 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
         return kernels[name].model_copy(update=fields)
 
     def dropped(kernel: Kernel) -> Kernel:
-        if kernel.name not in mine:
+        if kernel.name not in unsaved:
             return kernel
         stays = kernel.output_saved if kernel.name in handed else None
         return kernel.model_copy(update={"output_saved": stays, "mask_bytes": None})
@@ -332,12 +332,12 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
     }
     if graph.inputs is not None:  # what another layer handed on is a checkpoint then, read from DRAM
         given = (Input(dst=t.dst, bytes=graph.bytes_of(t)) for t in graph.carried if t.direction == "forward")
-        read_again = (one for one in (*graph.inputs, *given) if one.dst in again)
-        copies = (one.model_copy(update={"dst": called[one.dst]}) for one in read_again)
+        read_again = (port for port in (*graph.inputs, *given) if port.dst in again)
+        copies = (port.model_copy(update={"dst": called[port.dst]}) for port in read_again)
         fields["inputs"] = (*graph.inputs, *copies)
     if as_it_stands and graph.outputs is not None:
-        first = {graph.taken(one) for one in (*forward, *graph.carried) if one.src in again}
-        second = {graph.taken(one) for one in (*(t for t in forward if t.dst in again), *rest) if one.src in again}
+        first = {graph.taken(t) for t in (*forward, *graph.carried) if t.src in again}
+        second = {graph.taken(t) for t in (*(t for t in forward if t.dst in again), *rest) if t.src in again}
         written = [(src, size) for src, size, _ in sorted(second - first, key=str)]
         written += [(called[src], size) for src, size, _ in sorted(first - second, key=str)]
         fields["outputs"] = (*graph.outputs, *(Output(src=src, bytes=size) for src, size in written))
@@ -347,7 +347,7 @@ def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False)
 def _free(name: str, taken: Container[str]) -> str:
     """What a kernel is called when it is drawn again; the last of several is the first to run."""
     numbers = itertools.count(2)
-    found = f"{name}_again"
-    while found in taken:
-        found = f"{name}_again_{next(numbers)}"
-    return found
+    candidate = f"{name}_again"
+    while candidate in taken:
+        candidate = f"{name}_again_{next(numbers)}"
+    return candidate

@@ -57,8 +57,8 @@ class Sketch:
     def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
         """Add a kernel and its inputs; gives its name, for the kernels that read it."""
         self.kernels.append(kernel)
-        for one in inputs:
-            read = Read(one) if isinstance(one, str) else one
+        for source in inputs:
+            read = Read(source) if isinstance(source, str) else source
             part = read.part if read.bytes is not None else None
             self.tensors.append(Tensor(dst=kernel.name, **{**read._asdict(), "part": part}))
         return kernel.name

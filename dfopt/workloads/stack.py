@@ -83,14 +83,14 @@ class StackParameters(EndsParameters):
         """How often every kind of layer is there."""
         every = [(section.layers, section.repeat) for section in self.layers_in_order]
         every += [(module, 1) for module in self.modules]
-        found = {name: sum(layers.count(name) * repeat for layers, repeat in every) for name in self.layers}
-        return {name: count for name, count in found.items() if count}
+        totals = {name: sum(layers.count(name) * repeat for layers, repeat in every) for name in self.layers}
+        return {name: count for name, count in totals.items() if count}
 
     @property
     def open(self) -> tuple[LatentAttention, ...]:
         """Latent attention whose form layers leave open."""
-        mixers = [one for layer in self.layers.values() if isinstance(one := layer.mixer, LatentAttention)]
-        return tuple(one for one in mixers if one.form == "auto" and self.mode == "forward")
+        mixers = [mixer for layer in self.layers.values() if isinstance(mixer := layer.mixer, LatentAttention)]
+        return tuple(mixer for mixer in mixers if mixer.form == "auto" and self.mode == "forward")
 
     @property
     def forms(self) -> tuple[Form, ...] | None:
@@ -100,7 +100,7 @@ class StackParameters(EndsParameters):
         segments = self.evaluation.segments
         if isinstance(self.form, str):
             return (self.form,) * len(segments)
-        return self.form or tuple(self.open[0].less_work(one) for one in segments)
+        return self.form or tuple(self.open[0].less_work(segment) for segment in segments)
 
     @property
     def variant(self) -> str | None:
@@ -120,13 +120,14 @@ class StackParameters(EndsParameters):
                 if name not in self.layers:
                     where = json_path("sections", place, "layers", number)
                     raise problem(f"no layer is called {name!r}", did_you_mean(name, self.layers), where)
-        experts = [one for layer in self.layers.values() if isinstance(one := layer.feed_forward, MixtureOfExperts)]
-        check_routing(self.routing, self.tokens, [(one.experts, one.chosen) for one in experts])
+        feed_forwards = (layer.feed_forward for layer in self.layers.values())
+        experts = [(part.experts, part.chosen) for part in feed_forwards if isinstance(part, MixtureOfExperts)]
+        check_routing(self.routing, self.tokens, experts)
         named = {name for section in self.sections for name in section.layers}
         if not self.layers_in_order:
             raise problem("found no section of the model itself", "leave predicts out of some", "$.sections")
         plain = ("pre", "none", False)
-        odd = [name for name, one in self.layers.items() if (one.norms, one.parallel, one.modulated) != plain]
+        odd = [name for name, layer in self.layers.items() if (layer.norms, layer.parallel, layer.modulated) != plain]
         if self.streams is not None and (odd or self.predict):
             where = json_path("layers", odd[0]) if odd else "$.predict"
             raise problem("found beside several streams, which is not drawn", "write norms: pre only", where)
@@ -147,8 +148,8 @@ class StackParameters(EndsParameters):
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
             for part, where in zip((self.layers[name].mixer, self.layers[name].feed_forward), _PARTS, strict=True):
                 for segment in self.evaluation.segments:
-                    if part and (found := part.misfit(segment, trains=self.mode == "training")):
-                        raise problem(*found, json_path("layers", name, where))
+                    if part and (misfit := part.misfit(segment, trains=self.mode == "training")):
+                        raise problem(*misfit, json_path("layers", name, where))
         return self
 
 
@@ -168,7 +169,7 @@ def counts(p: StackParameters) -> Counts:
     >>> counts(StackParameters(hidden=4096, vocab=128256, seq=8192, layers={"layer": layer}, sections=sections))
     Counts(parameters=8030261248, active=7504924672, bytes_per_token=131072, looked_up=525336576, logits=525336576)
     """
-    whole, active, kept = p.end_parameters(active=False), p.end_parameters(active=True), 0
+    total, active, kept = p.end_parameters(active=False), p.end_parameters(active=True), 0
     for name, times in p.times.items():
         layer = p.layers[name]
         norms = (
@@ -177,14 +178,14 @@ def counts(p: StackParameters) -> Counts:
             else p.gains * layer.norms_of_layer
         )
         for part in layer.parts.values():
-            whole += times * part.parameters(p.hidden)
+            total += times * part.parameters(p.hidden)
             active += times * part.active(p.hidden)
             kept += math.ceil(times * part.token_elements * p.words.kv)
         norms += 0 if p.streams is None else len(layer.parts) * p.streams.parameters(p.hidden)
-        whole, active = whole + times * norms, active + times * norms
-    beside = len(p.modules) * predictor_parameters(p)
+        total, active = total + times * norms, active + times * norms
+    predictors = len(p.modules) * predictor_parameters(p)
     logits = p.hidden * p.head.rows(p.vocab) if p.head.kind == "logits" else 0
-    return Counts(whole + beside, active + beside, kept, p.hidden * p.table_rows, logits)
+    return Counts(total + predictors, active + predictors, kept, p.hidden * p.table_rows, logits)
 
 
 def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
@@ -212,16 +213,16 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     """
     several, routing, inner = len(p.times) > 1, p.routing or Routing(), p.layers_in_order
     parts = [part for name in p.times for part in p.layers[name].parts.values()]
-    said = dict.fromkeys(text for part in parts if (text := part.said(p.tokens, routing)))
-    if said:
-        about["description"] = f"{about.get('description', '')} ({'; '.join(said)})".strip()
+    notes = dict.fromkeys(text for part in parts if (text := part.note(p.tokens, routing)))
+    if notes:
+        about["description"] = f"{about.get('description', '')} ({'; '.join(notes)})".strip()
     kinds = {name: _kind(name, p, several=several or bool(p.modules)) for name in p.times}
     names = [name for section in inner for name in section.layers]
-    sections: tuple[Section, ...] | None = tuple(Section(layers=one.layers, repeat=one.repeat) for one in inner)
+    sections: tuple[Section, ...] | None = tuple(Section(layers=part.layers, repeat=part.repeat) for part in inner)
     if not several and not p.modules:
         sections = repeated(sum(section.count for section in inner))
-    graphs, brought = [kinds[name][0] for name in kinds if name in names], {one for _, m in kinds.values() for one in m}
-    apart = [kinds[name][0] for name in kinds if name not in names]
+    graphs, modules = ([kinds[name][0] for name in kinds if (name in names) == own] for own in (True, False))
+    brought = set[tuple[str, int]]().union(*(operands for _, operands in kinds.values()))
     graph = Graph(
         **about,
         **p.sized,
@@ -229,14 +230,14 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
         architecture=architecture_of(p, [layer.parts for layer in p.layers.values()]),
         sections=sections,
         kernels=[k for back in (False, True) for g in graphs for k in g.kernels if (k.pass_ != "forward") == back],
-        tensors=[tensor for one in graphs for tensor in one.tensors],
-        carried=[tensor for one in graphs for tensor in one.carried],
+        tensors=[tensor for kind in graphs for tensor in kind.tensors],
+        carried=[tensor for kind in graphs for tensor in kind.carried],
     )
     first, last = kinds[names[0]][0].carried[0].dst, kinds[names[-1]][0].carried[0].src
     if drawn > 1:
         graph, first, last = unroll(graph, drawn), f"{first}.0", f"{last}.{drawn - 1}"
     graph = with_ends(graph, p, (first, last)) if p.drawn_ends else graph
-    return _without_inputs(with_predictors(graph, p, p.modules, apart), brought)
+    return _without_inputs(with_predictors(graph, p, p.modules, modules), brought)
 
 
 def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[tuple[str, int]]]:
@@ -254,10 +255,10 @@ def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[t
         own = {field: f"{name}.{value}" for field in fields if (value := getattr(part, field)) is not None}
         return part.model_copy(update={**own, **more})
 
-    kernels = tuple(called(one, "name", "accumulates_into", "stage_with", layer=name) for one in graph.kernels)
-    tensors, carried = (tuple(called(one, "src", "dst") for one in some) for some in (graph.tensors, graph.carried))
-    found = graph.model_copy(update={"kernels": kernels, "tensors": tensors, "carried": carried})
-    return found, {(f"{name}.{kernel}", operand) for kernel, operand in drawing.from_states}
+    kernels = tuple(called(kernel, "name", "accumulates_into", "stage_with", layer=name) for kernel in graph.kernels)
+    tensors, carried = (tuple(called(t, "src", "dst") for t in some) for some in (graph.tensors, graph.carried))
+    renamed = graph.model_copy(update={"kernels": kernels, "tensors": tensors, "carried": carried})
+    return renamed, {(f"{name}.{kernel}", operand) for kernel, operand in drawing.from_states}
 
 
 def variants(p: StackParameters) -> tuple[dict[str, Form | tuple[Form, ...]], ...]:
@@ -281,7 +282,7 @@ def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:
     if not brought:
         return graph
     read = [(graph.kernels[place].name, operand, size) for place, operand, size in graph.reads()]
-    kept = (one for one in read if one[:2] not in brought)
+    kept = ((dst, o, size) for dst, o, size in read if (dst, o) not in brought)
     return graph.model_copy(update={"inputs": tuple(Input(dst=dst, operand=o, bytes=size) for dst, o, size in kept)})
 
 
@@ -289,8 +290,8 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
     """Draw a layer; gives its first and its last kernel."""
 
     def norm(number: int, source: str, behind: str = "") -> str:
-        name, told = f"{NORMS[p.norm]}_{number}{behind}", scaled.get(number, ())
-        return drawing.pointwise(name, p.hidden, source, *told, normalizes=True, role="norm")
+        name, scales = f"{NORMS[p.norm]}_{number}{behind}", scaled.get(number, ())
+        return drawing.pointwise(name, p.hidden, source, *scales, normalizes=True, role="norm")
 
     def add(number: int, *summands: str) -> str:
         added = drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated.get(number, ()), role="residual")
@@ -330,7 +331,7 @@ def _with_outputs_kept(graph: Graph, p: StackParameters) -> Graph:
     """
     if p.dtypes is None or p.dtypes.saved is None or "attention" not in p.recompute:
         return graph
-    kept = (one.model_copy(update={"output_saved": True}) if one.role == "context" else one for one in graph.kernels)
+    kept = (k.model_copy(update={"output_saved": True}) if k.role == "context" else k for k in graph.kernels)
     return graph.model_copy(update={"kernels": tuple(kept)})
 
 
@@ -338,4 +339,4 @@ def _trained(graph: Graph, drawing: Drawing) -> Graph:
     """The layer with its backward pass."""
     level, index = graph.levels(), graph.index()
     order = sorted(level, key=lambda name: (-level[name], index[name]))
-    return backward_of(graph, drawing.rules, sums=drawing.sums, order=order)
+    return backward_of(graph, drawing.rules, sum_kernels=drawing.sum_kernels, order=order)

@@ -71,8 +71,8 @@ class StepParameters(Part):
     @property
     def evaluation(self) -> Phase:
         """What one evaluation works on: whole samples."""
-        one = Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
-        return Phase(segments=(one,))
+        segment = Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+        return Phase(segments=(segment,))
 
     @property
     def tokens(self) -> int:
@@ -255,9 +255,9 @@ class ServingParameters(StepParameters):
             raise problem(message, "leave them to serving: gradients of copies are not added up", "$.routing.redundant")
         for name, needs in _NEEDS.items():
             if name in self.model_fields_set and getattr(self, name) is not None and self.phase not in needs:
-                found = getattr(self, name)
-                found = ", ".join(map(str, found)) if isinstance(found, tuple) else found
-                message = f"found {found}, which is of {' and '.join(needs)} only"
+                value = getattr(self, name)
+                value = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+                message = f"found {value}, which is of {' and '.join(needs)} only"
                 raise problem(message, f"write phase: {needs[0]}, or leave it out", f"$.{name}")
         if self.phase == "prefill" and self.hit >= self.seq:
             message = f"found {self.hit} cached tokens of a prompt of {self.seq}: at least one is left to process"

@@ -163,7 +163,7 @@ def _keeping(graph: Graph) -> Graph:
     Together with the tensors it is what Korthikanti et al. count, arXiv:2205.05198, section 4.1: s b h (34 + 5 a s / h)
     bytes in half precision.
     """
-    kernels = (one.model_copy(update=_KEPT.get(one.name, {})) for one in graph.kernels)
+    kernels = (kernel.model_copy(update=_KEPT.get(kernel.name, {})) for kernel in graph.kernels)
     return graph.model_copy(update={"kernels": tuple(kernels)})
 
 

@@ -63,13 +63,13 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
 
     def renamed(kernel: Kernel, suffix: str) -> Kernel:
         names = {key: getattr(kernel, key) for key in ("name", "accumulates_into", "stage_with")}
-        found = {key: None if name is None else name + suffix for key, name in names.items()}
-        return kernel.model_copy(update={**found, "layer": None})
+        suffixed = {key: None if name is None else name + suffix for key, name in names.items()}
+        return kernel.model_copy(update={**suffixed, "layer": None})
 
     def between(tensor: Tensor, other: Tensor, here: str, there: str) -> Tensor:
         return tensor.model_copy(update={"src": tensor.src + here, "dst": other.dst + there})
 
-    tensors = [between(one, one, end, end) for kind, end in drawn for one in graph.tensors if kind_of[one.src] == kind]
+    tensors = [between(t, t, end, end) for kind, end in drawn for t in graph.tensors if kind_of[t.src] == kind]
     carried = []
     for place in range(len(handed[0])):
         ahead = handed[0][place].direction == "forward"  # gradients go to the previous layer
@@ -83,9 +83,9 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     for key, end in (("inputs", "dst"), ("outputs", "src")):
         stated = getattr(graph, key)
         if stated is not None:
-            each = ((one, getattr(one, end), kind, copy) for kind, copy in drawn for one in stated)
+            each = ((port, getattr(port, end), kind, copy) for kind, copy in drawn for port in stated)
             ends[key] = tuple(
-                one.model_copy(update={end: name + copy}) for one, name, k, copy in each if kind_of[name] == k
+                port.model_copy(update={end: name + copy}) for port, name, k, copy in each if kind_of[name] == k
             )
     left = layers.count // count
     return graph.model_copy(

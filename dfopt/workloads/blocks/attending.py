@@ -48,7 +48,7 @@ class Sight:
         window = self.window
         if window is not None and self.segment.sees == "full":
             window = window // 2 + 1  # to the side that it reaches further on
-        most = min(one for one in (window, self.chunk, self.segment.keys) if one is not None)
+        most = min(limit for limit in (window, self.chunk, self.segment.keys) if limit is not None)
         return most < self.segment.keys
 
     @property
@@ -69,15 +69,16 @@ class Sight:
     @property
     def pairs(self) -> int:
         """Pairs of a new token and a key that it attends to."""
-        one = self.segment
+        segment = self.segment
         if self.top is not None:
-            return one.pairs(window=self.top) if one.sees == "causal" else min(one.pairs(), self.top * one.new)
-        return one.pairs(self.window, self.chunk) if self.local else one.pairs()
+            causal = segment.sees == "causal"
+            return segment.pairs(window=self.top) if causal else min(segment.pairs(), self.top * segment.new)
+        return segment.pairs(self.window, self.chunk) if self.local else segment.pairs()
 
     @property
     def held(self) -> int:
         """Tokens of a sequence that are kept afterwards."""
-        return min(one for one in (self.window, self.chunk, self.segment.keys) if one is not None)
+        return min(limit for limit in (self.window, self.chunk, self.segment.keys) if limit is not None)
 
     def state(self, drawing: Drawing, name: str, heads: int, elements: int) -> tuple[SequenceState, ...]:
         """What is kept of every token: ``elements`` of each of some heads. None where nothing is kept."""
@@ -97,8 +98,8 @@ class Sight:
 
     def scores(self, heads: int, *, still: bool) -> Attending:
         """Makers of the kernels over scores."""
-        one = self.segment
-        return Attending(heads, one.sequences, one.new, self.keys, self.pairs, still)
+        segment = self.segment
+        return Attending(heads, segment.sequences, segment.new, self.keys, self.pairs, still)
 
 
 def attend(

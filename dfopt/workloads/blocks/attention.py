@@ -210,11 +210,11 @@ class Attention(Heads):
         k = v = linear("K_Proj", dim, hidden, source, outer=self.groups)
         if self.values == "own":
             v = linear("V_Proj", of_value, hidden, source, outer=self.groups)
-            drawing.sums[v] = ("V_Sum_bwd", v)
+            drawing.sum_kernels[v] = ("V_Sum_bwd", v)
         q = self._placed(drawing, Read(projected, None, part, "queries"), self.heads)
         k = self._placed(drawing, Read(k), self.groups).src
-        drawing.sums[k] = ("K_Sum_bwd", "K_Proj")
-        index, made = self.sparse.project(drawing, hidden, source) if self.sparse else None, list[str]()
+        drawing.sum_kernels[k] = ("K_Sum_bwd", "K_Proj")
+        index, contexts = self.sparse.project(drawing, hidden, source) if self.sparse else None, list[str]()
         for view in drawing.each():
             sight = self.sight(view.segment)
             shared, keeps, sizes = self.shared(view, sight), self.sees != "full", {"keys": dim, "values": of_value}
@@ -229,13 +229,13 @@ class Attention(Heads):
                 states=(kept[0], kept[1]),
                 chosen=self.sparse.choose(view, index) if self.sparse else None,
             )
-            made.append(attended)
-        attended_by = drawing.joined(made)
+            contexts.append(attended)
+        attended_by = drawing.joined(contexts)
         if gates:
             gate = Read(projected, None, drawing.bytes(self.heads * gates * drawing.tokens), "gate")
             drawing.rules["Gated"] = (
-                Gradient("Gated_bwd_values", of=tuple(made), reads=(projected,)),
-                Gradient("Gated_bwd_gate", of=(projected,), reads=tuple(made)),
+                Gradient("Gated_bwd_values", of=tuple(contexts), reads=(projected,)),
+                Gradient("Gated_bwd_gate", of=(projected,), reads=tuple(contexts)),
             )
             attended_by = (Read(drawing.by_head("Gated", self.heads, of_value, *attended_by, gate)),)
         return linear("O_Proj", hidden, self.heads * of_value, *attended_by)

@@ -49,7 +49,7 @@ class Beside(Block):
 
     @model_validator(mode="after")
     def _differ(self) -> Self:
-        kinds = [one.kind for one in self.mixers]
+        kinds = [mixer.kind for mixer in self.mixers]
         if len({*kinds}) < len(kinds):
             raise problem(f"found {', '.join(kinds)}", "one of a kind: their kernels are called after it", "$.mixers")
         return self
@@ -57,20 +57,20 @@ class Beside(Block):
     @property
     def token_elements(self) -> float:
         """Elements that all of them keep of a token."""
-        return sum(one.token_elements for one in self.mixers)
+        return sum(mixer.token_elements for mixer in self.mixers)
 
     def parameters(self, hidden: int) -> int:
         """Parameters of all of them."""
-        return sum(one.parameters(hidden) for one in self.mixers)
+        return sum(mixer.parameters(hidden) for mixer in self.mixers)
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
         """What does not fit to one of them, or gradients, which are not drawn."""
         if trains:
             return "found mixers side by side in a training step, whose gradients are not drawn", "write mode: forward"
-        return next((found for one in self.mixers if (found := one.misfit(segment, trains=trains))), None)
+        return next((misfit for mixer in self.mixers if (misfit := mixer.misfit(segment, trains=trains))), None)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw all of them, and the sum of what they give."""
-        views = (drawing.prefixed(f"{one.kind}_" if place else "") for place, one in enumerate(self.mixers))
-        made = [one.draw(view, hidden, source) for view, one in zip(views, self.mixers, strict=True)]
-        return drawing.pointwise("Mixers_Add", hidden, *made)
+        views = (drawing.prefixed(f"{mixer.kind}_" if place else "") for place, mixer in enumerate(self.mixers))
+        outputs = [mixer.draw(view, hidden, source) for view, mixer in zip(views, self.mixers, strict=True)]
+        return drawing.pointwise("Mixers_Add", hidden, *outputs)

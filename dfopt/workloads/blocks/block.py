@@ -43,6 +43,6 @@ class Block(Part):
         """Elements that are kept of every token, as far as no window drops it."""
         return 0
 
-    def said(self, tokens: int, routing: Routing) -> str:
+    def note(self, tokens: int, routing: Routing) -> str:
         """What the description of a graph says of it, for so many tokens in one evaluation, sent to experts so."""
         return ""

@@ -48,11 +48,11 @@ def group_pairs(segment: Segment, group: int, most: int | None = None) -> int:
 
 def _seen(tokens: int, group: int, most: int | None) -> int:
     """The same for so many first tokens."""
-    whole, rest = divmod(tokens, group)
-    if most is not None and whole > most:
+    groups, rest = divmod(tokens, group)
+    if most is not None and groups > most:
         few = most * group
         return _seen(few - 1, group, None) + most * (tokens - few + 1)
-    return group * (whole * (whole - 1) // 2) + whole * (rest + 1)
+    return group * (groups * (groups - 1) // 2) + groups * (rest + 1)
 
 
 class CompressedAttention(Block):
@@ -137,9 +137,9 @@ class CompressedAttention(Block):
         wide, between = self.heads * self.head_dim, self.output_groups * self.output_rank
         queries = self.query_rank * (hidden + wide + 1)
         more = self.heads * self.sinks + self._compressor(hidden, self.head_dim)
-        if (one := self.sparse) is not None:
-            more += self.query_rank * one.heads * one.head_dim + hidden * one.heads
-            more += self._compressor(hidden, one.head_dim)
+        if (indexer := self.sparse) is not None:
+            more += self.query_rank * indexer.heads * indexer.head_dim + hidden * indexer.heads
+            more += self._compressor(hidden, indexer.head_dim)
         return queries + (hidden + 1) * self.head_dim + wide * self.output_rank + between * hidden + more
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
@@ -161,7 +161,7 @@ class CompressedAttention(Block):
         down = drawing.linear("Down", features, hidden, source, role="latent")
         kept = list[SequenceState]()
         for part in drawing.each():
-            kept += [one for n in (dim, choice.head_dim if choice else 0) for one in self._unfinished(part, n)]
+            kept += [state for n in (dim, choice.head_dim if choice else 0) for state in self._unfinished(part, n)]
         # A value and its weight: position, exponent, both sums and a product, half of it for each.
         shape = {"normalizes": True, "flop_per_element": 3, "states": tuple(kept) or None}
         normed = drawing.pointwise("Down_Norm", features, down, **shape)
@@ -171,8 +171,8 @@ class CompressedAttention(Block):
         chosen = [self._choose(part, normed, asked) for part in drawing.each()]
         up = drawing.linear("Q_Up", dim, self.query_rank, latent, outer=heads)
         q = Read(drawing.by_head("Q_RoPE", heads, dim, up, normalizes=True, flop_per_element=2))
-        made = [self._attend(*one, q, normed) for one in zip(drawing.each(), chosen, strict=True)]
-        few = drawing.linear("O_Down", self.output_rank, heads // groups * dim, *drawing.joined(made), outer=groups)
+        contexts = [self._attend(part, read, q, normed) for part, read in zip(drawing.each(), chosen, strict=True)]
+        few = drawing.linear("O_Down", self.output_rank, heads // groups * dim, *drawing.joined(contexts), outer=groups)
         return drawing.linear("O_Proj", hidden, groups * self.output_rank, few)
 
     def _ended(self, segment: Segment) -> tuple[int, int]:
@@ -181,50 +181,51 @@ class CompressedAttention(Block):
 
     def _attend(self, drawing: Drawing, chosen: Read | None, q: Read, normed: str) -> str:
         """Draw the attention of a segment, to a window and to entries."""
-        one, dim, most = drawing.segment, self.head_dim, self.sparse.top_k if self.sparse else None
-        sight, (before, after) = Sight(one, window=self.window), self._ended(one)
-        pairs = sight.pairs + (group_pairs(one, self.group, most) if self.group is not None else 0)
+        segment, dim, most = drawing.segment, self.head_dim, self.sparse.top_k if self.sparse else None
+        sight, (before, after) = Sight(segment, window=self.window), self._ended(segment)
+        pairs = sight.pairs + (group_pairs(segment, self.group, most) if self.group is not None else 0)
         states = sight.state(drawing, "keys", 1, dim) + self._entries(drawing, "entries", dim, most)
-        new = Read(normed, 2, drawing.bytes(dim * (drawing.tokens + one.sequences * (after - before))), "keys")
-        scores = Attending(self.heads, one.sequences, one.new, sight.keys + after, pairs, drawing.still)
+        new = Read(normed, 2, drawing.bytes(dim * (drawing.tokens + segment.sequences * (after - before))), "keys")
+        scores = Attending(self.heads, segment.sequences, segment.new, sight.keys + after, pairs, drawing.still)
         return attend(drawing, scores, drawing.own(q), new, new, dims=(dim, dim), states=(states, ()), chosen=chosen)
 
     def _choose(self, drawing: Drawing, normed: str, asked: Read | None) -> Read | None:
         """Draw what the indexer chooses for a segment; none where no group is complete."""
-        one, choice, size, (before, after) = drawing.segment, self.sparse, drawing.bytes, self._ended(drawing.segment)
+        segment, choice, size = drawing.segment, self.sparse, drawing.bytes
+        before, after = self._ended(segment)
         if choice is None or self.group is None or asked is None or not after:
             return None
         dim, group = choice.head_dim, self.group
-        scores = Attending(1, one.sequences, one.new, after, group_pairs(one, group), drawing.still)
+        scores = Attending(1, segment.sequences, segment.new, after, group_pairs(segment, group), drawing.still)
         kept = self._entries(drawing, "index keys", dim, None)
         # What all heads say of a pair is added up: their features lie side by side, those of the key are shared.
         product = scores.product("Index_Scores", after, choice.heads * dim, None, kept)
-        new = one.sequences * (after - before) * dim
+        new = segment.sequences * (after - before) * dim
         read = drawing.own(asked)._replace(operand=1)
-        said = drawing.draw(product, read, *((Read(normed, 2, size(new), "index keys"),) if new else ()))
+        index_scores = drawing.draw(product, read, *((Read(normed, 2, size(new), "index keys"),) if new else ()))
         if not new:
-            drawing.from_states.add((said, 2))
+            drawing.from_states.add((index_scores, 2))
         weights = Read(normed, None, size(choice.heads * drawing.tokens), "index weights")
-        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), said, weights)
-        return Read(top, None, size(one.sequences * group_pairs(one, group, choice.top_k)))
+        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), index_scores, weights)
+        return Read(top, None, size(segment.sequences * group_pairs(segment, group, choice.top_k)))
 
     def _entries(self, drawing: Drawing, name: str, dim: int, most: int | None) -> tuple[SequenceState, ...]:
         """Entries that are kept, of which new tokens read all, or what each chooses."""
-        one, (before, after) = drawing.segment, self._ended(drawing.segment)
+        segment, (before, after) = drawing.segment, self._ended(drawing.segment)
         if not drawing.keeps or not after:
             return ()
-        reads = before if most is None else min(before, most * one.new)
-        sizes = {"sequences": one.sequences, "bytes_per_token": drawing.cached_bytes(dim)}
+        reads = before if most is None else min(before, most * segment.new)
+        sizes = {"sequences": segment.sequences, "bytes_per_token": drawing.cached_bytes(dim)}
         return (SequenceState(name=name, tokens=after, reads=reads, writes=after - before, **sizes),)
 
     def _unfinished(self, drawing: Drawing, dim: int) -> tuple[SequenceState, ...]:
         """Inputs of groups that are not complete, read when they are; of overlapping ones the one before."""
-        one, group, (before, after) = drawing.segment, self.group, self._ended(drawing.segment)
+        segment, group, (before, after) = drawing.segment, self.group, self._ended(drawing.segment)
         if not drawing.keeps or group is None or not dim:
             return ()
         held = self._sides * group
-        reads = min(one.cached, one.cached % group + group * self.overlaps) if after > before else 0
+        reads = min(segment.cached, segment.cached % group + group * self.overlaps) if after > before else 0
         size = drawing.state_bytes(2 * self._sides * dim, _BUFFER_BYTES)
-        sizes = {"sequences": one.sequences, "bytes_per_token": size, "tokens": held}
+        sizes = {"sequences": segment.sequences, "bytes_per_token": size, "tokens": held}
         name = drawing.called("unfinished groups")
-        return (SequenceState(name=name, reads=reads, writes=min(one.new, held), **sizes),)
+        return (SequenceState(name=name, reads=reads, writes=min(segment.new, held), **sizes),)

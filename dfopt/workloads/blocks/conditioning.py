@@ -20,7 +20,7 @@ from dfopt.workloads.sketch import Read
 
 __all__ = ["Conditioning", "PARTS", "FINAL", "modulation", "modulation_parameters"]
 
-_Told = dict[int, tuple[Read, ...]]  # by part of a layer
+_Reads = dict[int, tuple[Read, ...]]  # by part of a layer
 
 PARTS, FINAL = 3, 2
 """Vectors for a mixer or a feed-forward: scale, shift and gate; and for the final norm, which adds nothing."""
@@ -59,16 +59,16 @@ class Conditioning(Part):
         drawing.draw(_product(drawing, "Modulation_Final", FINAL * hidden, hidden), vector)
 
 
-def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Told, _Told]:
+def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Reads, _Reads]:
     """Draw scales, shifts and gates of a layer of so many parts; gives what the norm and what the sum of each read."""
     samples = drawing.sequences
     vector = drawing.draw(Kernel(name="Condition", op="elementwise", m=hidden, n=samples, stream="none"))
     name = drawing.draw(_product(drawing, "Modulation", PARTS * parts * hidden, hidden), vector)
-    one = drawing.bytes(hidden * samples)
-    scaled, gated = _Told(), _Told()
+    vector_bytes = drawing.bytes(hidden * samples)
+    scaled, gated = _Reads(), _Reads()
     for number in range(1, parts + 1):
-        scaled[number] = (Read(name, None, 2 * one, f"scale and shift {number}"),)
-        gated[number] = (Read(name, None, one, f"gate {number}"),)
+        scaled[number] = (Read(name, None, 2 * vector_bytes, f"scale and shift {number}"),)
+        gated[number] = (Read(name, None, vector_bytes, f"gate {number}"),)
     return scaled, gated
 
 

@@ -60,20 +60,20 @@ class CrossAttention(Heads):
         dim, features = self.head_dim, self.source or hidden
         q = drawing.linear("Q_Proj", dim, hidden, source, outer=self.heads)
         # keys and values of the sequences that begin, which all of them are computed for together
-        fresh = drawing.of([p for p, one in zip(drawing.places, drawing.segments, strict=True) if not one.cached])
-        every, names = self.tokens * sum(one.sequences for one in fresh.segments), list[str]()
+        fresh = drawing.of([p for p, s in zip(drawing.places, drawing.segments, strict=True) if not s.cached])
+        every, names = self.tokens * sum(segment.sequences for segment in fresh.segments), list[str]()
         if every:
             encoded = fresh.draw(Kernel(name="Encoded", op="elementwise", m=features, n=every))
             shape: dict[str, Any] = {"op": "gemm", "outer": self.groups, "m": dim, "k": features, "n": every}
             names = [fresh.draw(Kernel(name=f"{letter}_Proj", **shape), encoded) for letter in "KV"]
-        made = list[str]()
+        contexts = list[str]()
         for part in drawing.each():
             k, v = (None, None) if part.segment.cached else (Read(name, 2, self._part(part, every)) for name in names)
             states: States = (self._kept(part, "encoded keys"), self._kept(part, "encoded values"))
-            one, pairs = part.segment, part.segment.new * self.tokens
-            scores = Attending(self.heads, one.sequences, one.new, self.tokens, pairs, still=part.still)
-            made.append(attend(part, scores, part.own(q), k, v, dims=(dim, dim), states=states))
-        return drawing.linear("O_Proj", hidden, self.width, *drawing.joined(made))
+            segment, pairs = part.segment, part.segment.new * self.tokens
+            scores = Attending(self.heads, segment.sequences, segment.new, self.tokens, pairs, still=part.still)
+            contexts.append(attend(part, scores, part.own(q), k, v, dims=(dim, dim), states=states))
+        return drawing.linear("O_Proj", hidden, self.width, *drawing.joined(contexts))
 
     def _part(self, drawing: Drawing, every: int) -> float | None:
         """Bytes of the keys, or values, of a segment, where they are not all or are shared by heads."""
@@ -81,7 +81,7 @@ class CrossAttention(Heads):
         return drawing.bytes(self.kv_width * own) if self.groups < self.heads or own < every else None
 
     def _kept(self, drawing: Drawing, name: str) -> tuple[SequenceState, ...]:
-        one, size = drawing.segment, drawing.cached_bytes(self.kv_width)
-        sizes = {"sequences": one.sequences, "heads": self.groups, "bytes_per_token": size, "tokens": self.tokens}
-        moved = {"reads": self.tokens} if one.cached else {"writes": self.tokens}
+        segment, size = drawing.segment, drawing.cached_bytes(self.kv_width)
+        sizes = {"sequences": segment.sequences, "heads": self.groups, "bytes_per_token": size, "tokens": self.tokens}
+        moved = {"reads": self.tokens} if segment.cached else {"writes": self.tokens}
         return (SequenceState(name=name, **sizes, **moved),) if drawing.keeps else ()

@@ -217,7 +217,7 @@ class EndsParameters(ServingParameters):
         head, rows = self.head, self.head.rows(self.vocab)
         products = self.hidden * rows + rows * head.bias + self.hidden * (self.hidden + 1) * head.pooler
         normed = self.embedding_norm + (self.final_norm and self.condition is None)
-        products += self.gains * normed + sum(one.parameters for one in self.input)
+        products += self.gains * normed + sum(conv.parameters for conv in self.input)
         products += self.condition.parameters(self.hidden) if self.condition else 0
         products += 0 if self.streams is None else self.streams.end_parameters(self.hidden)
         return products + (0 if active else self.hidden * self.table_rows)
@@ -305,12 +305,12 @@ def _front(p: EndsParameters) -> Drawing:
     drawing, reads = p.drawing(), tuple[Read, ...]()
     if p.condition is not None:
         p.condition.draw(drawing, p.hidden)
-    for number, one in enumerate(p.input, start=1):
-        positions, name = p.tokens * one.per_token, f"Convolution_{number}"
-        drawing.draw(Kernel(name=name, op="gemm", m=one.outputs, k=one.inputs, n=positions, module="ends"), *reads)
+    for number, conv in enumerate(p.input, start=1):
+        positions, name = p.tokens * conv.per_token, f"Convolution_{number}"
+        drawing.draw(Kernel(name=name, op="gemm", m=conv.outputs, k=conv.inputs, n=positions, module="ends"), *reads)
         following = p.input[number].inputs * p.tokens * p.input[number].per_token if number < len(p.input) else None
         # all of it where windows of positions overlap
-        reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
+        reads = (Read(name, None, following and drawing.bytes(min(following, conv.outputs * positions))),)
     tables = sum((p.vocab is not None, p.learned_positions > 0, p.token_types > 0))
     classes = p.evaluation.sequences if p.condition and p.condition.classes else 0
     rows = {"dram_bytes": tables * p.tokens + classes, "resident_bytes": p.table_rows}
@@ -327,16 +327,16 @@ def _back(p: EndsParameters) -> Drawing:
     few = {"logits": p.wanted, "linear": p.tokens}.get(p.head.kind, few)
     last: tuple[Read | str, ...] = () if p.streams is None else (p.streams.end(drawing, p.hidden),)
     if p.final_norm:
-        told = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.evaluation.sequences)} if p.condition else {}
-        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, *last, normalizes=True, role="norm", **told),)
+        moved = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.evaluation.sequences)} if p.condition else {}
+        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, *last, normalizes=True, role="norm", **moved),)
     # their tokens are no stream: they come from the ends of the sequences
     tokens: dict[str, Any] = {"n": few, "module": "ends"} | ({"stream": "none"} if few < p.tokens else {})
     part = drawing.bytes(few * p.hidden) if few < p.tokens else None
-    made = {"output_class": "logits"} if p.dtypes is not None and p.head.kind == "logits" else {}
-    head = p.head.kind.capitalize(), p.head.rows(p.vocab), made
+    output = {"output_class": "logits"} if p.dtypes is not None and p.head.kind == "logits" else {}
+    head = p.head.kind.capitalize(), p.head.rows(p.vocab), output
     for name, rows, more in (("Pooler", p.hidden * p.head.pooler, {}), head):
         if rows:
-            read = (Read(str(one), None, part) for one in last)
+            read = (Read(str(source), None, part) for source in last)
             last = (drawing.draw(Kernel(name=name, op="gemm", m=rows, k=p.hidden, **tokens, **more), *read),)
             part = None
     return drawing

@@ -53,11 +53,11 @@ class GatedConvolution(Recurrent):
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, gates and convolution."""
-        inner, made = self.inner, list[str]()
+        inner, outputs = self.inner, list[str]()
         into = drawing.linear("BCX_Proj", 3, hidden, source, outer=inner)
         for part in drawing.each():
             gated = Read(into, None, part.bytes(2 * inner * part.tokens), "convolved")
             mixed = self._convolve(part, "Convolution", inner, 1, gated)
             gate = Read(into, None, part.bytes(inner * part.tokens), "gate")
-            made.append(part.by_head("Gated", inner, 1, mixed, gate))
-        return drawing.linear("O_Proj", hidden, inner, *drawing.joined(made))
+            outputs.append(part.by_head("Gated", inner, 1, mixed, gate))
+        return drawing.linear("O_Proj", hidden, inner, *drawing.joined(outputs))

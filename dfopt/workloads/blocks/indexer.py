@@ -105,14 +105,14 @@ class Indexer(Part):
         if projected is None:
             return None
         (queries, key), dim, segment = projected, self.head_dim, drawing.segment
-        one = Sight(segment)
+        sight = Sight(segment)
         # What all heads say of a pair is added up: their features lie side by side, those of the key are shared.
-        scores = one.scores(1, still=drawing.still)
+        scores = sight.scores(1, still=drawing.still)
         product = scores.product(
-            "Index_Scores", one.keys, self.heads * dim, None, one.state(drawing, "index keys", 1, dim)
+            "Index_Scores", sight.keys, self.heads * dim, None, sight.state(drawing, "index keys", 1, dim)
         )
-        said = drawing.draw(
+        index_scores = drawing.draw(
             product, drawing.own(queries), Read(key, 2, drawing.bytes(dim * drawing.tokens), "index keys")
         )
-        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), said)
+        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), index_scores)
         return Read(top, None, drawing.bytes(segment.sequences * Sight(segment, top=self.tokens).pairs))

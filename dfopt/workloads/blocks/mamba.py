@@ -78,22 +78,22 @@ class Mamba2(Recurrent):
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, convolutions, scan, norm and gate."""
-        heads, dim, groups, made = self.heads, self.head_dim, self.groups, list[str]()
+        heads, dim, groups, outputs = self.heads, self.head_dim, self.groups, list[str]()
         into = drawing.linear("XZ_Proj", 2 * dim + 1, hidden, source, outer=heads)  # with a time step of every head
         both = drawing.linear("BC_Proj", 2 * self.state, hidden, source, outer=groups)
         gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens), "gate")
         for part in drawing.each():
-            one, sizes = part.segment, (heads * dim, 2 * groups * self.state)
+            segment, sizes = part.segment, (heads * dim, 2 * groups * self.state)
             features, of_groups = (part.bytes(n * part.tokens) for n in sizes)
             x = self._convolve(part, "X_Conv", heads, dim, Read(into, None, features, "x"))
             written = self._convolve(part, "BC_Conv", groups, 2 * self.state, part.own(both))
             # A pair of a chunk: C and B of the group, shared by its heads, and their weight of x. A token: what is
             # added to the state, and what is read of it.
-            pairs = chunked_pairs(one, self.chunk)
-            work = 2 * pairs * dim + -(-2 * pairs * self.state * groups // heads) + 4 * one.new * dim * self.state
+            pairs = chunked_pairs(segment, self.chunk)
+            work = 2 * pairs * dim + -(-2 * pairs * self.state * groups // heads) + 4 * segment.new * dim * self.state
             values, rest = Read(x, 2, features), Read(written, 1, of_groups)
-            made.append(self._scan(part, "Scan", heads, (self.state, dim), work, values, rest))
-        out, features = drawing.joined(made), self._inner // groups
+            outputs.append(self._scan(part, "Scan", heads, (self.state, dim), work, values, rest))
+        out, features = drawing.joined(outputs), self._inner // groups
         normed = drawing.by_head("Scan_Norm", groups, features, *out, gate, normalizes=True)
         return drawing.linear("O_Proj", hidden, self._inner, normed)
 
@@ -138,28 +138,28 @@ class Mamba(Recurrent):
 
     def parameters(self, hidden: int) -> int:
         """Parameters of projections, convolution, decays and norms."""
-        inner, told = self.inner, self.time_rank + 2 * self.state
-        products = 3 * hidden * inner + inner * (told + self.time_rank)
-        return products + inner * (self.convolution + self.conv_bias + self.state + 2) + told * self.inner_norms
+        inner, bct_width = self.inner, self.time_rank + 2 * self.state
+        products = 3 * hidden * inner + inner * (bct_width + self.time_rank)
+        return products + inner * (self.convolution + self.conv_bias + self.state + 2) + bct_width * self.inner_norms
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, convolution, scan and gate."""
-        inner, told = self.inner, self.time_rank + 2 * self.state
+        inner, bct_width = self.inner, self.time_rank + 2 * self.state
         both = drawing.linear("XZ_Proj", 2, hidden, source, outer=inner)
         parts, every = drawing.each(), list[str]()
         for part in parts:
             x_too = Read(both, None, part.bytes(inner * part.tokens), "x")
             every.append(self._convolve(part, "X_Conv", inner, 1, x_too))
-        read = drawing.linear("BCT_Proj", told, inner, *drawing.joined(every))
-        read = drawing.pointwise("BCT_Norm", told, read, normalizes=True) if self.inner_norms else read
+        read = drawing.linear("BCT_Proj", bct_width, inner, *drawing.joined(every))
+        read = drawing.pointwise("BCT_Norm", bct_width, read, normalizes=True) if self.inner_norms else read
         ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens), "time")
-        steps, made = drawing.linear("DT_Proj", inner, self.time_rank, ranks), list[str]()
+        steps, outputs = drawing.linear("DT_Proj", inner, self.time_rank, ranks), list[str]()
         for part, x in zip(parts, every, strict=True):
             kept = sequence_states(part, "state", inner, part.state_bytes(inner * self.state, self.state_bytes))
-            told_too = Read(read, None, part.bytes(2 * self.state * part.tokens), "state")
+            b_and_c = Read(read, None, part.bytes(2 * self.state * part.tokens), "state")
             gate = Read(both, None, part.bytes(inner * part.tokens), "gate")
             # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), and the
             # output (2).
             shape = {"flop_per_element": 8 * self.state, "states": kept}
-            made.append(part.by_head("Scan", inner, 1, x, part.own(steps), told_too, gate, **shape))
-        return drawing.linear("O_Proj", hidden, inner, *drawing.joined(made))
+            outputs.append(part.by_head("Scan", inner, 1, x, part.own(steps), b_and_c, gate, **shape))
+        return drawing.linear("O_Proj", hidden, inner, *drawing.joined(outputs))

@@ -120,12 +120,12 @@ class LatentAttention(Block):
         projected = self.sparse.project(drawing, hidden, latent, (read, queries)) if self.sparse else None
         choices = [self.sparse.choose(part, projected) if self.sparse else None for part in drawing.each()]
         chosen = dict(zip(drawing.places, choices, strict=True))
-        made = list[str]()
+        contexts = list[str]()
         for form, draw in (("expanded", self._expanded), ("absorbed", self._absorbed)):
             alike = [place for place in drawing.places if self._form(drawing, place) == form]
             if alike:
-                made += draw(drawing.of(alike), q, latent, chosen)
-        return drawing.linear("O_Proj", hidden, self.heads * self.value_dim, *drawing.joined(made))
+                contexts += draw(drawing.of(alike), q, latent, chosen)
+        return drawing.linear("O_Proj", hidden, self.heads * self.value_dim, *drawing.joined(contexts))
 
     def _form(self, drawing: Drawing, place: int) -> Form:
         if self.form != "auto":
@@ -148,7 +148,7 @@ class LatentAttention(Block):
         heads, shared, parts = self.heads, drawing.bytes, drawing.each()
         sights = [self.sight(part.segment) for part in parts]
         # tokens, cached ones among them: of every segment, and of all
-        tokens = [one.segment.sequences * one.keys for one in sights]
+        tokens = [sight.segment.sequences * sight.keys for sight in sights]
         every, kept = sum(tokens), list[SequenceState]()
         for part, sight in zip(parts, sights, strict=True):  # all are expanded, whatever is chosen
             kept += Sight(sight.segment).state(part, part.called("latents"), 1, self._latent)
@@ -168,14 +168,14 @@ class LatentAttention(Block):
         of_all = {"outer": 1, "m": self.rotary_dim, "flop_per_element": heads}
         of_position = Gradient("K_RoPE_bwd_latent", of=(latent,), reads=(), fields=of_all)
         drawing.rules |= {"Q_RoPE": Gradient(reads=()), "K_RoPE": (of_head, of_position)}
-        made = list[str]()
+        contexts = list[str]()
         for part, sight, own in zip(parts, sights, tokens, strict=True):
             keys = Read(k, 2, None if own == every else shared(heads * self.query_dim * own))
             values = Read(both, 2, shared(heads * self.value_dim * own), "values")
             scores, (place,) = sight.scores(heads, still=part.still), part.places
             read_q, none = part.own(q), ((), ())
-            made.append(attend(part, scores, read_q, keys, values, dims=dims, states=none, chosen=chosen[place]))
-        return made
+            contexts.append(attend(part, scores, read_q, keys, values, dims=dims, states=none, chosen=chosen[place]))
+        return contexts
 
     def _absorbed(self, drawing: Drawing, q: str, latent: str, chosen: dict[int, Read | None]) -> list[str]:
         heads, shared, tokens = self.heads, drawing.bytes, drawing.tokens
@@ -183,7 +183,7 @@ class LatentAttention(Block):
         content, position = (Read(q, None, shared(heads * n * tokens), name) for name, n in sizes.items())
         absorbed = drawing.linear("Q_Absorb", self.rank, self.nope_dim, content, outer=heads)
         q, dims = drawing.by_head("Q_RoPE", heads, self._latent, absorbed, position), (self._latent, self.rank)
-        made = list[str]()
+        contexts = list[str]()
         for part in drawing.each():
             sight, (place,) = self.sight(part.segment), part.places
             read = {"latent": self._latent, "content": self.rank}
@@ -191,7 +191,7 @@ class LatentAttention(Block):
             states: States = (sight.state(part, "latents", 1, self._latent), ())
             scores = sight.scores(heads, still=part.still)
             read_q = part.own(q)
-            made.append(attend(part, scores, read_q, keys, values, dims=dims, states=states, chosen=chosen[place]))
-        if len(made) > 1:  # heads of all tokens, of which a product tells no part from what all heads share
-            made = [drawing.by_head("Collected", heads, self.rank, *drawing.joined(made))]
-        return [drawing.linear("V_Up", self.value_dim, self.rank, *made, outer=heads)]
+            contexts.append(attend(part, scores, read_q, keys, values, dims=dims, states=states, chosen=chosen[place]))
+        if len(contexts) > 1:  # heads of all tokens, of which a product tells no part from what all heads share
+            contexts = [drawing.by_head("Collected", heads, self.rank, *drawing.joined(contexts))]
+        return [drawing.linear("V_Up", self.value_dim, self.rank, *contexts, outer=heads)]

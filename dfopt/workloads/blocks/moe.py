@@ -124,14 +124,14 @@ class MixtureOfExperts(Block):
         """What so many tokens hold and read of experts under a routing."""
         return routed(routing, self.experts, self.chosen, tokens, self.always)
 
-    def said(self, tokens: int, routing: Routing) -> str:
+    def note(self, tokens: int, routing: Routing) -> str:
         """The routing that is assumed."""
         read = self.routed(tokens, routing).touched - self.always
         return f"{routing.words} routing: of {self.experts} experts an evaluation reads {read:.4g}"
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw the router, the experts' products, and those of shared experts."""
-        apart, routed = self.shared and not self.always, self.routed(drawing.tokens, drawing.routing)
+        separate, routed = self.shared and not self.always, self.routed(drawing.tokens, drawing.routing)
         rows = self.experts + self.shared_gate
         router = drawing.linear("Router", rows, hidden, source, role="router")
         top = drawing.pointwise("Top_K", rows, router, normalizes=True)
@@ -153,7 +153,7 @@ class MixtureOfExperts(Block):
         drawing.of_module("experts", since)
         if self.latent is not None:
             out = drawing.linear("Latent_Up", hidden, self.latent, out)
-        if not apart:
+        if not separate:
             return out
         out = normed("Experts_Norm_Post", out)
         gate = (Read(top, None, drawing.bytes(drawing.tokens), "shared"),) if self.shared_gate else ()

@@ -43,18 +43,18 @@ def with_predictors(
     entry, end = p.drawing(), p.drawing()
     row = p.tokens * p.hidden * p.words.activations  # of the residual, which is read and written at both ends
     looked_up = p.tokens * p.hidden * p.words.weights
-    beside = entry.pointwise("Predict_In", 2 * p.hidden, normalizes=True, role="norm", dram_bytes=row + looked_up)
-    entry.linear("Predict_Proj", p.hidden, 2 * p.hidden, beside, dram_bytes=row)
+    concatenated = entry.pointwise("Predict_In", 2 * p.hidden, normalizes=True, role="norm", dram_bytes=row + looked_up)
+    entry.linear("Predict_Proj", p.hidden, 2 * p.hidden, concatenated, dram_bytes=row)
     normed = end.pointwise(f"{NORMS[p.norm]}_Predict", p.hidden, normalizes=True, role="norm", dram_bytes=row)
     few = {"n": p.wanted} | ({"stream": "none"} if p.wanted < p.tokens else {})
     logits = Kernel(name="Predict_Logits", op="matmul", m=p.vocab or 1, k=p.hidden, **few)
     end.draw(logits, Read(normed, 1, end.bytes(p.wanted * p.hidden) if p.wanted < p.tokens else None))
-    apart = [kernel for kind in kinds for kernel in kind.kernels]
-    kernels = (*graph.kernels, *_named(entry, ENTRY), *apart, *_named(end, EXIT))
+    layer_kernels = [kernel for kind in kinds for kernel in kind.kernels]
+    kernels = (*graph.kernels, *_named(entry, ENTRY), *layer_kernels, *_named(end, EXIT))
     own = [[Section(layers=(ENTRY,)), Section(layers=tuple(module)), Section(layers=(EXIT,))] for module in modules]
     sections = (*(graph.sections or ()), *(section for parts in own for section in parts))
-    tensors = (*graph.tensors, *entry.tensors, *(one for kind in kinds for one in kind.tensors), *end.tensors)
-    carried = (*graph.carried, *(one for kind in kinds for one in kind.carried))
+    tensors = (*graph.tensors, *entry.tensors, *(tensor for kind in kinds for tensor in kind.tensors), *end.tensors)
+    carried = (*graph.carried, *(tensor for kind in kinds for tensor in kind.carried))
     fields = {"kernels": kernels, "tensors": tensors, "carried": carried, "sections": sections}
     return Graph(**{**{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}, **fields})
 

@@ -75,12 +75,12 @@ class Recurrent(Block):
         self, drawing: Drawing, name: str, heads: int, dims: tuple[int, int], work: int, v: Read, rest: Read
     ) -> str:
         """Draw the products of chunks and state: ``work`` FLOP for every head of a sequence."""
-        one, (inner, out) = drawing.segment, dims
+        segment, (inner, out) = drawing.segment, dims
         kept = sequence_states(drawing, "state", heads, drawing.state_bytes(heads * inner * out, self.state_bytes))
         stream = {"stream": "none"} if drawing.still else {}
-        samples = {"samples": one.sequences} if one.sequences > 1 else {}
-        depth = -(-work // (2 * out * one.new))
-        shape = {"outer": heads, "m": out, "k": depth, "n": one.new, **samples, **stream}
+        samples = {"samples": segment.sequences} if segment.sequences > 1 else {}
+        depth = -(-work // (2 * out * segment.new))
+        shape = {"outer": heads, "m": out, "k": depth, "n": segment.new, **samples, **stream}
         return drawing.draw(Kernel(name=name, op="matmul", states=kept, **shape), v, rest)
 
     def _delta_rule(
@@ -98,26 +98,26 @@ class Recurrent(Block):
 
         ``heads``: of values, and of keys; ``dims``: features of a key, and of a value.
         """
-        values, keys, made = heads[0] * dims[1], 2 * heads[1] * dims[0], list[str]()
+        values, keys, outputs = heads[0] * dims[1], 2 * heads[1] * dims[0], list[str]()
         for part in drawing.each():
             read = Read(into, None, part.bytes(self.convolved * part.tokens), "convolved")
-            beside = (part.own(one) for one in decay)
-            mixed = self._convolve(part, "QKV_Conv", heads[1], self.convolved // heads[1], read, *beside)
+            decays = (part.own(source) for source in decay)
+            mixed = self._convolve(part, "QKV_Conv", heads[1], self.convolved // heads[1], read, *decays)
             v = Read(mixed, 2, part.bytes(values * part.tokens), "values")
             q_and_k = Read(mixed, 1, part.bytes(keys * part.tokens), "queries and keys")
             work = delta_rule_flop(part.segment, chunk, *dims)
-            made.append(self._scan(part, "Delta_Rule", heads[0], dims, work, v, q_and_k))
-        normed = drawing.by_head("Delta_Norm", heads[0], dims[1], *drawing.joined(made), gate, normalizes=True)
+            outputs.append(self._scan(part, "Delta_Rule", heads[0], dims, work, v, q_and_k))
+        normed = drawing.by_head("Delta_Norm", heads[0], dims[1], *drawing.joined(outputs), gate, normalizes=True)
         return drawing.linear("O_Proj", hidden, values, normed)
 
 
 def sequence_states(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
     """What is kept of each sequence; first tokens read nothing."""
-    one = drawing.segment
+    segment = drawing.segment
     if not drawing.keeps or not size:
         return None
-    sizes = {"sequences": one.sequences, "heads": heads, "bytes_per_sequence": size}
-    return (SequenceState(name=name, tokens=one.keys, reads=one.cached, writes=one.new, **sizes),)
+    sizes = {"sequences": segment.sequences, "heads": heads, "bytes_per_sequence": size}
+    return (SequenceState(name=name, tokens=segment.keys, reads=segment.cached, writes=segment.new, **sizes),)
 
 
 class GatedDeltaNet(Recurrent):
