@@ -69,13 +69,13 @@ class Setting:
     @cached_property
     def of_kernels(self) -> defaultdict[Hashable, ByReads]:
         """Questions about kernels, with answers that all graphs which chips see of a model share."""
-        found: defaultdict[Hashable, ByReads] = self.model.memo.setdefault("kernels", defaultdict(ByReads))
-        return found
+        answers: defaultdict[Hashable, ByReads] = self.model.memo.setdefault("kernels", defaultdict(ByReads))
+        return answers
 
     @cached_property
     def between_copies(self) -> bool:
         """Whether some kernel communicates with other copies in every evaluation."""
-        listed = {one.over for kernel in self.graph.kernels for one in kernel.communications}
+        listed = {communication.over for kernel in self.graph.kernels for communication in kernel.communications}
         return any(axis.splits == "batch" for over in listed for axis in groups()[over][0])
 
     @cached_property
@@ -96,8 +96,8 @@ class Setting:
     @cached_property
     def sums(self) -> frozenset[str]:
         """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
-        found: frozenset[str] = self.model.memo.setdefault("sums", adding(self.model))  # one object
-        return found
+        names: frozenset[str] = self.model.memo.setdefault("sums", adding(self.model))  # one object
+        return names
 
     @cached_property
     def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -204,8 +204,8 @@ class Instance:
     @cached_property
     def on_chip(self) -> Instance:
         """The same whatever stage kernels are in: equal here, equal prices of kernels and of blocks of them."""
-        found: Instance = self.setting.reads["shared"].answer(self.plan, self._shared)
-        return found
+        shared: Instance = self.setting.reads["shared"].answer(self.plan, self._shared)
+        return shared
 
     def _shared(self, plan: Plan) -> Instance:
         graph = self.graph
@@ -240,8 +240,8 @@ class Instance:
 
     @cached_property
     def _sent_s(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self.setting.reads["sent"].answer(self.plan, self._sent_under)
-        return found
+        seconds: NDArray[np.float64] = self.setting.reads["sent"].answer(self.plan, self._sent_under)
+        return seconds
 
     def _sent_under(self, plan: Plan) -> NDArray[np.float64]:
         def chips(dim: str) -> int:

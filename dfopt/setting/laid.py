@@ -56,44 +56,44 @@ class Placed:
 class Laid:
     """A graph that is shared out."""
 
-    def __init__(self, whole: Graph, modules: Modules, members: int, first: int) -> None:
-        self.whole, self.modules, self.members, self.first = whole, modules, members, first
-        self.samples = Fraction(-(-whole.microbatch // members), whole.microbatch)
-        self.of = {kernel.name: kernel for kernel in whole.kernels}
+    def __init__(self, model: Graph, modules: Modules, members: int, first: int) -> None:
+        self.model, self.modules, self.members, self.first = model, modules, members, first
+        self.samples = Fraction(-(-model.microbatch // members), model.microbatch)
+        self.of = {kernel.name: kernel for kernel in model.kernels}
         self.into: dict[str, list[Tensor]] = defaultdict(list)
         self.out: dict[str, list[Tensor]] = defaultdict(list)
-        for tensor in whole.tensors:
+        for tensor in model.tensors:
             self.into[tensor.dst].append(tensor)
             self.out[tensor.src].append(tensor)
 
     @cached_property
     def laid(self) -> dict[str, Placed]:
         """Every kernel, in the order of the tensors."""
-        found = dict[str, Placed]()
-        products = {one.name: self._of_product(one) for one in self.whole.kernels if _is_gradient(one)}
-        sorter = self.whole.sorter()
+        laid = dict[str, Placed]()
+        products = {kernel.name: self._of_product(kernel) for kernel in self.model.kernels if _is_gradient(kernel)}
+        sorter = self.model.sorter()
         for name, forward in products.items():
             sorter.add(name, forward.name)
-        known: dict[Hashable, Placed] = self.whole.memo.setdefault("placed", {})  # many graphs have the same
+        memo: dict[Hashable, Placed] = self.model.memo.setdefault("placed", {})  # many graphs have the same
         for name in sorter.static_order():
             kernel, of = self.of[name], products.get(name)
             read = [t for t in self.into[name] if self.of[t.src].module == kernel.module]
-            split = tuple(tensor for tensor in read if found[tensor.src].makes == "features")
-            part = None if of is None else found[of.name].kernel
+            split = tuple(tensor for tensor in read if laid[tensor.src].makes == "features")
+            part = None if of is None else laid[of.name].kernel
             scheme, context = self.modules.of(kernel.module), self.modules.stream == "context"
             key = name, scheme, context, self.members, self.first, split, part
-            if key not in known:
+            if key not in memo:
                 placed = self._placed(kernel, scheme, split, of, part)
-                known[key] = replace(placed, makes="gradient") if kernel.op == "weight_update" else placed
-            found[name] = known[key]
-        return found
+                memo[key] = replace(placed, makes="gradient") if kernel.op == "weight_update" else placed
+            laid[name] = memo[key]
+        return laid
 
     def _of_product(self, kernel: Kernel, op: str = "gemm") -> Kernel:
         """The product of the forward pass whose gradient a kernel is: with the same weight, or of the same matrices."""
-        found = self.of.get(kernel.stage_with or "")
-        if found is None or (found.op, found.pass_, found.module) != (op, "forward", kernel.module):
+        product = self.of.get(kernel.stage_with or "")
+        if product is None or (product.op, product.pass_, product.module) != (op, "forward", kernel.module):
             raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
-        return found
+        return product
 
     def _placed(
         self, kernel: Kernel, scheme: ModuleScheme, split: Sequence[Tensor], of: Kernel | None, part: Kernel | None
@@ -108,7 +108,7 @@ class Laid:
         if scheme in ("n", "context") and self.modules.stream == "context":
             keys = kernel.op == "matmul" and self._queries(kernel) == "k"  # whose gradient is a sum over queries
             return Placed(self._by_tokens(kernel, scheme), "tokens", "sums" if keys else "tokens")
-        if scheme == "context" and self.whole.trains:
+        if scheme == "context" and self.model.trains:
             raise Unsplit("keys that are kept from step to step have no gradient")
         if scheme == "n":
             return Placed(self._by_samples(kernel), "tokens", "tokens")
@@ -120,17 +120,17 @@ class Laid:
             return self._turned(kernel, of, part)
         return self._by_features(kernel, split)
 
-    def _turned(self, kernel: Kernel, whole: Kernel, part: Kernel) -> Placed:
+    def _turned(self, kernel: Kernel, product: Kernel, part: Kernel) -> Placed:
         """A gradient of a product of which a chip has some features: those that the product has there."""
-        cut = [axis for axis in _TURNED if getattr(part, axis) != getattr(whole, axis)]
+        cut = [axis for axis in _TURNED if getattr(part, axis) != getattr(product, axis)]
         if not cut:
             return Placed(kernel, "whole", "whole")
         update = kernel.op == "weight_update"
         axis = "outer" if cut == ["outer"] and kernel.outer > 1 else _TURNED[cut[0]][update]
-        mine = self._cut(kernel, axis)
+        own = self._cut(kernel, axis)
         if update:
-            return Placed(mine, "features", "gradient", {"n": 1, "m": 2}.get(axis))
-        return Placed(mine, *_LYING[axis])
+            return Placed(own, "features", "gradient", {"n": 1, "m": 2}.get(axis))
+        return Placed(own, *_LYING[axis])
 
     def _part(self, kernel: Kernel, size: int, what: str) -> int:
         if size % self.members:
@@ -147,14 +147,14 @@ class Laid:
         def of(size: int, what: str) -> int:
             part = size * self.samples
             if part.denominator != 1 or self.samples == 1:
-                raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not those of {self.whole.microbatch} sequences")
+                raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not those of {self.model.microbatch} sequences")
             return int(part)
 
         if kernel.samples is None and kernel.op == "matmul":
             raise Unsplit(f"{kernel.name!r} is not apart for every sequence")
         axis, what = (_tokens(kernel), "tokens") if kernel.samples is None else ("samples", "samples")
         size = of(getattr(kernel, axis), what)
-        states = [one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states or ()]
+        states = [s.model_copy(update={"sequences": of(s.sequences, "sequences")}) for s in kernel.states or ()]
         return self._some(kernel, axis, size, tuple(states) or None, self.samples)
 
     def _some(
@@ -168,17 +168,17 @@ class Laid:
 
     def _by_tokens(self, kernel: Kernel, scheme: ModuleScheme) -> Kernel:
         """Some of the tokens of every sequence, each chip early and late ones: under a causal mask all do as much."""
-        name, whole = kernel.name, self.whole.microbatch
+        name, sequences = kernel.name, self.model.microbatch
         if kernel.module == "mixer" and scheme == "n":
             raise Unsplit(f"{name!r} shares sequences, the residual stream tokens of each")
-        apart = _apart(kernel)
-        axis = self._queries(kernel) if apart else _tokens(kernel)
+        by_sequence = _is_by_sequence(kernel)
+        axis = self._queries(kernel) if by_sequence else _tokens(kernel)
         size = getattr(kernel, axis)
-        if apart and (kernel.role not in _OVER_KEYS or size == 1 or (kernel.samples or 1) % whole):
-            raise Unsplit(f"{name!r} does not attend with several tokens of each of {whole} sequences")
-        if not apart and size % whole:
-            raise Unsplit(f"tokens of {name!r}, {size}, are not those of {whole} sequences")
-        n = -(-size // self.members) if apart else whole * -(-size // (whole * self.members))
+        if by_sequence and (kernel.role not in _OVER_KEYS or size == 1 or (kernel.samples or 1) % sequences):
+            raise Unsplit(f"{name!r} does not attend with several tokens of each of {sequences} sequences")
+        if not by_sequence and size % sequences:
+            raise Unsplit(f"tokens of {name!r}, {size}, are not those of {sequences} sequences")
+        n = -(-size // self.members) if by_sequence else sequences * -(-size // (sequences * self.members))
         states = self._of_tokens(kernel)
         if any(state.reads for state in kernel.states or ()):
             raise Unsplit(f"{name!r} reads tokens of an earlier evaluation, which are not gathered")
@@ -187,14 +187,14 @@ class Laid:
     def _copied(self, kernel: Kernel, share: float) -> dict[str, float]:
         """The share of a weight, or of its gradient, that all chips have, where it is trained."""
         has = kernel.op in ("gemm", "weight_update") or kernel.resident_bytes
-        return {"copied": share} if has and self.whole.trains else {}
+        return {"copied": share} if has and self.model.trains else {}
 
     def _queries(self, kernel: Kernel) -> str:
         """The axis that queries are along: in gradients of keys and values the contraction."""
         if kernel.pass_ in _ONWARDS or kernel.op != "matmul":
             return "n"
-        product, read = self._of_product(kernel, "matmul"), {self._first(one.src) for one in self.into[kernel.name]}
-        pairs = zip(self.whole.tensors, self.operands, strict=True)
+        product, read = self._of_product(kernel, "matmul"), {self._first(t.src) for t in self.into[kernel.name]}
+        pairs = zip(self.model.tensors, self.operands, strict=True)
         again = {operand for tensor, operand in pairs if tensor.dst == product.name and tensor.src in read}
         if len(again) != 1:
             raise Unsplit(f"{kernel.name!r} does not read one operand of {product.name!r} again")
@@ -208,11 +208,11 @@ class Laid:
     @cached_property
     def operands(self) -> tuple[int, ...]:
         """Which operand of its reader each tensor is."""
-        return self.whole.operands()
+        return self.model.operands()
 
     def _by_keys(self, kernel: Kernel) -> Placed:
         """Some of the keys of every sequence, in turn; the parts of a softmax are put together behind it."""
-        if not any(one.module == "mixer" and one.role == "scores" for one in self.whole.kernels):
+        if not any(k.module == "mixer" and k.role == "scores" for k in self.model.kernels):
             raise Unsplit("no kernel scores keys")
         axis = _OVER_KEYS.get(kernel.role or "")
         if axis is None:
@@ -221,7 +221,7 @@ class Laid:
         if keys < self.members:
             raise Unsplit(f"{self.members} chips for {keys} keys of {kernel.name!r}")
         read = (self.of[tensor.src] for tensor in self.into[kernel.name])
-        if axis == "m" and kernel.op == "elementwise" and any(one.role not in _OVER_KEYS for one in read):
+        if axis == "m" and kernel.op == "elementwise" and any(source.role not in _OVER_KEYS for source in read):
             raise Unsplit(f"{kernel.name!r} is told which keys are attended to, anywhere")
         cut = kernel.model_copy(update={axis: -(-keys // self.members), "states": self._of_tokens(kernel)})
         return Placed(self._masked(kernel, cut), "keys", "keys" if axis == "m" else "sums")
@@ -260,15 +260,15 @@ class Laid:
     @cached_property
     def experts(self) -> Experts:
         """Those of the module, of which there is one kind."""
-        found = {k.experts for k in self.whole.kernels if k.module == "experts" and k.experts is not None}
-        if len(found) != 1:
-            raise Unsplit(f"experts of {len(found)} kinds")
-        experts = found.pop()
-        apart, copies = experts.count - (experts.always or 0), (experts.routing or Routing()).redundant or 0
-        if apart + copies < self.members:
-            raise Unsplit(f"{self.members} chips for {apart} experts" + f" and {copies} copies" * bool(copies))
-        if copies > apart * (self.members - 1):
-            raise Unsplit(f"{copies} copies of {apart} experts, more than {self.members} chips can hold apart")
+        kinds = {k.experts for k in self.model.kernels if k.module == "experts" and k.experts is not None}
+        if len(kinds) != 1:
+            raise Unsplit(f"experts of {len(kinds)} kinds")
+        experts = kinds.pop()
+        routed, copies = experts.count - (experts.always or 0), (experts.routing or Routing()).redundant or 0
+        if routed + copies < self.members:
+            raise Unsplit(f"{self.members} chips for {routed} experts" + f" and {copies} copies" * bool(copies))
+        if copies > routed * (self.members - 1):
+            raise Unsplit(f"{copies} copies of {routed} experts, more than {self.members} chips can hold apart")
         return experts
 
     def spread(self, kernel: Kernel) -> Spread:
@@ -279,7 +279,7 @@ class Laid:
         """The part of what a kernel makes that a chip makes where tokens are shared."""
         if self.modules.stream != "context":
             return float(self.samples)
-        each = kernel.n if _apart(kernel) else -(-kernel.n // self.whole.microbatch)
+        each = kernel.n if _is_by_sequence(kernel) else -(-kernel.n // self.model.microbatch)
         return -(-each // self.members) / each
 
     def needs(self, tensor: Tensor, operand: int) -> Lies:
@@ -301,8 +301,8 @@ class Laid:
         if kernel.op == "elementwise":
             if not split:
                 return Placed(kernel, "whole", "whole")
-            heads = (one for one in split if self.of[one.src].outer > 1)
-            if any(self.whole.elements_of(one) > kernel.matrices * needed(kernel) for one in heads):
+            heads = (tensor for tensor in split if self.of[tensor.src].outer > 1)
+            if any(self.model.elements_of(tensor) > kernel.matrices * needed(kernel) for tensor in heads):
                 return Placed(kernel, "features", "sums")  # a chip adds its own heads up
             if kernel.normalizes:
                 raise Unsplit(f"{kernel.name!r} needs all features")
@@ -310,24 +310,25 @@ class Laid:
         if split:
             return Placed(self._cut(kernel, "k"), "features", "sums")
         readers = [self.of[t.dst] for t in self.out[kernel.name]]
-        whole = any(one.normalizes and one.outer == 1 and one.module == kernel.module for one in readers)
-        if whole or kernel.role in ("router", "latent"):
+        normed = any(reader.normalizes and reader.outer == 1 and reader.module == kernel.module for reader in readers)
+        if normed or kernel.role in ("router", "latent"):
             return Placed(kernel, "whole", "whole")
         return Placed(self._cut(kernel, "m"), "whole", "features")
 
     def _by_heads(self, kernel: Kernel, heads: int) -> Kernel:
         """So many of the heads, and what is kept for them: one that all share is on every chip."""
         states = []
-        for one in kernel.states or ():
-            own = -(-one.heads // self.members)
-            if heads % own or one.bytes_per_token * own % one.heads or one.bytes_per_sequence * own % one.heads:
-                raise Unsplit(f"{one.name} of {kernel.name!r} belong to {one.heads} heads")
-            sizes = {name: getattr(one, name) * own // one.heads for name in ("bytes_per_token", "bytes_per_sequence")}
-            states.append(one.model_copy(update={"heads": own, **sizes}))
+        for state in kernel.states or ():
+            own = -(-state.heads // self.members)
+            if heads % own or state.bytes_per_token * own % state.heads or state.bytes_per_sequence * own % state.heads:
+                raise Unsplit(f"{state.name} of {kernel.name!r} belong to {state.heads} heads")
+            names = ("bytes_per_token", "bytes_per_sequence")
+            sizes = {name: getattr(state, name) * own // state.heads for name in names}
+            states.append(state.model_copy(update={"heads": own, **sizes}))
         return kernel.model_copy(update={"outer": heads, "states": tuple(states) or None})
 
 
-def _apart(kernel: Kernel) -> bool:
+def _is_by_sequence(kernel: Kernel) -> bool:
     """Whether it works on every sequence apart, with ``n`` of its tokens, and not on the tokens of all at once."""
     return kernel.samples is not None or kernel.op == "matmul"
 

@@ -105,51 +105,51 @@ class _Member(Laid):
         for tensor, needs in self.taken:
             if tensor.src in self.added:
                 continue
-            taken = self.whole.taken(tensor)
+            taken = self.model.taken(tensor)
             wanted[self.again.get(taken, tensor.src) if self._late(tensor) else tensor.src, taken].add(needs)
-            passed[tensor.dst].append(self._arrives(tensor.src, needs, self.whole.bytes_of(tensor)))
-        for kernel in self.whole.kernels:  # the end of a graph is whole, or as the residual stream
+            passed[tensor.dst].append(self._arrives(tensor.src, needs, self.model.bytes_of(tensor)))
+        for kernel in self.model.kernels:  # the end of a graph is whole, or as the residual stream
             if self.laid[kernel.name].makes in ("sums", "experts") and not self.out[kernel.name]:
                 end: Lies = "whole" if self.modules.stream == "none" else "tokens"
-                wanted[kernel.name, (kernel.name, self.whole.output_bytes(kernel.name), None)].add(end)
+                wanted[kernel.name, (kernel.name, self.model.output_bytes(kernel.name), None)].add(end)
         listed: dict[str, list[Communication]] = defaultdict(list)
         for (payer, (name, size, _)), asked in wanted.items():
             listed[payer] += self._exchanged(name, self.laid[name].makes, asked, size)
             for need in asked:  # what arrives is written once, and read by everyone
                 passed[payer].append(self._arrives(name, need, size))
-        found, known = [], self.whole.memo.setdefault("kernels of members", {})  # many graphs have the same
-        for kernel in self.whole.kernels:
+        kernels, memo = [], self.model.memo.setdefault("kernels of members", {})  # many graphs have the same
+        for kernel in self.model.kernels:
             own, part = tuple(listed[kernel.name]), self.laid[kernel.name].kernel
             changes: dict[str, Any] = {"communications": own} if own else {}
             if moved := math.fsum(passed[kernel.name]):
                 changes["dram_bytes_per_chip"] = part.dram_bytes_per_chip + moved
             drawn = part.model_copy(update=changes) if changes else part
-            found.append(known.setdefault(drawn, drawn))
-        return tuple(found)
+            kernels.append(memo.setdefault(drawn, drawn))
+        return tuple(kernels)
 
     @cached_property
     def taken(self) -> list[tuple[Tensor, Lies]]:
         """What is not just handed on inside of a module, and how its readers need it."""
-        found = []
-        within = len(self.whole.tensors)
-        meant = (*self.operands, *(tensor.operand or 1 for tensor in self.whole.carried))
-        for place, tensor in enumerate((*self.whole.tensors, *self.whole.carried)):
+        taken = []
+        within = len(self.model.tensors)
+        meant = (*self.operands, *(tensor.operand or 1 for tensor in self.model.carried))
+        for place, tensor in enumerate((*self.model.tensors, *self.model.carried)):
             src, dst = self.laid[tensor.src], self.laid[tensor.dst]
             inside = src.kernel.module == dst.kernel.module and place < within and dst.cut in (None, meant[place])
             if inside and src.makes in ("features", "experts", "keys") and src.makes == dst.needs:
                 continue
             if src.makes in ("features", "keys", "gradient"):
                 raise Unsplit(f"{tensor.dst!r} needs all {src.makes} of {tensor.src!r}")
-            found.append((tensor, self.needs(tensor, meant[place])))
-        return found
+            taken.append((tensor, self.needs(tensor, meant[place])))
+        return taken
 
     @cached_property
     def again(self) -> dict[tuple[str, float, str | None], str]:
         """Outputs that are kept as they lie, and first read otherwise by a kernel that is no forward one."""
-        order, readers = self.whole.index(), defaultdict[tuple[str, float, str | None], list[str]](list)
+        order, readers = self.model.index(), defaultdict[tuple[str, float, str | None], list[str]](list)
         for tensor, needs in self.taken:
             if self._late(tensor) and needs != "tokens":
-                readers[self.whole.taken(tensor)].append(tensor.dst)
+                readers[self.model.taken(tensor)].append(tensor.dst)
         return {taken: min(names, key=order.__getitem__) for taken, names in readers.items()}
 
     def _late(self, tensor: Tensor) -> bool:
@@ -162,15 +162,15 @@ class _Member(Laid):
         """Kernels whose parts of sums are added, where they are made, to those of another one with the same readers."""
         takers: dict[str, set[tuple[str, Lies, float]]] = defaultdict(set)
         for tensor, needs in self.taken:
-            takers[tensor.src].add((tensor.dst, needs, self.whole.bytes_of(tensor)))
-        found, first = set[str](), dict[tuple[str, Lies], str]()
-        for kernel in self.whole.kernels:
+            takers[tensor.src].add((tensor.dst, needs, self.model.bytes_of(tensor)))
+        added, first = set[str](), dict[tuple[str, Lies], str]()
+        for kernel in self.model.kernels:
             makes = self.laid[kernel.name].makes
             if makes in ("sums", "experts"):
                 sends = first.setdefault((kernel.accumulates_into or kernel.name, makes), kernel.name)
                 if sends != kernel.name and takers[kernel.name] <= takers[sends]:
-                    found.add(kernel.name)
-        return found
+                    added.add(kernel.name)
+        return added
 
     def _arrives(self, name: str, needs: Lies, size: float) -> float:
         """Bytes of an output that come to a chip beside its own share of it."""
@@ -210,17 +210,17 @@ class _Member(Laid):
     @cached_property
     def _gathered(self) -> bool:
         """Whether experts find all tokens on every chip, and therefore leave partial sums."""
-        readers = {tensor.dst for tensor in self.whole.tensors if self.laid[tensor.dst].needs == "experts"}
+        readers = {tensor.dst for tensor in self.model.tensors if self.laid[tensor.dst].needs == "experts"}
         sources = {t.src for name in readers for t in self.into[name] if self.laid[t.src].kernel.module != "experts"}
         return all(self.laid[name].makes in ("whole", "sums") for name in sources)
 
     @property
     def _dispatched(self) -> float:
         """Bytes of what is dispatched over those of an activation: products may take a smaller type."""
-        types = self.whole.dtypes
+        types = self.model.dtypes
         if types is None or types.operands is None:
             return 1.0
-        return float(FORMATS[types.operands].bytes) / self.whole.words.activations
+        return float(FORMATS[types.operands].bytes) / self.model.words.activations
 
     def _sent(self, name: str, size: float) -> Iterator[Communication]:
         """Every token to, or from, the distinct chips with its experts."""
@@ -235,44 +235,45 @@ class _Member(Laid):
     @cached_property
     def graph(self) -> Graph:
         """Kernels, tensors and ends of one chip."""
-        whole, kernels = self.whole, self.kernels
-        index, words = whole.index(), whole.words
-        made = {k.name: float(k.matrices * needed(k)) * words.of_output(k) for k in kernels}
+        model, kernels = self.model, self.kernels
+        index, words = model.index(), model.words
+        output_bytes = {k.name: float(k.matrices * needed(k)) * words.of_output(k) for k in kernels}
 
-        def tensor(one: Tensor, operand: int | None) -> Tensor:
-            old, src, dst = whole.kernels[index[one.dst]], kernels[index[one.src]], kernels[index[one.dst]]
-            size = whole.bytes_of(one)
+        def tensor(full: Tensor, operand: int | None) -> Tensor:
+            old, src, dst = model.kernels[index[full.dst]], kernels[index[full.src]], kernels[index[full.dst]]
+            size = model.bytes_of(full)
             elements, shape = size / words.of_output(src), math.prod(operand_shape(old, operand or 1))
             share = _operand(dst, operand or 1) / _operand(old, operand or 1)
-            if self.laid[one.dst].needs == "features" and self.laid[one.src].makes != "features":
+            if self.laid[full.dst].needs == "features" and self.laid[full.src].makes != "features":
                 # what all heads share, or all features of a token
                 pointwise = old.op == "elementwise"
                 share = 1.0 if elements < shape * old.matrices and (pointwise or elements <= shape) else share
-            if self.laid[one.dst].needs == "keys" and operand == 2:  # keys and values, which lie on every chip
+            if self.laid[full.dst].needs == "keys" and operand == 2:  # keys and values, which lie on every chip
                 share = min(_operand(dst, 2) / elements, 1.0)
-            whole_output = one.bytes is None and math.isclose(size * share, made[src.name])
-            sizes = {"bytes": None, "part": None} if whole_output else {"bytes": min(size * share, made[src.name])}
+            most = output_bytes[src.name]
+            whole_output = full.bytes is None and math.isclose(size * share, most)
+            sizes = {"bytes": None, "part": None} if whole_output else {"bytes": min(size * share, most)}
             changes = {**sizes, "operand": operand}
-            return one if changes.items() <= one.__dict__.items() else one.model_copy(update=changes)
+            return full if changes.items() <= full.__dict__.items() else full.model_copy(update=changes)
 
-        meant = zip(whole.tensors, self.operands, strict=True)
-        tensors = [tensor(t, o if _two(whole.kernels[index[t.dst]]) else t.operand) for t, o in meant]
+        meant = zip(model.tensors, self.operands, strict=True)
+        tensors = [tensor(t, o if _two(model.kernels[index[t.dst]]) else t.operand) for t, o in meant]
         inputs = []
-        for k, operand, size in whole.reads():
-            share = _operand(kernels[k], operand) / _operand(whole.kernels[k], operand)
+        for k, operand, size in model.reads():
+            share = _operand(kernels[k], operand) / _operand(model.kernels[k], operand)
             inputs.append(Input(dst=kernels[k].name, operand=operand if _two(kernels[k]) else None, bytes=size * share))
         outputs = [
-            Output(src=kernels[k].name, bytes=size * made[kernels[k].name] / whole.output_bytes(k))
-            for k, size in whole.writes()
+            Output(src=kernels[k].name, bytes=size * output_bytes[kernels[k].name] / model.output_bytes(k))
+            for k, size in model.writes()
         ]
-        found = {
+        fields = {
             "kernels": kernels,
             "tensors": tuple(tensors),
-            "carried": tuple(tensor(one, one.operand) for one in whole.carried),
+            "carried": tuple(tensor(t, t.operand) for t in model.carried),
             "inputs": tuple(inputs),
             "outputs": tuple(outputs),
         }
-        return whole.model_copy(update=found)
+        return model.model_copy(update=fields)
 
 
 def _operand(kernel: Kernel, operand: int) -> int:

@@ -30,8 +30,8 @@ def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
     """Why modules cannot take the schemes that are asked of them, each by itself, as the end of a sentence."""
     none: dict[str, Any] = {kernel.module: "none" for kernel in graph.kernels if kernel.module} | {"stream": "none"}
     asked = (none | {name: scheme} for name, scheme in schemes.items() if name in none and name != "stream")
-    found = dict.fromkeys(obstacle(graph, Modules(**one), members) for one in asked)
-    return "".join(f" ({reason})" for reason in found if reason)
+    reasons = dict.fromkeys(obstacle(graph, Modules(**fields), members) for fields in asked)
+    return "".join(f" ({reason})" for reason in reasons if reason)
 
 
 def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:
@@ -67,20 +67,20 @@ def _schemes(
     """Schemes of the residual stream, each with those that every module can take beside it."""
     none: dict[str, Any] = dict.fromkeys(("stream", *names), "none")
 
-    def possible(name: str, beside: dict[str, Any]) -> list[ModuleScheme]:
-        found = [one for one in MENU[name] if not obstacle(graph, Modules(**beside | {name: one}), members)]
-        if sparing and (name == "ends" or beside["stream"] == "context"):
-            found = {"dense": found[:1], "experts": found[:2], "ends": found[-1:]}.get(name, found)
-        return found or ["none"]
+    def possible(name: str, others: dict[str, Any]) -> list[ModuleScheme]:
+        schemes = [scheme for scheme in MENU[name] if not obstacle(graph, Modules(**others | {name: scheme}), members)]
+        if sparing and (name == "ends" or others["stream"] == "context"):
+            schemes = {"dense": schemes[:1], "experts": schemes[:2], "ends": schemes[-1:]}.get(name, schemes)
+        return schemes or ["none"]
 
     rows = not obstacle(graph, Modules(stream="n"), members)
-    beside: dict[str, Any] = none | {"stream": "context", "mixer": "context"}
-    tokens = "mixer" in names and not (sparing and rows) and not obstacle(graph, Modules(**beside), members)
+    context: dict[str, Any] = none | {"stream": "context", "mixer": "context"}
+    tokens = "mixer" in names and not (sparing and rows) and not obstacle(graph, Modules(**context), members)
     schemes_of = {name: possible(name, none) for name in names}
     if sparing and (rows or tokens) and schemes_of.get("mixer") != ["context"]:
-        schemes_of |= {name: [one for one in found if one != "context"] for name, found in schemes_of.items()}
+        schemes_of |= {name: [s for s in schemes if s != "context"] for name, schemes in schemes_of.items()}
     if rows:
         yield "n", schemes_of
     if tokens:
-        yield "context", {name: possible(name, beside) if name != "mixer" else ["context"] for name in names}
+        yield "context", {name: possible(name, context) if name != "mixer" else ["context"] for name in names}
     yield "none", schemes_of

@@ -64,7 +64,7 @@ class Orders:
             if axis.splits == "modules"
             for which in (slice(1), slice(1, None))
         ]
-        for over, kind in sorted({(one.over, one.kind) for kernel in graph.kernels for one in kernel.communications}):
+        for over, kind in sorted({(c.over, c.kind) for kernel in graph.kernels for c in kernel.communications}):
             axes, which = groups()[over]
             self._priced.append((tuple(axis.name for axis in axes), which, (Collective(kind),)))
         # axes that no collective has in common are put in order on their own
@@ -73,8 +73,8 @@ class Orders:
             joined.append(tuple(axis.name for axis in AXES.values() if axis.splits in ("modules", "batch")))
         group = {axis: {axis} for axis in AXES}
         for names in joined:
-            whole = set[str]().union(*(group[name] for name in names))
-            group |= dict.fromkeys(whole, whole)
+            joint = set[str]().union(*(group[name] for name in names))
+            group |= dict.fromkeys(joint, joint)
         self._together = list(dict.fromkeys(tuple(axis for axis in AXES if axis in group[name]) for name in AXES))
         self._known: dict[tuple[tuple[str, Dims], ...], list[Shared]] = {}
 
@@ -83,11 +83,11 @@ class Orders:
 
         ``fixed``: axes whose order was asked for.
         """
-        found: list[Shared] = [{}]
+        orders: list[Shared] = [{}]
         for axes in self._together:
             best = self._best(tuple((axis, shared[axis]) for axis in axes), fixed)
-            found = [before | one for before in found for one in best]
-        return found
+            orders = [before | order for before in orders for order in best]
+        return orders
 
     def _best(self, given: tuple[tuple[str, Dims], ...], fixed: Collection[str]) -> list[Shared]:
         if all(len(dims) < 2 or axis in fixed for axis, dims in given):
@@ -99,7 +99,7 @@ class Orders:
                 order = {axis: dims for (axis, _), dims in zip(given, dims_of_axis, strict=True)}
                 price = self._price(order)
                 if not any(_no_more(other, price) for _, other in kept):
-                    kept = [(one, other) for one, other in kept if not _no_more(price, other)]
+                    kept = [(held, other) for held, other in kept if not _no_more(price, other)]
                     kept.append((order, price))
             self._known[given] = [order for order, _ in kept]
         return self._known[given]
@@ -156,15 +156,15 @@ class Orders:
         own = tuple(name for dims in members.values() for name in dims)
         price: Price = {}
         for count, way in ways:
-            for beside in ((), own):
-                each = list(exchanges(way, (*beside, *plan.copy_dims)))
-                costs = [affine(one.kind, one.dims, self._system, self._assumptions) for one in each]
+            for extra in ((), own):
+                each = list(exchanges(way, (*extra, *plan.copy_dims)))
+                costs = [affine(sent.kind, sent.dims, self._system, self._assumptions) for sent in each]
                 for of in ("gradients", "weights"):
-                    some = [(one.share, cost) for one, cost in zip(each, costs, strict=True) if one.of == of]
-                    price[count, bool(beside), of] = (
+                    some = [(sent.share, cost) for sent, cost in zip(each, costs, strict=True) if sent.of == of]
+                    price[count, bool(extra), of] = (
                         sum(share * cost.per_byte for share, cost in some), sum(cost.fixed for _, cost in some)
                     )  # fmt: skip
-                price[count, bool(beside), "of every microbatch"] = costs[0]
+                price[count, bool(extra), "of every microbatch"] = costs[0]
         return price
 
     def _coefficients(self, kind: Collective, dims: Dims) -> tuple[float, float]:

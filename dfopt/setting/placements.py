@@ -59,7 +59,7 @@ def counted(plan: Plan, chip: Chip) -> Counted:
     """
     if plan.placement is None:
         return ALIKE
-    rates = {name: one.bandwidth for name, one in chip.tiers.items()}
+    rates = {name: memory.bandwidth for name, memory in chip.tiers.items()}
     return Counted(*(chip.fastest.bandwidth / rates[plan.tier_of(item, chip)] for item in SERVED))
 
 
@@ -95,8 +95,8 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     if graph.trains:
         return [_beside_fastest(asked, chip)]
     names = list(chip.tiers)
-    endless = [number for number, one in enumerate(chip.tiers.values()) if one.capacity is None]
-    last = max((names.index(one) for one in asked.values()), default=0)
+    endless = [number for number, memory in enumerate(chip.tiers.values()) if memory.capacity is None]
+    last = max((names.index(name) for name in asked.values()), default=0)
     names = names[: max(min(endless, default=len(names)), last) + 1]
     every = _every([(item,) for item in items_of(graph)], names, lambda places: (sum(places), places))
     return [_beside_fastest(lies, chip) for lies in every if lies.items() >= asked.items()]
@@ -176,13 +176,13 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
 
 def _free(graph: Graph, asked: Request, assumptions: Assumptions) -> list[tuple[Item, ...]]:
     """Items that may lie elsewhere, in one those that do so together: as Calculon has it, gradients and their state."""
-    known = [item for item in items_of(graph) if item in TRAINED]
+    movable = [item for item in items_of(graph) if item in TRAINED]
     if not graph.folded:
-        known = ["optimizer"]
-    said = known if asked.offload == "any" else asked.offload or ()
-    if missing := [item for item in said if item not in known]:
-        raise PlanError(f"offload: {graph.name} has no {missing[0]} to move, only {', '.join(known)}")
-    wanted = [item for item in known if item in said and item not in (asked.place or {})]
+        movable = ["optimizer"]
+    requested = movable if asked.offload == "any" else asked.offload or ()
+    if missing := [item for item in requested if item not in movable]:
+        raise PlanError(f"offload: {graph.name} has no {missing[0]} to move, only {', '.join(movable)}")
+    wanted = [item for item in movable if item in requested and item not in (asked.place or {})]
     if assumptions.offload == "calculon" and "optimizer" in wanted:
         together: tuple[Item, ...] = ("gradients", "optimizer")
         return [*((item,) for item in wanted if item not in together), together]
@@ -197,8 +197,8 @@ def _check_rates(system: System, assumptions: Assumptions) -> None:
         return [row.share for row in rows if row.memory in (None, name)] or [1.0]
 
     least = fastest[1].bandwidth * min(shares(fastest[0]))
-    for name, one in others:
-        if one.bandwidth * max(shares(name)) > least * (1 + 1e-12):
+    for name, memory in others:
+        if memory.bandwidth * max(shares(name)) > least * (1 + 1e-12):
             raise PlanError(
                 f"offload: {name} may sustain more than {fastest[0]} by the rows of unit memory of {system.name}, so"
                 " that what lies where is no matter of room alone; fix it with place"

@@ -87,7 +87,7 @@ def asked_plans(
         If nothing is left, saying which degrees the dims allow.
     """
     listing = listing or Listing()
-    found, rejected = _on_dims(graph, system, asked, assumptions, listing)
+    plans, rejected = _on_dims(graph, system, asked, assumptions, listing)
     places = placements(graph, system.chip, asked.place)
     mixed = not graph.trains and places != [None]  # bytes of a partition through several memories
     if mixed and memory_rows(system.chip, assumptions):
@@ -96,25 +96,25 @@ def asked_plans(
             " bytes of a partition; expected all of it in the fastest: place it there"
             f" ({', '.join(f'{item}={system.chip.fastest_tier}' for item in items_of(graph))}), or leave out the rows"
         )
-    found = [one.variant(placement=place) if place else one for one in found for place in places]
-    found = of_schedule(_with_rows(found, assumptions), graph, asked)
+    plans = [plan.variant(placement=place) if place else plan for plan in plans for place in places]
+    plans = of_schedule(_with_rows(plans, assumptions), graph, asked)
     if asked.two_batch_overlap is not False:
-        more = in_turns(found, graph, system, assumptions, asked)
-        found = more if asked.two_batch_overlap else found + more
-    found = with_recomputed(found, graph, asked.recomputed)
-    found = shared_out(found, graph, system, assumptions, asked, listing.check_time)
+        more = in_turns(plans, graph, system, assumptions, asked)
+        plans = more if asked.two_batch_overlap else plans + more
+    plans = with_recomputed(plans, graph, asked.recomputed)
+    plans = shared_out(plans, graph, system, assumptions, asked, listing.check_time)
     if asked.offload is not None:
         free = offloads(graph, system, assumptions, asked)  # of layers that repeat they are chosen later
         free = free[:1] if looked_at_later(graph, assumptions) else free
-        found = [one.variant(placement=each) if each else one for one in found for each in free]
+        plans = [plan.variant(placement=each) if each else plan for plan in plans for each in free]
     if pins := asked.pin_sharding:  # a second axis may leave a chip less of a kernel to share out
         setting, reason = Setting(graph, system, assumptions), ByReads()
-        reasons = [reason.answer(p, lambda one: forbidden_pins(setting.seen(one), pins, one.shards)) for p in found]
-        rejected += [Rejected(plan, reason) for plan, reason in zip(found, reasons, strict=True) if reason]
-        found = [plan for plan, reason in zip(found, reasons, strict=True) if not reason]
-        if not found:
+        reasons = [reason.answer(p, lambda plan: forbidden_pins(setting.seen(plan), pins, plan.shards)) for p in plans]
+        rejected += [Rejected(plan, reason) for plan, reason in zip(plans, reasons, strict=True) if reason]
+        plans = [plan for plan, reason in zip(plans, reasons, strict=True) if not reason]
+        if not plans:
             raise PlanError("; ".join(dict.fromkeys(reasons)))
-    return found, rejected
+    return plans, rejected
 
 
 def _on_dims(
@@ -137,7 +137,7 @@ def _on_dims(
         nested = [dim.name for dim in used] if pinned else placed
         ways = shares(used, parts, nested, named=bool(dims), axes=axes)
     menus: dict[int, list[Modules | None]] = {1: [None]}
-    found, rejected = list[Plan](), list[Rejected]()
+    plans, rejected = list[Plan](), list[Rejected]()
     for degree, shared in ways:
         if any(degree[axis] != value for axis, value in degrees.items()):
             continue
@@ -150,10 +150,10 @@ def _on_dims(
             legal, reason = _of_order(graph, plan, asked, assumptions)
             if plan.members not in menus:
                 alike = asked.parallelism == "expanded"
-                few = (one for one in menu(graph, plan.members, sparing=sparing) if one.alike or not alike)
-                menus[plan.members] = listing.picked([one for one in few if one.schemes.items() >= schemes.items()])
+                few = (m for m in menu(graph, plan.members, sparing=sparing) if m.alike or not alike)
+                menus[plan.members] = listing.picked([m for m in few if m.schemes.items() >= schemes.items()])
             picked = menus[plan.members]
-            found += [p if m is None else p.variant(modules=m) for p in legal for m in picked]
+            plans += [p if m is None else p.variant(modules=m) for p in legal for m in picked]
             if legal and not picked:
                 why = obstacles(graph, schemes, plan.members)
                 reason = Rejected(
@@ -162,19 +162,19 @@ def _on_dims(
             if reason:  # whatever the order
                 rejected.append(reason)
                 break
-    if not found:
+    if not plans:
         raise PlanError(_nothing_left(system, degrees, dims, rejected, parts, axes))
-    return found, rejected
+    return plans, rejected
 
 
-def _with_rows(found: list[Plan], assumptions: Assumptions) -> list[Plan]:
+def _with_rows(plans: list[Plan], assumptions: Assumptions) -> list[Plan]:
     """Plans whose chips that share kernels have a row of every tile each, where tokens must be split."""
     rows = assumptions.tile_rows
     if assumptions.sequence_parallelism != "force" or rows is None:
-        return found
-    if kept := [plan for plan in found if plan.shards <= rows]:
+        return plans
+    if kept := [plan for plan in plans if plan.shards <= rows]:
         return kept
-    least = min(found, key=lambda plan: plan.shards)
+    least = min(plans, key=lambda plan: plan.shards)
     raise PlanError(
         f"sequence_parallelism: found force beside tiles of {rows} rows (tile_rows) under {least.label_of('kernels')},"
         " whose chips need a row of every tile each; give fewer chips, more rows, or allow"
@@ -192,17 +192,17 @@ def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:
     >>> placed_dims(load_system("sn10-8-torus"), Assumptions(network_dims="placed"))
     ('x', 'y')
     """
-    known = {"whole": (), "parts": ("package",), "placed": None}[assumptions.network_dims]
+    tiers = {"whole": (), "parts": ("package",), "placed": None}[assumptions.network_dims]
     return tuple(
-        dim.name for dim in system.network if dim.size > 1 and dim.laid_out and (known is None or dim.tier in known)
+        dim.name for dim in system.network if dim.size > 1 and dim.laid_out and (tiers is None or dim.tier in tiers)
     )
 
 
 def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> tuple[str, ...]:
     """Restrictions of the space that nobody asked for: what is searched only on request, where there is any of it."""
     words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
-    several, said = may_share(graph, asked), MODULES in asked.shared_out[0]
-    if not said and refusal(graph) is None and not several:
+    several, named = may_share(graph, asked), MODULES in asked.shared_out[0]
+    if not named and refusal(graph) is None and not several:
         words.append(f"{MODULES} 1")
     if several and _is_sparing(assumptions, asked) and system.chips > 1:
         words.append(COMMON)
@@ -210,7 +210,7 @@ def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked:
         words.append("zero_replicas 1")
     if graph.trains and asked.offload is None and not asked.place and len(system.chip.memories or ()) > 1:
         words.append("offload none")
-    sends = said or several or any(kernel.communications for kernel in graph.kernels)
+    sends = named or several or any(kernel.communications for kernel in graph.kernels)
     if sends and turns_left_out(graph, system, assumptions, asked):
         words.append("two_batch_overlap false")
     return tuple(words)
@@ -219,8 +219,8 @@ def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked:
 def _is_sparing(assumptions: Assumptions, asked: Request) -> bool:
     """Whether only common schemes of modules are listed: nothing is asked of the second axis, and they are enough."""
     on_axes, schemes = asked.shared_out
-    said = schemes or any(keys()[key][0].splits == "modules" for key in on_axes)
-    return assumptions.module_schemes is None and not said
+    named = schemes or any(keys()[key][0].splits == "modules" for key in on_axes)
+    return assumptions.module_schemes is None and not named
 
 
 def may_share(graph: Graph, asked: Request) -> bool:
@@ -232,10 +232,10 @@ def may_share(graph: Graph, asked: Request) -> bool:
         If they are asked for and the graph has none.
     """
     on_axes, schemes = asked.shared_out
-    said = {key: what for key, what in on_axes.items() if keys()[key][0].splits == "modules"}
-    if said and not schemes and all(what in (1, ()) for what in said.values()):
+    of_modules = {key: what for key, what in on_axes.items() if keys()[key][0].splits == "modules"}
+    if of_modules and not schemes and all(what in (1, ()) for what in of_modules.values()):
         return False
-    if not said and not schemes:
+    if not of_modules and not schemes:
         return refusal(graph) is None and any(kernel.module == "experts" for kernel in graph.kernels)
     if reason := refusal(graph):
         raise PlanError(f"{graph.name} has no second axis: {reason}")
@@ -260,18 +260,18 @@ def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions
     chunks = [] if reason else [v for v in _chunks(graph, plan, assumptions) if interleave in (None, v)]
     if not chunks:
         return [], Rejected(plan, reason or f"its layers cannot be interleaved {interleave} times")
-    found = [plan.variant(interleave=v) for v in chunks]
+    plans = [plan.variant(interleave=v) for v in chunks]
     if plan.uneven:
         shrunk = plan.layers_per_stage - min(plan.stage_layers)
-        found = [one for one in found if one.interleave == 1 or shrunk <= one.layers_per_stage // one.interleave]
+        plans = [p for p in plans if p.interleave == 1 or shrunk <= p.layers_per_stage // p.interleave]
         why = f"its first or last chunk of {interleave} cannot be {shrunk} layers smaller"
-        return found, None if found else Rejected(plan, why)
+        return plans, None if plans else Rejected(plan, why)
     if 1 in chunks:
         as_chunks = assumptions.bubble == "interleaved"
-        found += [plan.variant(**uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
+        plans += [plan.variant(**uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
     for v in chunks:
-        found += [plan.variant(**uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
-    return found, None
+        plans += [plan.variant(**uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
+    return plans, None
 
 
 def _chunks(graph: Graph, plan: Plan, assumptions: Assumptions) -> list[int]:
@@ -318,7 +318,7 @@ def _nothing_left(
     asked = [f"{AXES[axis].label} {value}" for axis, value in wanted.items()]
     asked += [f"{AXES[axis].label} on {'*'.join(names) or 'no dim'}" for axis, names in wanted_dims.items()]
     dims = [dim for dim in system.network if dim.size > 1]
-    degrees = sorted({degree for found, _ in shares(dims, parts, axes=axes) for degree in found.values()})
+    degrees = sorted({degree for degrees_of, _ in shares(dims, parts, axes=axes) for degree in degrees_of.values()})
     rule = "a dim may be shared, in divisors of its size" if parts else "each dim carries one parallelism whole"
     return (
         f"no plan on {system.name} has {', '.join(asked)}: the network dims are {sizes},"

@@ -83,14 +83,14 @@ class ByReads:
         if node[0] is _OPEN:
             self.worked_out += 1
             recorder = Recorder(plan)
-            found = work(cast("Asked", recorder))
+            answer = work(cast("Asked", recorder))
             node = self._root
             for read, value in recorder.reads.items():
                 if node[0] is _OPEN:
                     node[:] = [read, {}, _OPEN, None, _reader(read)]
                 assert len(node) != 1 and node[0] == read, "what is read depends on more than what was read before"
                 node = node[1].setdefault(value, [_OPEN])
-            node[:] = [found]
+            node[:] = [answer]
         return node[0]
 
 
@@ -145,9 +145,9 @@ class by_reads(Generic[Owner, Answer]):
             return self
         others = (getattr(owner, name) for name in _others(of))
         question = owner.instance.setting.reads[self.work, *others]
-        found: Answer = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
-        owner.__dict__[self.work.__name__] = found  # from now on without asking: this class has no __set__
-        return found
+        answer: Answer = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
+        owner.__dict__[self.work.__name__] = answer  # from now on without asking: this class has no __set__
+        return answer
 
 
 def memoized(method: Callable[Concatenate[Any, Given], Answer]) -> cached_property[Callable[Given, Answer]]:

@@ -15,7 +15,7 @@ from dfopt.physics.pipeline import hides_all
 __all__ = ["in_turns", "of_schedule", "turns_left_out", "with_recomputed"]
 
 
-def of_schedule(found: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
+def of_schedule(plans: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
     """The plans that a schedule has: stages in several chunks, or in one.
 
     Unless one is asked for, 1F1B and all that is interleaved are searched, and GPipe is not: its step takes no less
@@ -27,13 +27,13 @@ def of_schedule(found: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
         If no plan has it.
     """
     if asked.schedule is None:
-        return found
+        return plans
     if not graph.trains:
         raise PlanError(
             f"schedule: found {asked.schedule}, but {graph.name} has no backward pass to order; leave it out, or add"
             " --param mode=training"
         )
-    kept = [plan for plan in found if (plan.interleave > 1) == (asked.schedule == "interleaved")]
+    kept = [plan for plan in plans if (plan.interleave > 1) == (asked.schedule == "interleaved")]
     if kept:
         return kept
     if asked.schedule != "interleaved":
@@ -45,7 +45,7 @@ def of_schedule(found: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
     )
 
 
-def with_recomputed(found: list[Plan], graph: Graph, asked: int | None) -> list[Plan]:
+def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[Plan]:
     """The plans with every number of layers that may be recomputed, of a graph that draws both kinds.
 
     At least one of a stage and not all, which a graph of one kind says; of interleaved stages as many in every chunk.
@@ -60,17 +60,17 @@ def with_recomputed(found: list[Plan], graph: Graph, asked: int | None) -> list[
     """
     if graph.recomputed is None:
         if asked is None:
-            return found
+            return plans
         raise PlanError(
             f"recomputed: found {asked} layers of a stage, but all layers of {graph.name} are computed alike; expected"
             " a graph that draws both ways (--recompute full/none or full/attention), or no number"
         )
     kept = []
-    for plan in found:
+    for plan in plans:
         counts = range(plan.interleave, plan.layers_per_stage, plan.interleave)
         kept += [plan.variant(recomputed=count) for count in counts if asked in (None, count)]
     if not kept:
-        most = max(plan.layers_per_stage for plan in found)
+        most = max(plan.layers_per_stage for plan in plans)
         what = f"{asked} layers of a stage" if asked else "some layers of a stage, and not the others,"
         raise PlanError(
             f"recomputed: {what} cannot be computed again where stages have {most} at most, in equal chunks; expected"
@@ -98,14 +98,14 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
     """
     reasons = (*_of_the_machine(graph, system, assumptions), *_of_the_search(assumptions, asked))
     reason = next(iter(reasons), None)
-    found = [] if reason else [plan for plan in plans if _can(plan, graph)]
-    if asked.two_batch_overlap and not found:
+    kept = [] if reason else [plan for plan in plans if _can(plan, graph)]
+    if asked.two_batch_overlap and not kept:
         reason = reason or (
             "no plan with an even number of microbatches has messages that sharing out a kernel does not change, such"
             " as those of experts over chips (ep), and one chip for every kernel (tp 1)"
         )
         raise PlanError(f"two_batch_overlap: microbatches of {graph.name} on {system.name} cannot take turns: {reason}")
-    return [plan.variant(two_batch_overlap=True) for plan in found]
+    return [plan.variant(two_batch_overlap=True) for plan in kept]
 
 
 def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> bool:

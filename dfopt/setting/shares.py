@@ -95,8 +95,8 @@ def in_rank_order(
                 taken = math.gcd(left, size)
                 if taken < min(left, size):
                     break
-                whole = stride == 1 and taken == left
-                shared[axis] += (name if whole else part_name(name, taken, stride),)
+                is_whole = stride == 1 and taken == left
+                shared[axis] += (name if is_whole else part_name(name, taken, stride),)
                 free[:1] = [] if taken == left else [(name, left // taken, stride * taken)]
                 size //= taken
             if size > 1:
@@ -117,12 +117,12 @@ def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
 def _named(dim: NetworkDim, sizes: Sequence[int], nested: bool) -> list[dict[int, str]]:
     """What each axis gets of a dim, by its place; one entry for each order of those that share it."""
     sharing = [place for place, size in enumerate(sizes) if size > 1]
-    found = []
+    orders = []
     for order in itertools.permutations(sharing) if nested else (sharing,):
         strides = itertools.accumulate((sizes[place] for place in order), lambda a, b: a * b, initial=1)
         parts = [part_name(dim.name, sizes[place], at) for place, at in zip(order, strides, strict=False)]
-        found.append(dict(zip(order, parts if len(order) > 1 else [dim.name], strict=False)))
-    return found
+        orders.append(dict(zip(order, parts if len(order) > 1 else [dim.name], strict=False)))
+    return orders
 
 
 def divisors(n: int) -> list[int]:

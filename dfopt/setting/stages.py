@@ -80,22 +80,22 @@ def _of_layers(
     if len(layers.kinds) == 1:
         return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),), (0,) * stages
     if stages == 1:
-        return (PipelineStage(0, f"the stage of {_said(sizes[1])}", _runs(layers, 0, sizes[1], True, True)),), (0,)
-    found = [PipelineStage(0, f"the first stage ({_said(sizes[0])})", _runs(layers, 0, sizes[0], True, False))]
-    known, places = dict[tuple[tuple[int, int], ...], int](), [0]
+        return (PipelineStage(0, f"the stage of {_in_words(sizes[1])}", _runs(layers, 0, sizes[1], True, True)),), (0,)
+    distinct = [PipelineStage(0, f"the first stage ({_in_words(sizes[0])})", _runs(layers, 0, sizes[0], True, False))]
+    index, places = dict[tuple[tuple[int, int], ...], int](), [0]
     for number in range(1, stages - 1):
         runs = _runs(layers, sizes[0] + (number - 1) * sizes[1], sizes[1], False, False)
-        places.append(known.setdefault(runs, len(found)))
-        if places[-1] == len(found):
+        places.append(index.setdefault(runs, len(distinct)))
+        if places[-1] == len(distinct):
             size = sum(times for kind, times in runs if kind < layers.counted)
-            found.append(PipelineStage(number, f"a stage in the middle ({_said(size)})", runs))
+            distinct.append(PipelineStage(number, f"a stage in the middle ({_in_words(size)})", runs))
         if layers.counted == 1 and not any(0 < place < layers.count for at in layers.at for place in at):
             places = [0, *[1] * (stages - 2)]
             break
     before = sizes[0] + (stages - 2) * sizes[1]
     runs = _runs(layers, before, sizes[2], False, True)
-    found.append(PipelineStage(stages - 1, f"the last stage ({_said(sizes[2])})", runs))
-    return tuple(found), (*places, len(found) - 1)
+    distinct.append(PipelineStage(stages - 1, f"the last stage ({_in_words(sizes[2])})", runs))
+    return tuple(distinct), (*places, len(distinct) - 1)
 
 
 def _runs(layers: Layers, start: int, size: int, first: bool, last: bool) -> tuple[tuple[int, int], ...]:
@@ -135,18 +135,18 @@ def _in_order(layers: Layers, stages: int, sizes: tuple[int, int, int], number: 
     start, size = sum(held[:number]), held[number]
     here = [0] * size if layers.counted == 1 else layers.order[start : start + size].tolist()
 
-    def beside(place: int) -> list[int]:
+    def kinds_at(place: int) -> list[int]:
         return [kind for kind, at in enumerate(layers.at, layers.counted) for _ in range(at.count(place))]
 
-    found = beside(0) if number == 0 else []
+    order = kinds_at(0) if number == 0 else []
     for place, kind in enumerate(here, start):
-        found += beside(place) if 0 < place < layers.count else []
-        found.append(kind)
-    found += beside(layers.count) if number == stages - 1 else []
-    return tuple((kind, len(list(row))) for kind, row in groupby(found))
+        order += kinds_at(place) if 0 < place < layers.count else []
+        order.append(kind)
+    order += kinds_at(layers.count) if number == stages - 1 else []
+    return tuple((kind, len(list(row))) for kind, row in groupby(order))
 
 
-def _said(count: int) -> str:
+def _in_words(count: int) -> str:
     return f"{count} layer{'' if count == 1 else 's'}"
 
 

@@ -76,13 +76,13 @@ def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) ->
     layers = graph.layers
     if layers.counted == len(layers.kinds):
         raise ValueError("all its stages are alike: nothing runs before the first or after the last layer")
-    said = [one for one in (first, last) if one is not None]
-    if stages < 2 or (stages == 2 and len(said) == 2 and sum(said) != layers.count):
+    fixed = [count for count in (first, last) if count is not None]
+    if stages < 2 or (stages == 2 and len(fixed) == 2 and sum(fixed) != layers.count):
         raise ValueError(
-            f"{stages} stages do not hold {layers.count} layers with {' and '.join(map(str, said))} of them"
+            f"{stages} stages do not hold {layers.count} layers with {' and '.join(map(str, fixed))} of them"
         )
-    others = stages - len(said)
-    most = max([*said, layers_per_stage(max(layers.count - sum(said), 0), others) if others else 0])
+    others = stages - len(fixed)
+    most = max([*fixed, layers_per_stage(max(layers.count - sum(fixed), 0), others) if others else 0])
     ends = (most if first is None else first, most if last is None else last)
     total = sum(ends) + (stages - 2) * most
     if not 0 <= total - layers.count < stages:
@@ -134,12 +134,12 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
         alone.append(bool(own))
         spared.append(max(handed_on(graph, own, [of_kind[kind] for kind in given]) + 1, 3) if own else 0)
     asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1])
-    found = wider_splits(*asked) if as_chunks else splits(*asked)
+    candidates = wider_splits(*asked) if as_chunks else splits(*asked)
     if layers.counted > 1 and stages > 2:
-        found = fewest({*found, *cuts(*asked)}, layers.count, stages)
+        candidates = fewest({*candidates, *cuts(*asked)}, layers.count, stages)
     return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
-        for layers in found
+        for layers in candidates
         if layers != (even, even if stages > 2 else 0, even)
     )
 
@@ -162,8 +162,8 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
         + cached_bytes(kernel, "none", 1),
         lambda kernel: graph.output_bytes(kernel.name),
     ):  # fmt: skip
-        known = {at: float(sum(map(measure, kernels))) for at, kernels in kinds.items()}
-        weighs = np.cumsum([known[id(kernels)] for kernels in layers])
+        weight_of = {at: float(sum(map(measure, kernels))) for at, kernels in kinds.items()}
+        weighs = np.cumsum([weight_of[id(kernels)] for kernels in layers])
         wanted = 2.0 * float(sum(map(measure, own)))
         if wanted > 0 and weighs[-1] > 0:
             most = max(most, min(int(np.searchsorted(weighs * (1 + _SAME), wanted)) + 1, len(layers)))
@@ -225,7 +225,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     even, worst = layers_per_stage(repeat, stages), max(first, last)
-    found = {*splits(repeat, stages, first, last, alone)}
+    candidates = {*splits(repeat, stages, first, last, alone)}
 
     def worse(most: int) -> bool:
         return all(
@@ -242,8 +242,8 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
             pairs = [(f, ends - f) for f in near]
         for f, l in pairs:
             if least[0] <= f <= most and least[1] <= l <= most:
-                found.add((f, most if stages > 2 else 0, l))
-    return tuple(sorted(_undominated(found), reverse=True))
+                candidates.add((f, most if stages > 2 else 0, l))
+    return tuple(sorted(_undominated(candidates), reverse=True))
 
 
 @lru_cache(maxsize=256)
@@ -259,27 +259,27 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
     ((2, 2, 0), (1, 2, 0), (1, 1, 1))
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
-    found = set[Layers]()
+    candidates = set[Layers]()
     for most in range(layers_per_stage(repeat, stages), repeat + 1):
         if (stages - 2) * most + max(most - first, least[0]) + max(most - last, least[1]) >= repeat + stages:
             break
         for fewer in itertools.product(range(first + 1), range(last + 1)):
             f, l = (max(most - few, own) for few, own in zip(fewer, least, strict=True))
             if repeat <= f + (stages - 2) * most + l < repeat + stages:
-                found.add((f, most, l))
-    return frozenset(found)
+                candidates.add((f, most, l))
+    return frozenset(candidates)
 
 
-def fewest(found: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
+def fewest(candidates: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
     """Of numbers that cut a row of layers in the same places those with the fewest places."""
     by_cuts: dict[tuple[int, ...], Layers] = {}
-    for first, most, last in sorted(found, key=lambda one: (one[0] + (stages - 2) * one[1] + one[2], one)):
+    for first, most, last in sorted(candidates, key=lambda n: (n[0] + (stages - 2) * n[1] + n[2], n)):
         cuts = tuple(min(first + at * most, repeat) for at in range(stages - 1))
         by_cuts.setdefault(cuts, (first, most, last))
     return tuple(sorted(by_cuts.values(), reverse=True))
 
 
-def _undominated(found: Collection[Layers]) -> list[Layers]:
+def _undominated(candidates: Collection[Layers]) -> list[Layers]:
     """Without those that have no less in any stage than others, and more in one."""
-    every = np.array([*found])
-    return [one for one, row in zip(found, every, strict=True) if (every <= row).all(axis=1).sum() == 1]
+    every = np.array([*candidates])
+    return [sizes for sizes, row in zip(candidates, every, strict=True) if (every <= row).all(axis=1).sum() == 1]

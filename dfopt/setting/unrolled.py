@@ -52,8 +52,8 @@ def unrolled(graph: Graph) -> Unrolled | None:
     if graph.sections is None or len(graph.sections) > 1 or len(graph.layers.kinds) > 1 or not graph.carried:
         return None
     for size in range(1, count // 2 + 1):
-        if count % size == 0 and (found := _one_of(graph, size)) is not None:
-            return found
+        if count % size == 0 and (layer := _one_of(graph, size)) is not None:
+            return layer
     return None
 
 
@@ -64,13 +64,13 @@ def _one_of(graph: Graph, size: int) -> Unrolled | None:
     first, times = {name: names[place % size] for place, name in enumerate(names)}, len(names) // size
     if any(_renamed(kernel, first) != graph.kernels[place % size] for place, kernel in enumerate(graph.kernels)):
         return None
-    mine = set(names[:size])
+    own = set(names[:size])
     fields = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
     fields["kernels"] = graph.kernels[:size]
-    fields["tensors"] = tuple(tensor for tensor in graph.tensors if {tensor.src, tensor.dst} <= mine)
+    fields["tensors"] = tuple(tensor for tensor in graph.tensors if {tensor.src, tensor.dst} <= own)
     fields["carried"] = tuple(_renamed(tensor, first) for tensor in graph.carried)
-    fields["inputs"] = graph.inputs and tuple(one for one in graph.inputs if one.dst in mine)
-    fields["outputs"] = graph.outputs and tuple(one for one in graph.outputs if one.src in mine)
+    fields["inputs"] = graph.inputs and tuple(port for port in graph.inputs if port.dst in own)
+    fields["outputs"] = graph.outputs and tuple(port for port in graph.outputs if port.src in own)
     fields["sections"] = (section.model_copy(update={"repeat": section.repeat * times}),)
     again = unroll(Graph.model_construct(**fields), times)  # not checked before it is known to be one
     drawn = dict(zip(names, (kernel.name for kernel in again.kernels), strict=True))
@@ -81,8 +81,8 @@ def _one_of(graph: Graph, size: int) -> Unrolled | None:
 
 def _renamed(part: _Part, names: Mapping[str, str]) -> _Part:
     """The same about other kernels."""
-    said = {field: name for field in _NAMES if (name := getattr(part, field, None)) is not None}
-    return part.model_copy(update={field: names[name] for field, name in said.items() if name in names})
+    fields = {field: name for field in _NAMES if (name := getattr(part, field, None)) is not None}
+    return part.model_copy(update={field: names[name] for field, name in fields.items() if name in names})
 
 
 def _bag(parts: Iterable[Part] | None, names: Mapping[str, str] = MappingProxyType({})) -> Counter[str]:

@@ -23,7 +23,7 @@ Replicas = Sequence[int] | str | None
 
 
 def shared_out(
-    found: list[Plan],
+    candidates: list[Plan],
     graph: Graph,
     system: System,
     assumptions: Assumptions,
@@ -47,12 +47,12 @@ def shared_out(
     if groups not in (None, (1,)) and not any(levels):
         raise PlanError(f"zero_replicas: found {_listed(groups)}, but no level of ZeRO to share out by; add --zero 1")
     if tuple(levels) == (0,):
-        return found
+        return candidates
     if not graph.trains and 0 not in levels:
-        told = ", ".join(f"ZeRO-{level}" for level in levels)
-        raise PlanError(f"zero: {graph.name} keeps no gradients that copies could share out; drop {told}")
+        names = ", ".join(f"ZeRO-{level}" for level in levels)
+        raise PlanError(f"zero: {graph.name} keeps no gradients that copies could share out; drop {names}")
     kept, reasons = list[Plan](), dict[str, None]()
-    for _, alike in groupby(found, key=lambda plan: (plan.axes, plan.modules)):  # what decides how they share out
+    for _, alike in groupby(candidates, key=lambda plan: (plan.axes, plan.modules)):  # what decides how they share out
         check_time()
         plans = [*alike]
         plan, ways = plans[0], list[dict[str, Any]]()
@@ -78,10 +78,10 @@ def grouped(plan: Plan, system: System, assumptions: Assumptions, asked: Replica
     """The groups of a plan's copies that are asked for; none is one group of all."""
     counts = divisors(plan.copies)[:0:-1] if asked == "all" else sorted({int(n) for n in asked or (1,)})
     for count in counts:
-        made = hybrid_of(plan.copy_dims, count, lambda name: system.dim(name).size) if count > 1 else None
-        cut = made is not None and {*made.over, *made.across} != {*plan.copy_dims}
-        if count == 1 or (made is not None and not (cut and assumptions.network_dims == "whole")):
-            yield made
+        hybrid = hybrid_of(plan.copy_dims, count, lambda name: system.dim(name).size) if count > 1 else None
+        cut = hybrid is not None and {*hybrid.over, *hybrid.across} != {*plan.copy_dims}
+        if count == 1 or (hybrid is not None and not (cut and assumptions.network_dims == "whole")):
+            yield hybrid
 
 
 def _listed(groups: Replicas) -> str:
