@@ -103,32 +103,32 @@ def load_case(
         optimizer_bytes_per_parameter=12.0 if WORDS[datatype] < 4 else 8.0,
     )
     try:
-        made = system_of(file, Path(system).stem, datatype, sizes, where)
+        machine = system_of(file, Path(system).stem, datatype, sizes, where)
     except ValidationError as error:
         refuse(str(system), f"found what no system may have: {plain_words(error)}", "check its numbers")
     if run is None:
-        return ImportedCase(recipe, graph, made, assumptions)
+        return ImportedCase(recipe, graph, machine, assumptions)
     shared = run.optimizer_sharding and run.training and run.data_par > 1
     pins = Pins(**laid_out(run, sizes), sharding=shardings(graph, run))
-    place = placed(run, made, str(execution))
-    return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving, int(shared), place)
+    place = placed(run, machine, str(execution))
+    return ImportedCase(recipe, graph, machine, assumptions, pins, run.pipeline_interleaving, int(shared), place)
 
 
 def _communication(run: Execution | None, overlaps: bool) -> dict[str, Any]:
     """What of communication the assumptions say."""
-    found: dict[str, Any] = {"backward_gathers": "layer", "collective_work": "first", "operand_traffic": "own"}
+    fields: dict[str, Any] = {"backward_gathers": "layer", "collective_work": "first", "operand_traffic": "own"}
     tiled = {"collective_work": "first_adds", "operand_traffic": "own_tiled"}
     if run is None:
         hidden = {"backward_gathers": "kept_calculon", "tensor_overlap": "ring", "gradient_overlap": "calculon_or_none"}
-        return found | (tiled | hidden if overlaps else {})
+        return fields | (tiled | hidden if overlaps else {})
     if run.tensor_par_comm_type == "p2p_rs_ag":
-        found["point_to_point_parts"] = "calculon"
+        fields["point_to_point_parts"] = "calculon"
     if run.tensor_par_comm_type == "rs_ag" and not run.seq_par_ag_redo and run.activation_recompute != "full":
-        found["backward_gathers"] = "kept_calculon"
+        fields["backward_gathers"] = "kept_calculon"
     if _overlapped(run):
-        found |= tiled
-        found["tensor_overlap"] = _TILES[run.tensor_par_overlap]
-    return found | ({"gradient_overlap": "calculon"} if run.data_par_overlap else {})
+        fields |= tiled
+        fields["tensor_overlap"] = _TILES[run.tensor_par_overlap]
+    return fields | ({"gradient_overlap": "calculon"} if run.data_par_overlap else {})
 
 
 def _overlapped(run: Execution) -> bool:
@@ -137,12 +137,12 @@ def _overlapped(run: Execution) -> bool:
 
 def _usual_type(file: SystemFile, path: str) -> str:
     """The type of a system that has one, or float16."""
-    known = [kind for kind in file.matrix if kind in file.vector]
-    if len(known) == 1 and known[0] in WORDS:
-        return known[0]
-    if "float16" in known:
+    common = [kind for kind in file.matrix if kind in file.vector]
+    if len(common) == 1 and common[0] in WORDS:
+        return common[0]
+    if "float16" in common:
         return "float16"
-    message = f"matrix and vector engine have {', '.join(known) or 'no type'} in common, expected float16"
+    message = f"matrix and vector engine have {', '.join(common) or 'no type'} in common, expected float16"
     raise DocumentError(path, [Issue("$.matrix", message, "give an execution, which has a datatype")])
 
 

@@ -91,11 +91,11 @@ def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str)
         elif degree > 1:
             message = f"found {network}, but the system has {len(networks)} networks, counted from 0"
             issues.append(Issue(f"$.{name}_net", message, "name one of them"))
-    for number, (size, one) in enumerate(zip(sizes, networks, strict=True)):
-        if size > one.size:
+    for number, (size, file) in enumerate(zip(sizes, networks, strict=True)):
+        if size > file.size:
             on = [name for (_, degree, network), (_, name) in zip(_degrees(execution), _AXES, strict=True)
                   if network == number and degree > 1]  # fmt: skip
-            message = f"found degrees of {size} in all on network {number}, which has {one.size} processors"
+            message = f"found degrees of {size} in all on network {number}, which has {file.size} processors"
             issues.append(Issue(f"$.{on[0]}_net", message, "lower the degrees, or use another network"))
     if issues:
         raise DocumentError(path, issues)
@@ -136,16 +136,16 @@ def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:
     >>> found["tp_dims"], found["pp_dims"], found["dp_dims"]
     (('network0[4]',), ('network1',), ('network0[2@4]',))
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     inside = [1] * len(sizes)
     for axis, degree, network in _degrees(execution):
-        found[axis], found[f"{axis}_dims"] = degree, ()
+        fields[axis], fields[f"{axis}_dims"] = degree, ()
         if degree > 1:
             name = dim_name(network)
-            whole = degree == sizes[network]
-            found[f"{axis}_dims"] = (name if whole else part_name(name, degree, inside[network]),)
+            is_whole = degree == sizes[network]
+            fields[f"{axis}_dims"] = (name if is_whole else part_name(name, degree, inside[network]),)
             inside[network] *= degree
-    return found
+    return fields
 
 
 _COLUMNS: Final[Mapping[str, Sharding]] = {"forward": "m", "recompute": "m", "backward": "k", "update": "n"}

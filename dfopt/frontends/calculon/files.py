@@ -83,7 +83,7 @@ class Engine(Part):
     gflops_efficiency: Curve
 
     @model_validator(mode="after")
-    def _whole(self) -> Engine:
+    def _valid_curve(self) -> Engine:
         _check_curve(self.gflops_efficiency, "gflops_efficiency")
         return self
 
@@ -106,7 +106,7 @@ class MemoryFile(Part):
     MB_efficiency: Curve
 
     @model_validator(mode="after")
-    def _whole(self) -> MemoryFile:
+    def _valid_curve(self) -> MemoryFile:
         _check_curve(self.MB_efficiency, "MB_efficiency")
         return self
 

@@ -32,9 +32,9 @@ def dim_name(network: int) -> str:
 def engines(file: SystemFile, datatype: str, path: str) -> tuple[Engine, Engine]:
     """The matrix and the vector engine of a type; `DocumentError` if one of them lacks it."""
     issues = [
-        Issue(f"$.{unit}", f"computes in {', '.join(found)}, not in {datatype}", "take another datatype")
-        for unit, found in (("matrix", file.matrix), ("vector", file.vector))
-        if datatype not in found
+        Issue(f"$.{unit}", f"computes in {', '.join(types)}, not in {datatype}", "take another datatype")
+        for unit, types in (("matrix", file.matrix), ("vector", file.vector))
+        if datatype not in types
     ]
     if issues:
         raise DocumentError(path, issues)
@@ -58,9 +58,9 @@ def system_of(file: SystemFile, name: str, datatype: str, sizes: Sequence[int], 
     rows = [
         *_rows("matrix", matrix, 1.0),
         *_rows("vector", vector, vector.tflops / matrix.tflops),
-        *(row for called, one in memories for row in _of_memory(one, None if alone else called)),
+        *(row for called, memory in memories for row in _of_memory(memory, None if alone else called)),
     ]
-    off_chip = {called: {"bandwidth": one.GBps * 1e9, "capacity": one.GiB * 2.0**30} for called, one in memories}
+    off_chip = {called: {"bandwidth": m.GBps * 1e9, "capacity": m.GiB * 2.0**30} for called, m in memories}
     chip = Chip(
         name=name,
         execution="kernel_by_kernel",
@@ -71,7 +71,7 @@ def system_of(file: SystemFile, name: str, datatype: str, sizes: Sequence[int], 
         dram=Dram(**off_chip["memory1"]) if alone else None,
         memories=None if alone else tuple(Memory(name=called, **off_chip[called]) for called in off_chip),
     )
-    dims = [_dim(number, one, size) for number, (one, size) in enumerate(zip(file.networks, sizes, strict=True))]
+    dims = [_dim(number, *of) for number, of in enumerate(zip(file.networks, sizes, strict=True))]
     about = f"imported from a system of Calculon, {datatype}"
     return System(name=name, description=about, chip=chip, network=tuple(dim for dim in dims if dim.size > 1))
 

@@ -123,8 +123,8 @@ def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Ov
     if path is None:
         return data, ()
     path = path / "overrides.yaml" if os.path.isdir(path) else path
-    found = Overrides.load(path).cases.get(name, ())
-    for override in found:
+    overrides = Overrides.load(path).cases.get(name, ())
+    for override in overrides:
         graph = load_strict(path.parent / override.graph) if override.graph else data.get("graph") or {}
         kernels = [dict(kernel) for kernel in graph.get("kernels") or []]
         for key, given in override.kernels.items():
@@ -135,7 +135,7 @@ def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Ov
             for kernel, value in zip(kernels, values, strict=True):
                 kernel[key] = value
         data = {**data, "setup": merged(data["setup"], override.setup), "graph": {**graph, "kernels": kernels}}
-    return data, found
+    return data, overrides
 
 
 def topology_of(system: Data) -> str | None:

@@ -96,16 +96,16 @@ def _is_cache(data: Data) -> bool:
 def _carried(kernels: list[Kernel], tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Tensors between layers: from the last kernel of each pass to its first, both of one size."""
     sinks = {t.dst for t in tensors}
-    found = []
+    carried = []
     for pass_, direction in (("forward", "forward"), ("backward", "backward")):
-        mine = [k for k in kernels if k.pass_ == pass_]
-        inner = {k.name for k in mine}
-        heads = [k for k in mine if k.name not in sinks]
-        tails = [k for k in mine if not any(t.src == k.name and t.dst in inner for t in tensors)]
+        own = [k for k in kernels if k.pass_ == pass_]
+        inner = {k.name for k in own}
+        heads = [k for k in own if k.name not in sinks]
+        tails = [k for k in own if not any(t.src == k.name and t.dst in inner for t in tensors)]
         pairs = [(a, b) for b in heads for a in tails if a.outer * a.m * a.n == b.outer * b.m * b.n and a is not b]
         if pairs:
-            found.append(Tensor(src=pairs[0][0].name, dst=pairs[0][1].name, direction=direction))
-    return tuple(found)
+            carried.append(Tensor(src=pairs[0][0].name, dst=pairs[0][1].name, direction=direction))
+    return tuple(carried)
 
 
 def _layer(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:

@@ -76,17 +76,17 @@ def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
     if [axis.carries for axis in axes] != ["TP", "PP", "DP"]:
         raise Unsupported("HBD on axes other than TP, PP and DP")
     tensor, pipeline, data = axes
-    found = []
+    dims = []
     for axis, beyond in ((tensor, pipeline.bandwidth), (data, data.bandwidth)):
         inside = min(domain, axis.size)
         if axis.size % inside:
             raise Unsupported(f"HBD of {domain} chips, which does not divide the {axis.size} chips of axis {axis.name}")
-        found.append(Axis(axis.name + "_domain", axis.wiring, inside, tensor.bandwidth, axis.carries))
+        dims.append(Axis(axis.name + "_domain", axis.wiring, inside, tensor.bandwidth, axis.carries))
         if axis.size > inside:
-            found.append(Axis(axis.name, axis.wiring, axis.size // inside, beyond, axis.carries))
+            dims.append(Axis(axis.name, axis.wiring, axis.size // inside, beyond, axis.carries))
         if axis is tensor:
-            found.append(pipeline)
-    return tuple(found)
+            dims.append(pipeline)
+    return tuple(dims)
 
 
 def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:

@@ -19,8 +19,8 @@ _CHOSEN: Final = 4  # tokens of the groups that overlap, and that an indexer cho
 
 def ratios(value: Any) -> dict[str, Any] | None:
     """Tokens of a group in every layer, 0 where there are none."""
-    known = isinstance(value, list) and value and all(is_whole(one, 0) for one in value)
-    return {"ratios": value} if known else None
+    valid = isinstance(value, list) and value and all(is_whole(ratio, 0) for ratio in value)
+    return {"ratios": value} if valid else None
 
 
 def compressed_layers(given: Given) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def compressed_layers(given: Given) -> dict[str, Any]:
         layers[_called(ratio)] = {"mixer": {**local, **groups, **chosen}, "feed_forward": routed(given)}
     streams = {"count": given["stream_count"], "iterations": given["iterations"]}
     # modules that predict further tokens are not drawn with several streams
-    return put_together({**given, "streams": streams, "predicts": 0}, layers, [_called(one) for one in ratios[:number]])
+    return put_together({**given, "streams": streams, "predicts": 0}, layers, [*map(_called, ratios[:number])])
 
 
 def _called(ratio: int) -> str:

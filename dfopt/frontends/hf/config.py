@@ -40,7 +40,7 @@ _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
 
 
 def recipe(
-    data: Mapping[str, Any], path: str | os.PathLike[str], beside: Mapping[str, Any] | None = None
+    data: Mapping[str, Any], path: str | os.PathLike[str], quant_config: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The graph file of a config: the workload ``decoder`` with its sizes, or a ``stack`` where layers differ.
 
@@ -50,8 +50,8 @@ def recipe(
         The parsed config.
     path : path
         Of the file, for errors and for the name: that of its folder if it is called ``config.json``.
-    beside : mapping, optional
-        What ``hf_quant_config.json`` beside it says.
+    quant_config : mapping, optional
+        The parsed ``hf_quant_config.json`` of the same folder.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def recipe(
     >>> sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     >>> sizes |= {"intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 32, "torch_dtype": "bfloat16"}
     >>> sizes |= {"hidden_act": "silu"}
-    >>> found = recipe({"model_type": "llama", **sizes}, "tiny/config.json")
-    >>> found["name"], found["parameters"]["kv_heads"], found["parameters"]["head_dim"]
+    >>> graph = recipe({"model_type": "llama", **sizes}, "tiny/config.json")
+    >>> graph["name"], graph["parameters"]["kv_heads"], graph["parameters"]["head_dim"]
     ('tiny', 2, 16)
     >>> recipe({"model_type": "llama", "experts": 8, **sizes}, "tiny/config.json")
     Traceback (most recent call last):
@@ -75,42 +75,42 @@ def recipe(
     _check_type(data, file)
     text = as_published(text_of(data, file))
     family = FAMILIES[text.data["model_type"]]
-    found = _Found(text, family)
-    found.read()
-    if found.issues:
-        raise DocumentError(file, found.issues)
-    workload, parameters = _built(found, file)
-    workload, parameters = _with_types(found, workload, parameters, beside, file)
-    return _document(found, workload, parameters, data["model_type"], Path(file))
+    fields = _Fields(text, family)
+    fields.read()
+    if fields.issues:
+        raise DocumentError(file, fields.issues)
+    workload, parameters = _built(fields, file)
+    workload, parameters = _with_types(fields, workload, parameters, quant_config, file)
+    return _document(fields, workload, parameters, data["model_type"], Path(file))
 
 
 def _check_type(data: Mapping[str, Any], file: str) -> None:
     """Refuse types that are not read, and models that are no language models."""
     kind = data.get("model_type")
-    known: dict[str, Family | Wrapper] = {**FAMILIES, **WRAPPERS}
-    if not isinstance(kind, str) or kind not in known:
+    families: dict[str, Family | Wrapper] = {**FAMILIES, **WRAPPERS}
+    if not isinstance(kind, str) or kind not in families:
         message = "missing" if kind is None else f"found {shown(kind)}, which dfopt does not read yet"
         if isinstance(kind, str) and kind in NOT_DRAWN:
             message = f"found {shown(kind)}, which has {NOT_DRAWN[kind]}: not drawn"
-        close = did_you_mean(kind, known) if isinstance(kind, str) else ""
-        types = f"types that are read: {', '.join(sorted(name for name in known if not name.endswith('_text')))}"
+        close = did_you_mean(kind, families) if isinstance(kind, str) else ""
+        types = f"types that are read: {', '.join(sorted(name for name in families if not name.endswith('_text')))}"
         raise DocumentError(file, [Issue("$.model_type", message, f"{close} {types}".strip())])
     kinds, wrapped = data.get("architectures"), kind in WRAPPERS
     ends = ("ForCausalLM", "LMHeadModel", *(["ForConditionalGeneration"] if wrapped else []))
-    ends += known[kind].classes
-    if kinds is not None and not (isinstance(kinds, list) and all(str(one).endswith(ends) for one in kinds)):
+    ends += families[kind].classes
+    if kinds is not None and not (isinstance(kinds, list) and all(str(name).endswith(ends) for name in kinds)):
         message = f"found {shown(kinds)}, expected a causal language model, such as [LlamaForCausalLM]"
         raise DocumentError(file, [Issue("$.architectures", message)])
 
 
-class _Found:
+class _Fields:
     """The fields of a config: what they give, what the file leaves out, and what is wrong with it."""
 
     def __init__(self, text: Text, family: Family) -> None:
         self.text, self.family, self.issues = text, family, list[Issue]()
         self.rows = family.fields
         self.given: dict[str, Any] = {**family.always}
-        self.told: dict[str, Any] = {}
+        self.defaults: dict[str, Any] = {}
         self.origin: dict[str, str] = {}  # which field a parameter comes from
         self.data: dict[str, Any] = {}  # by the names that the tables have
         self.left_out: dict[str, Any] = {**text.left_out, **family.left_out}
@@ -132,16 +132,16 @@ class _Found:
             self.empty.discard(name)
             self.read_field(name, written, value)
         for name, value in self.left_out.items():
-            said = self.data.get("hidden_activation") is not None and name == "hidden_act"
-            known = value({**self.told, **self.data}) if callable(value) else value
-            if self.data.get(name) is not None or name in self.origin.values() or said:
+            renamed = self.data.get("hidden_activation") is not None and name == "hidden_act"
+            default = value({**self.defaults, **self.data}) if callable(value) else value
+            if self.data.get(name) is not None or name in self.origin.values() or renamed:
                 continue
-            if known is not None or not callable(value):  # which gives none where it cannot be worked out
-                self.told[name] = known
-                self.given |= self.rows[name].gives(known) or {}
+            if default is not None or not callable(value):  # which gives none where it cannot be worked out
+                self.defaults[name] = default
+                self.given |= self.rows[name].gives(default) or {}
         for name, row in self.rows.items():
-            known = name in self.told or name in self.family.words
-            if row.needed and not known and (name not in self.data or name in self.empty):
+            optional = name in self.defaults or name in self.family.words
+            if row.needed and not optional and (name not in self.data or name in self.empty):
                 self.issues.append(
                     Issue(self.text.path(name), f"missing, expected {row.expected}", "it has no default")
                 )
@@ -153,7 +153,7 @@ class _Found:
             return
         if row is None:
             message = "not understood, and could change a shape, a cost or a size"
-            close = did_you_mean(name, [one for one in self.rows if one not in self.text.data])
+            close = did_you_mean(name, [field for field in self.rows if field not in self.text.data])
             self.refuse(written, message, close or f"a decoder of type {self.text.data['model_type']} has none")
             return
         uses = self.text.data.get("use_sliding_window", family.left_out.get("use_sliding_window"))
@@ -161,10 +161,10 @@ class _Found:
             return
         if name == "quantization_config" and isinstance(value, Mapping):
             return  # types are found out when the layers are known
-        found = row.gives(value)
-        if found is not None:
-            self.given |= found
-            self.origin |= dict.fromkeys(found, name)
+        parameters = row.gives(value)
+        if parameters is not None:
+            self.given |= parameters
+            self.origin |= dict.fromkeys(parameters, name)
         elif value is None and name in self.left_out:  # for which a class has a default
             self.empty.add(name)
         else:  # null is what a class has a default for
@@ -175,13 +175,13 @@ class _Found:
 
     def where(self, parameter: str) -> str:
         """The path of the field that a parameter comes from."""
-        by_told = (name for name in self.told if parameter in (self.rows[name].gives(self.told[name]) or {}))
-        return self.text.path(self.origin.get(parameter) or next(by_told, parameter))
+        by_default = (name for name in self.defaults if parameter in (self.rows[name].gives(self.defaults[name]) or {}))
+        return self.text.path(self.origin.get(parameter) or next(by_default, parameter))
 
 
-def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
+def _built(fields: _Fields, file: str) -> tuple[str, dict[str, Any]]:
     """The workload of a config, and its parameters."""
-    given, family = found.given, found.family
+    given, family = fields.given, fields.family
     if family.alike:
         seq = min(_SEQ, given["positions"], given.get("window") or _SEQ)  # layers of a decoder are alike
         return "decoder", {**given, "gated_mlp": True, "norm": "rmsnorm", "seq": seq, "microbatch": 1, "batch": _BATCH}
@@ -191,32 +191,33 @@ def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
         built = (family.stack or layers_of)(given)
     except ValueError as error:  # sizes that do not fit together
         name, _, what = str(error).partition(": ")
-        raise DocumentError(file, [Issue(found.where(name), what)]) from None
+        raise DocumentError(file, [Issue(fields.where(name), what)]) from None
     positions = built.pop("positions", given["positions"])
     return "stack", {**built, "positions": positions, "seq": min(_SEQ, positions), "microbatch": 1, "batch": _BATCH}
 
 
 def _with_types(
-    found: _Found, workload: str, parameters: dict[str, Any], beside: Mapping[str, Any] | None, file: str
+    fields: _Fields, workload: str, parameters: dict[str, Any], quant_config: Mapping[str, Any] | None, file: str
 ) -> tuple[str, dict[str, Any]]:
     """The workload with the types that its quantization is described by, here or in the file beside."""
-    inside, wide = found.data.get("quantization_config"), found.data.get("torch_dtype", found.told.get("torch_dtype"))
-    said = list[tuple[str, str, Mapping[str, Any]]]()
+    inside = fields.data.get("quantization_config")
+    wide = fields.data.get("torch_dtype", fields.defaults.get("torch_dtype"))
+    descriptions = list[tuple[str, str, Mapping[str, Any]]]()
     if isinstance(inside, Mapping):
-        said.append((file, found.text.path("quantization_config"), inside))
-    if beside is not None:
-        described = beside.get("quantization")
+        descriptions.append((file, fields.text.path("quantization_config"), inside))
+    if quant_config is not None:
+        described = quant_config.get("quantization")
         where = str(Path(file).with_name("hf_quant_config.json"))
-        if not isinstance(described, Mapping) or set(beside) - {"quantization", "producer"}:
+        if not isinstance(described, Mapping) or set(quant_config) - {"quantization", "producer"}:
             raise DocumentError(where, [Issue("$.quantization", "found no description of types, expected a mapping")])
-        said.append((where, "$.quantization", {"quant_method": "modelopt", **described}))
-    results, modules = list[tuple[str, dict[str, Any]]](), found.family.modules
-    if found.text.wrapped:
+        descriptions.append((where, "$.quantization", {"quant_method": "modelopt", **described}))
+    results, modules = list[tuple[str, dict[str, Any]]](), fields.family.modules
+    if fields.text.wrapped:
         modules = modules.model_copy(update={"fronts": (*FRONTS, *modules.fronts)})
-    for name, path, config in said:
+    for name, path, config in descriptions:
         quantized, issues = quantization_of(config, path)
         # a type of experts beside that of all weights, unless layers have their own
-        if not issues and (held := found.given.get("experts_in")) and quantized.scheme and not quantized.layers:
+        if not issues and (held := fields.given.get("experts_in")) and quantized.scheme and not quantized.layers:
             experts = modules.layer + modules.experts[0].partition(".0.")[0]
             quantized = replace(quantized, layers={experts: quantized.scheme._replace(weights=held)})
         if not issues:
@@ -224,43 +225,43 @@ def _with_types(
             results.append((built, typed_parameters))
         if issues:
             raise DocumentError(name, issues)
-    if "experts_in" in found.given and not results:
+    if "experts_in" in fields.given and not results:
         message = "found a type of experts, but no quantization_config"
-        raise DocumentError(file, [Issue(found.where("experts_in"), message, "say how all else is held")])
-    found.predicted = _predicting(parameters) - _predicting(results[0][1] if results else parameters)
+        raise DocumentError(file, [Issue(fields.where("experts_in"), message, "say how all else is held")])
+    fields.predicted = _predicting(parameters) - _predicting(results[0][1] if results else parameters)
     if len(results) > 1 and results[0] != results[1]:
         message = "found other types than quantization_config of config.json says"
-        raise DocumentError(said[1][0], [Issue("$.quantization", message, "delete one of the two")])
+        raise DocumentError(descriptions[1][0], [Issue("$.quantization", message, "delete one of the two")])
     return results[0] if results else (workload, parameters)
 
 
-def _counted(found: _Found, workload: str, parameters: Mapping[str, Any], file: str) -> Counts:
+def _counted(fields: _Fields, workload: str, parameters: Mapping[str, Any], file: str) -> Counts:
     """How large a model is, whose sizes must fit together."""
     try:
         stack = StackParameters(**parameters) if workload == "stack" else as_stack(DecoderParameters(**parameters))
     except ValidationError as error:  # sizes that are whole numbers, but do not fit together
         wrong = issues_of(StackParameters if workload == "stack" else DecoderParameters, parameters, error)
-        issues = [Issue(found.where(one.where.rpartition(".")[2]), one.message, one.remedy) for one in wrong]
+        issues = [Issue(fields.where(issue.where.rpartition(".")[2]), issue.message, issue.remedy) for issue in wrong]
         raise DocumentError(file, issues) from None
     return counts(stack)
 
 
-def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
-    known = _counted(found, workload, parameters, str(path))
+def _document(fields: _Fields, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
+    sizes = _counted(fields, workload, parameters, str(path))
     folder = Path(os.path.abspath(path)).parent.name  # of `config.json` alone it is the one that a user is in
     stem = folder if path.name == "config.json" and folder else path.stem
-    types = words(parameters) or f", all in {found.data.get('torch_dtype', found.told.get('torch_dtype'))}"
-    text = f" of its {found.text.what}" if found.text.wrapped else ""
-    used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
-    said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{types}"
-    said += f", {known.bytes_per_token} B kept of a token"
+    types = words(parameters) or f", all in {fields.data.get('torch_dtype', fields.defaults.get('torch_dtype'))}"
+    text = f" of its {fields.text.what}" if fields.text.wrapped else ""
+    used = f", of which a token uses {sizes.active / 1e9:.4g} billion" if sizes.active < 0.9 * sizes.parameters else ""
+    description = f"{kind} with {sizes.parameters / 1e9:.4g} billion parameters{text}{used}{types}"
+    description += f", {sizes.bytes_per_token} B kept of a token"
     return {
         "schema": "dfopt/graph/3",
         "name": stem,
-        "description": "; ".join([said, *_notes(found, parameters)]),
+        "description": "; ".join([description, *_notes(fields, parameters)]),
         "source": f"{path.name} of a Hugging Face model",
         "workload": workload,
-        "parameters": {**parameters, **_rotary(found.text.data)},
+        "parameters": {**parameters, **_rotary(fields.text.data)},
     }
 
 
@@ -270,28 +271,28 @@ def _rotary(data: Mapping[str, Any]) -> dict[str, float]:
     rope = rope.get("full_attention", rope) if isinstance(rope, Mapping) else {}
     base, factor = data.get("rope_theta", rope.get("rope_theta")), rope.get("factor")
     scaled = rope.get("rope_type") == "llama3" and isinstance(factor, int | float)
-    known = {"rotary_base": base if base != _USUAL_BASE else None, "rotary_scaling": factor if scaled else None}
-    return {name: float(value) for name, value in known.items() if isinstance(value, int | float) and value > 0}
+    rotary = {"rotary_base": base if base != _USUAL_BASE else None, "rotary_scaling": factor if scaled else None}
+    return {name: float(value) for name, value in rotary.items() if isinstance(value, int | float) and value > 0}
 
 
 def _predicting(parameters: Mapping[str, Any]) -> int:
     """Modules that predict further tokens."""
-    return sum(one.get("repeat", 1) for one in parameters.get("sections", ()) if one.get("predicts"))
+    return sum(section.get("repeat", 1) for section in parameters.get("sections", ()) if section.get("predicts"))
 
 
-def _notes(found: _Found, parameters: Mapping[str, Any]) -> Iterator[str]:
+def _notes(fields: _Fields, parameters: Mapping[str, Any]) -> Iterator[str]:
     """What the graph leaves out, and what the config does."""
-    if found.text.left:
-        yield f"{' and '.join(found.text.left)} left out: only the {found.text.what} is drawn and counted"
-    yield from found.text.notes
-    for modules, what in ((_predicting(parameters), "not counted"), (found.predicted, "left out: of other types")):
+    if fields.text.left:
+        yield f"{' and '.join(fields.text.left)} left out: only the {fields.text.what} is drawn and counted"
+    yield from fields.text.notes
+    for modules, what in ((_predicting(parameters), "not counted"), (fields.predicted, "left out: of other types")):
         if modules:
             yield f"{modules} module{'s' * (modules > 1)} that predict{'s' * (modules == 1)} further tokens {what}"
-    for name, part in found.family.left.items():
-        if value := found.data.get(name) or found.told.get(name):
+    for name, part in fields.family.left.items():
+        if value := fields.data.get(name) or fields.defaults.get(name):
             yield f"{part} left out ({name} {value})"
-    if found.told:
-        yield f"the config leaves out {', '.join(_spelled(name, value) for name, value in found.told.items())}"
+    if fields.defaults:
+        yield f"the config leaves out {', '.join(_spelled(name, value) for name, value in fields.defaults.items())}"
 
 
 def _spelled(name: str, value: Any) -> str:

@@ -59,5 +59,5 @@ def linear_attention(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or set(value) != {*_OF_KDA, "kda_layers", "full_attn_layers"}:
         return None
     places = [value[name] for name in ("kda_layers", "full_attn_layers")]
-    known = all(isinstance(one, list) and all(map(is_whole, one)) for one in places)
-    return {"linear": value} if known and all(is_whole(value[name]) for name in _OF_KDA) else None
+    valid = all(isinstance(layers, list) and all(map(is_whole, layers)) for layers in places)
+    return {"linear": value} if valid and all(is_whole(value[name]) for name in _OF_KDA) else None

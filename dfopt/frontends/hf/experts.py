@@ -19,9 +19,9 @@ def to_the_last(given: Given) -> dict[str, Any]:
 
 def unplaced(given: Given) -> dict[str, Any]:
     """Layers that attend to all tokens carry no position where others attend to a window."""
-    found = local_in_turn(given)
-    types = found.get("types") or given.get("types") or []
-    return {**found, "own": {"global": {"rotary_dim": 0}} if "local" in types else {}}
+    turns = local_in_turn(given)
+    types = turns.get("types") or given.get("types") or []
+    return {**turns, "own": {"global": {"rotary_dim": 0}} if "local" in types else {}}
 
 
 def ling(given: Given) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from dfopt.frontends.hf import (
 )
 from dfopt.frontends.hf.fields import Family
 from dfopt.frontends.hf.rows import BY_FAMILY, FIELDS, MEANINGS, STACKS
-from dfopt.frontends.hf.tables import Entries, table, whole
+from dfopt.frontends.hf.tables import Entries, full_entry, table
 
 __all__ = ["FAMILIES", "SORTS"]
 
@@ -54,13 +54,13 @@ _CODE: Final = {name: getattr(module, name) for module in _MODULES for name in m
 
 def _entries() -> dict[str, dict[str, Any]]:
     """The entries of all files, with rows as fields."""
-    found = dict[str, dict[str, Any]]()
+    entries = dict[str, dict[str, Any]]()
     for file in _FILES.values():
         for name, entry in {**file.get("templates", {}), **file.get("families", {})}.items():
             fields = {field: STACKS[field] for field in entry.get("rows", ())}
             fields |= {field: _row_like(row) for field, row in entry.get("fields", {}).items()}
-            found[name] = {**{key: value for key, value in entry.items() if key != "rows"}, "fields": fields}
-    return found
+            entries[name] = {**{key: value for key, value in entry.items() if key != "rows"}, "fields": fields}
+    return entries
 
 
 def _row_like(row: Any) -> Any:
@@ -73,7 +73,7 @@ def _row_like(row: Any) -> Any:
 
 def _family(entries: Entries, name: str) -> Family:
     """A type of models."""
-    entry = whole(entries, name)
+    entry = full_entry(entries, name)
     fields, dropped = entry["fields"], entry.pop("drop", ())
     entry["words"] = [*entry.get("words", ()), *entry.pop("unused", ())]
     if entry.get("alike"):

@@ -67,8 +67,8 @@ def _count(
     def gives(value: Any) -> dict[str, Any] | None:
         if alike and isinstance(value, list) and value and all(each == value[0] for each in value):
             value = value[0]
-        known = is_whole(value, least) and (most is None or value <= most)
-        return {parameter: value} if known or ((value is None or isinstance(value, str)) and value in also) else None
+        valid = is_whole(value, least) and (most is None or value <= most)
+        return {parameter: value} if valid or ((value is None or isinstance(value, str)) and value in also) else None
 
     number = f"a whole number from {least} on{'' if most is None else f', {most} at most'}"
     words = ", or ".join(
@@ -81,8 +81,8 @@ def _number(parameter: str, *, most: float, needed: bool = False) -> Field:
     """A number above 0."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
-        return {parameter: value} if known else None
+        valid = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
+        return {parameter: value} if valid else None
 
     return Field(gives, f"a number above 0, {most} at most", needed)
 
@@ -101,7 +101,7 @@ def _natural(parameter: str, *, expected: str = "a whole number from 0 on", need
     return Field(gives, expected, needed)
 
 
-def _whole(least: int, *, expected: str = "a whole number from 1 on", needed: bool = False) -> Field:
+def _whole_number(least: int, *, expected: str = "a whole number from 1 on", needed: bool = False) -> Field:
     """A whole number of at least so much, which gives nothing."""
     return Field(lambda value: {} if is_whole(value, least) else None, expected, needed)
 
@@ -132,9 +132,9 @@ def _one_of(values: Sequence[tuple[Any, dict[str, Any]]], why: str, expected: st
     """A field with a few values; True is not 1."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        return next((given for known, given in values if type(known) is type(value) and known == value), None)
+        return next((given for word, given in values if type(word) is type(value) and word == value), None)
 
-    words = " or ".join("null" if known is None else str(known) for known, _ in values)
+    words = " or ".join("null" if word is None else str(word) for word, _ in values)
     words = re.sub(r"\b(True|False)\b", lambda word: word[0].lower(), words)
     return Field(gives, expected or (f"{words}: {why}" if why else words), needed)
 
@@ -143,17 +143,17 @@ def _each(
     parameter: str, *, of: Mapping[str, Any], null: bool = False, expected: str = "", needed: bool = False
 ) -> Field:
     """A list of words or numbers, one for every layer, each of which is known; or null, if that says nothing."""
-    known = [(resolve(word), given) for word, given in of.items()]
+    choices = [(resolve(word), given) for word, given in of.items()]
 
     def gives(value: Any) -> dict[str, Any] | None:
         if value is None and null:
             return {}
         if not isinstance(value, list) or not value:
             return None
-        found = [[given for word, given in known if type(word) is type(one) and word == one] for one in value]
-        return {parameter: [one[0] for one in found]} if all(found) else None
+        matches = [[given for word, given in choices if type(word) is type(layer) and word == layer] for layer in value]
+        return {parameter: [match[0] for match in matches]} if all(matches) else None
 
-    return Field(gives, expected or f"a list of {' and '.join(str(word) for word, _ in known)}", needed)
+    return Field(gives, expected or f"a list of {' and '.join(str(word) for word, _ in choices)}", needed)
 
 
 def _places(parameter: str, *, null: bool = True) -> Field:
@@ -172,8 +172,8 @@ def _mapping(sizes: Mapping[str, str], *, words: Sequence[str] = ()) -> Field:
     def gives(value: Any) -> dict[str, Any] | None:
         if not isinstance(value, Mapping) or set(value) - {*words, *sizes}:
             return None
-        found = {parameter: value.get(name) for name, parameter in sizes.items()}
-        return found if all(map(is_whole, found.values())) else None
+        parameters = {parameter: value.get(name) for name, parameter in sizes.items()}
+        return parameters if all(map(is_whole, parameters.values())) else None
 
     return Field(gives, f"a mapping with {' and '.join(sizes)}, and no fields that are not known", needed=True)
 
@@ -184,7 +184,7 @@ def _coded(gives: Callable[..., dict[str, Any] | None], *, expected: str, to: st
 
 
 _KINDS: Final[Mapping[str, Callable[..., Field]]] = {
-    "count": _count, "optional": _optional, "natural": _natural, "number": _number, "whole": _whole,
+    "count": _count, "optional": _optional, "natural": _natural, "number": _number, "whole": _whole_number,
     "values": _values, "when": _when, "flag": _flag, "only": _only, "each": _each, "places": _places,
     "mapping": _mapping, "code": _coded,
 }  # fmt: skip
@@ -216,7 +216,7 @@ def _times(times: int | str, *, of: str) -> Takes:
 
 def _unless(name: str, *, value: Any) -> Takes:
     """A value, unless another field stands for it."""
-    takes = _made(value, _DEFAULTS, {}) if isinstance(value, Mapping) else lambda data: value
+    takes = _described(value, _DEFAULTS, {}) if isinstance(value, Mapping) else lambda data: value
     return lambda data: takes(data) if data.get(name) in (None, []) else None
 
 
@@ -248,7 +248,7 @@ def _function(name: Any, code: Mapping[str, Any]) -> Any:
     return code[name]
 
 
-def _made(entry: Mapping[str, Any], kinds: Mapping[str, Callable[..., Any]], code: Mapping[str, Any]) -> Any:
+def _described(entry: Mapping[str, Any], kinds: Mapping[str, Callable[..., Any]], code: Mapping[str, Any]) -> Any:
     """What a mapping describes, whose first key is a kind and whose others are its options."""
     kind, argument = next(iter(entry.items()))
     if kind not in kinds:
@@ -264,11 +264,11 @@ def _row(entry: Any, info: ValidationInfo) -> Field:
     """The row of an entry; of a plain value the one that has it, and no other."""
     if isinstance(entry, Field):
         return entry
-    return _made(entry, _KINDS, info.context or {}) if isinstance(entry, Mapping) else _only(entry)
+    return _described(entry, _KINDS, info.context or {}) if isinstance(entry, Mapping) else _only(entry)
 
 
 def _default(value: Any, info: ValidationInfo) -> Any:
-    return _made(value, _DEFAULTS, info.context or {}) if isinstance(value, Mapping) else value
+    return _described(value, _DEFAULTS, info.context or {}) if isinstance(value, Mapping) else value
 
 
 def _code(name: Any, info: ValidationInfo) -> Any:
@@ -277,12 +277,12 @@ def _code(name: Any, info: ValidationInfo) -> Any:
 
 def _spelled_out(names: Any) -> Any:
     """Names with each of the words in braces: ``attn.{q,k}_proj``."""
-    found = []
+    expanded = []
     for name in names:
         front, brace, rest = name.partition("{")
         words, _, end = rest.partition("}")
-        found += [f"{front}{word}{end}" for word in words.split(",")] if brace else [name]
-    return tuple(found)
+        expanded += [f"{front}{word}{end}" for word in words.split(",")] if brace else [name]
+    return tuple(expanded)
 
 
 Row = Annotated[Field, PlainValidator(_row)]

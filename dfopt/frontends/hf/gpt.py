@@ -27,13 +27,13 @@ def learned_positions(given: Given) -> dict[str, Any]:
 
 def falcon(given: Given) -> dict[str, Any]:
     """One head of keys and values, or as many as are said; attention and MLP side by side, reading one norm or two."""
-    found: dict[str, Any] = {"rotary_dim": 0} if given["alibi"] else {}
+    parameters: dict[str, Any] = {"rotary_dim": 0} if given["alibi"] else {}
     if given["new_architecture"]:
-        found |= {"parallel": "shared" if given.get("norms_beside") == 1 else "own"}
+        parameters |= {"parallel": "shared" if given.get("norms_beside") == 1 else "own"}
     else:
         one_head = {"kv_heads": 1} if given["multi_query"] else {"kv_heads": given["heads"]}
-        found |= one_head | ({"parallel": "shared"} if given["beside"] else {})
-    return found
+        parameters |= one_head | ({"parallel": "shared"} if given["beside"] else {})
+    return parameters
 
 
 def as_wide(given: Given) -> dict[str, Any]:
@@ -45,16 +45,16 @@ def as_wide(given: Given) -> dict[str, Any]:
 
 def turns_of_lists(value: Any) -> dict[str, Any] | None:
     """Kinds of attention, each list of them so many times."""
-    known = isinstance(value, list) and all(
-        isinstance(one, list)
-        and len(one) == 2
-        and isinstance(one[0], list)
-        and all(kind in ("global", "local") for kind in one[0])
-        and is_whole(one[1])
-        and len(one[0]) * one[1] <= 10**4
-        for one in value
+    valid = isinstance(value, list) and all(
+        isinstance(turn, list)
+        and len(turn) == 2
+        and isinstance(turn[0], list)
+        and all(kind in ("global", "local") for kind in turn[0])
+        and is_whole(turn[1])
+        and len(turn[0]) * turn[1] <= 10**4
+        for turn in value
     )
-    return {"turns": [kind for kinds, times in value for kind in kinds * times]} if known else None
+    return {"turns": [kind for kinds, times in value for kind in kinds * times]} if valid else None
 
 
 def neo_layers(given: Given) -> dict[str, Any]:

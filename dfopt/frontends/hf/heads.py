@@ -19,16 +19,16 @@ def heads_of_kinds(given: Given) -> dict[str, Any]:
     types: list[str] = given["types"]
     if len(heads) != len(types):
         raise ValueError(f"heads_of_layers: found {len(heads)} of {len(types)} layers")
-    found = {kind: {number for one, number in zip(types, heads, strict=True) if one == kind} for kind in types}
-    if odd := next((kind for kind in found if len(found[kind]) > 1), None):
-        numbers = " and ".join(map(str, sorted(found[odd])))
+    counts = {kind: {number for own, number in zip(types, heads, strict=True) if own == kind} for kind in types}
+    if odd := next((kind for kind in counts if len(counts[kind]) > 1), None):
+        numbers = " and ".join(map(str, sorted(counts[odd])))
         raise ValueError(f"heads_of_layers: found {numbers} heads of {odd} layers, expected one number for all of them")
-    return {"own": {kind: {"heads": min(numbers)} for kind, numbers in found.items()}}
+    return {"own": {kind: {"heads": min(numbers)} for kind, numbers in counts.items()}}
 
 
 def gated_alike(value: Any) -> dict[str, Any] | None:
     gates = {"per_head": "head", "per_element": "element"}
-    alike = isinstance(value, list) and value and all(one == value[0] for one in value)
+    alike = isinstance(value, list) and value and all(gate == value[0] for gate in value)
     return {"gates": gates[value[0]]} if alike and isinstance(value[0], str) and value[0] in gates else None
 
 
@@ -45,9 +45,9 @@ def laguna(given: Given) -> dict[str, Any]:
 def places_in_words(value: Any, to: str) -> dict[str, Any] | None:
     """Numbers of layers, as a list or in one string."""
     if isinstance(value, str):
-        parts = [one.strip() for one in value.split(",")]
-        value = [int(one) for one in parts if one] if all(one.isdecimal() for one in parts if one) else None
-    return {to: value} if isinstance(value, list) and all(is_whole(one, 0) for one in value) else None
+        parts = [part.strip() for part in value.split(",")]
+        value = [int(part) for part in parts if part] if all(part.isdecimal() for part in parts if part) else None
+    return {to: value} if isinstance(value, list) and all(is_whole(place, 0) for place in value) else None
 
 
 def other_heads(value: Any) -> dict[str, Any] | None:
@@ -58,38 +58,38 @@ def other_heads(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or set(value) - {*names, "attention_type", "true_head_dim"}:
         return None
     sizes = {name: value[field] for field, name in names.items() if field in value}
-    known = value.get("attention_type", "sliding_attention") == "sliding_attention" and all(
+    valid = value.get("attention_type", "sliding_attention") == "sliding_attention" and all(
         map(is_whole, sizes.values())
     )
     same = value.get("true_head_dim", value.get("head_dim")) == value.get("head_dim")
-    return {"own_of_windows": sizes} if known and same else None
+    return {"own_of_windows": sizes} if valid and same else None
 
 
 def step(given: Given) -> dict[str, Any]:
     """Layers of all tokens and of a window, and behind them in the same lists those that predict further tokens."""
     number, more = given["layers"], given["predicts"]
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for name in ("types", "sparse"):
         if given.get(name) is not None:
             if len(given[name]) not in (number, number + more):
                 raise ValueError(
                     f"{name}: found {len(given[name])} of {number} layers, and of {more} that predict more"
                 )
-            found[name] = given[name][:number]
+            parameters[name] = given[name][:number]
     if (routed := given.get("routed")) is not None:
         if max(routed, default=0) >= number + more:
             raise ValueError(f"routed: found layer {max(routed)} of {number}")
         sparse = [place in routed for place in range(number)]
-        if found.get("sparse", sparse) != sparse:
+        if parameters.get("sparse", sparse) != sparse:
             raise ValueError("routed: found other layers than mlp_layer_types says")
-        found["sparse"] = sparse
-    found |= experts_behind({**given, **found})
+        parameters["sparse"] = sparse
+    parameters |= experts_behind({**given, **parameters})
     windows = given.get("own_of_windows") or {}
     if (heads := given.get("heads_of_windows")) is not None:
         if windows.get("heads", heads) != heads:
             raise ValueError(f"heads_of_windows: found {heads}, but attention_other_setting says {windows['heads']}")
         windows = windows | {"heads": heads}
-    return {**found, "own": {"local": windows}}
+    return {**parameters, "own": {"local": windows}}
 
 
 def mimo(given: Given) -> dict[str, Any]:

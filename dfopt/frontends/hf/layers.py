@@ -60,7 +60,8 @@ def layers_of(given: Given) -> dict[str, Any]:
     number = given["layers"]
     types = _one_each("types", given.get("types") or ["global"] * number, number)
     sparse = _one_each("sparse", given.get("sparse") or ["experts" in given] * number, number)
-    names = ["_".join(parts) for parts in _told_apart(types, ["experts" if one else "dense" for one in sparse])]
+    forwards = ["experts" if has_experts else "dense" for has_experts in sparse]
+    names = ["_".join(parts) for parts in _told_apart(types, forwards)]
     layers = dict[str, Any]()
     for name, kind, has_experts in zip(names, types, sparse, strict=True):
         if name not in layers:
@@ -119,10 +120,10 @@ def put_together(
     return {**kept, "layers": used, "sections": sections, "causal": True}
 
 
-def _one_each(name: str, found: Sequence[Any], layers: int) -> Sequence[Any]:
-    if len(found) != layers:
-        raise ValueError(f"{name}: found {len(found)} of {layers} layers")
-    return found
+def _one_each(name: str, values: Sequence[Any], layers: int) -> Sequence[Any]:
+    if len(values) != layers:
+        raise ValueError(f"{name}: found {len(values)} of {layers} layers")
+    return values
 
 
 def _told_apart(*words: Sequence[str]) -> list[tuple[str, ...]]:
@@ -175,10 +176,10 @@ def local_in_turn(given: Given) -> dict[str, Any]:
     """Layers that attend to a window, but for the last in every ``pattern`` of them; or as ``types`` say."""
     if given.get("pattern") is None:
         return {}
-    found = every_so_many(given["layers"], given["pattern"], "local", "global")
-    if given.get("types", found) != found:
+    kinds = every_so_many(given["layers"], given["pattern"], "local", "global")
+    if given.get("types", kinds) != kinds:
         raise ValueError(f"pattern: found {given['pattern']}, but layer_types say otherwise")
-    return {"types": found}
+    return {"types": kinds}
 
 
 def local_everywhere(given: Given) -> dict[str, Any]:
@@ -191,10 +192,10 @@ def experts_behind(given: Given) -> dict[str, Any]:
     if "dense" not in given and "sparse" in given:
         return {}
     dense = min(given.get("dense", 0), given["layers"])
-    found = [False] * dense + [True] * (given["layers"] - dense)
-    if given.get("sparse", found) != found:
+    sparse = [False] * dense + [True] * (given["layers"] - dense)
+    if given.get("sparse", sparse) != sparse:
         raise ValueError(f"dense: found {given['dense']}, but the kinds of layers say otherwise")
-    return {"sparse": found}
+    return {"sparse": sparse}
 
 
 def dense_first(given: Given) -> dict[str, Any]:
@@ -226,14 +227,14 @@ def in_sections(kinds: Sequence[str]) -> list[dict[str, Any]]:
     least: list[tuple[int, int, int, int]] = [(0, 0, 0, 0)] * (end + 1)
     alike = [0] * (end + 1)  # from a place on, the layers that are as those one period behind them
     for place in reversed(range(end)):
-        found = []
+        choices = []
         for period in range(1, end - place + 1):
             same = place + period < end and kinds[place] == kinds[place + period]
             alike[period] = alike[period] + 1 if same else 0
             for times in range(1, alike[period] // period + 2):
                 rest = least[place + period * times]
-                found.append((period + rest[0], 1 + rest[1], -period * times, period))
-        least[place] = min(found)
+                choices.append((period + rest[0], 1 + rest[1], -period * times, period))
+        least[place] = min(choices)
     sections, place = list[dict[str, Any]](), 0
     while place < end:
         covered, period = least[place][2:]

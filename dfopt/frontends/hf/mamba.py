@@ -72,8 +72,8 @@ def one_of_each(given: Given) -> dict[str, Any]:
 
 def layers_of_predictors(data: Mapping[str, Any]) -> list[str] | None:
     """What the class takes for the layers of modules that predict further tokens, if there are any."""
-    asked, known = data.get("num_nextn_predict_layers"), data.get("mtp_hybrid_override_pattern")
-    return ["attention", "moe"] if asked and not known else None
+    asked, pattern = data.get("num_nextn_predict_layers"), data.get("mtp_hybrid_override_pattern")
+    return ["attention", "moe"] if asked and not pattern else None
 
 
 def jamba_layers(given: Given) -> dict[str, Any]:
@@ -102,5 +102,5 @@ def jamba_layers(given: Given) -> dict[str, Any]:
 
 def signs(value: Any, to: str) -> dict[str, Any] | None:
     """A string with a sign for every layer."""
-    known = isinstance(value, str) and value and all(sign in _SIGNS for sign in value)
-    return {to: [_SIGNS[sign] for sign in value]} if known else None
+    valid = isinstance(value, str) and value and all(sign in _SIGNS for sign in value)
+    return {to: [_SIGNS[sign] for sign in value]} if valid else None

@@ -111,23 +111,24 @@ class _Reading:
         if name not in self.config:
             if needed:
                 self.issues.append(Issue(f"{self.where}.{name}", "missing", "it has no default"))
-        elif not any(type(value) is type(one) and value == one for one in values):
-            expected = " or ".join("null" if one is None else str(one) for one in values)
+        elif not any(type(value) is type(choice) and value == choice for choice in values):
+            expected = " or ".join("null" if choice is None else str(choice) for choice in values)
             self.issues.append(Issue(f"{self.where}.{name}", f"found {shown(value)}, expected {expected}"))
         return value
 
     def patterns(self, *names: str) -> tuple[tuple[str, str], ...]:
         """The patterns of some fields, with their paths."""
-        found = list[tuple[str, str]]()
+        pairs = list[tuple[str, str]]()
         for name in names:
             self.known.add(name)
             value = self.config.get(name)
-            for place, one in enumerate(value if isinstance(value, list) else [] if value is None else [value]):
-                if isinstance(one, str) and one:
-                    found.append((one, f"{self.where}.{name}[{place}]"))
+            for place, pattern in enumerate(value if isinstance(value, list) else [] if value is None else [value]):
+                where = f"{self.where}.{name}[{place}]"
+                if isinstance(pattern, str) and pattern:
+                    pairs.append((pattern, where))
                 else:
-                    self.issues.append(Issue(f"{self.where}.{name}[{place}]", f"found {shown(one)}, expected a name"))
-        return tuple(found)
+                    self.issues.append(Issue(where, f"found {shown(pattern)}, expected a name"))
+        return tuple(pairs)
 
     def refuse(self, name: str, expected: str) -> None:
         self.known.add(name)
@@ -166,14 +167,14 @@ def quantization_of(config: Mapping[str, Any], where: str) -> tuple[Quantized, l
         "modelopt_fp4": _modelopt, "mxfp4": _mxfp4,
     }  # fmt: skip
     if not isinstance(method, str) or method not in readers:
-        found = "missing" if method is None else f"found {shown(method)}"
-        return Quantized(), [Issue(f"{where}.quant_method", f"{found}, expected {' or '.join(readers)}")]
+        message = "missing" if method is None else f"found {shown(method)}"
+        return Quantized(), [Issue(f"{where}.quant_method", f"{message}, expected {' or '.join(readers)}")]
     return readers[method](reading), [*reading.issues, *reading.unknown()]
 
 
 def _fp8(reading: _Reading) -> Quantized:
     """Weights of fp8 in blocks or with one scale, and, where modelopt made experts narrower, those."""
-    values = {name: reading.one_of(name, known, needed=name != "scale_fmt") for name, known in _FP8.items()}
+    values = {name: reading.one_of(name, choices, needed=name != "scale_fmt") for name, choices in _FP8.items()}
     kept = reading.patterns("modules_to_not_convert")
     scheme = Scheme("fp8", "fp8")
     if values["weight_block_size"] is not None:
@@ -197,7 +198,7 @@ def _mxfp4(reading: _Reading) -> Quantized:
     kept = reading.config.get("modules_to_not_convert")
     if not isinstance(kept, list) or sorted(map(str, kept)) != [*EXPERTS_ONLY]:
         reading.refuse("modules_to_not_convert", f"all modules but the experts: {', '.join(EXPERTS_ONLY)}")
-    patterns = tuple((one, f"{reading.where}.modules_to_not_convert") for one in EXPERTS_ONLY)
+    patterns = tuple((pattern, f"{reading.where}.modules_to_not_convert") for pattern in EXPERTS_ONLY)
     return Quantized(Scheme("mxfp4"), None, patterns, where=reading.where)
 
 
@@ -225,7 +226,7 @@ def _int4(group: Any, *, zeros: Any) -> Scheme:
 def _modelopt(reading: _Reading) -> Quantized:
     """An algorithm for all linear layers, or for each of some; patterns with ``*``."""
     algorithm = reading.one_of(
-        "quant_algo", ("MIXED_PRECISION", *_ALGORITHMS, *(one for one, _ in _OF_GROUPS)), needed=True
+        "quant_algo", ("MIXED_PRECISION", *_ALGORITHMS, *(name for name, _ in _OF_GROUPS)), needed=True
     )
     kept = reading.patterns("ignore", "exclude_modules")
     caches = _caches(reading)
@@ -242,8 +243,8 @@ def _modelopt(reading: _Reading) -> Quantized:
     if scheme is None and not reading.issues:
         reading.refuse("group_size", f"that of {algorithm}")
     if "config_groups" in reading.config:
-        said = _of_groups(reading)
-        if said is not None and scheme is not None and said != scheme:
+        grouped = _of_groups(reading)
+        if grouped is not None and scheme is not None and grouped != scheme:
             reading.refuse("config_groups", f"what {algorithm} is: weights in {scheme.weights}")
     return Quantized(scheme, caches, kept, "globs", layers, reading.where)
 
@@ -259,25 +260,25 @@ def _algorithm(name: Any, group: Any) -> Scheme | None:
 def _layers(reading: _Reading) -> dict[str, Scheme]:
     """Schemes of modules by name."""
     reading.known.add("quantized_layers")
-    said, found = reading.config.get("quantized_layers"), dict[str, Scheme]()
-    if not isinstance(said, Mapping) or not said:
+    entries, schemes = reading.config.get("quantized_layers"), dict[str, Scheme]()
+    if not isinstance(entries, Mapping) or not entries:
         reading.refuse("quantized_layers", "an algorithm for each of some modules")
         return {}
-    for name, one in said.items():
-        scheme = _algorithm(one.get("quant_algo"), one.get("group_size")) if isinstance(one, Mapping) else None
-        if scheme is None or set(one) - {"quant_algo", "group_size"}:
+    for name, entry in entries.items():
+        scheme = _algorithm(entry.get("quant_algo"), entry.get("group_size")) if isinstance(entry, Mapping) else None
+        if scheme is None or set(entry) - {"quant_algo", "group_size"}:
             expected = f"quant_algo of {', '.join(_ALGORITHMS)}, and its group_size"
             reading.issues.append(
-                Issue(f"{reading.where}.quantized_layers.{name}", f"found {_brief(one)}, expected {expected}")
+                Issue(f"{reading.where}.quantized_layers.{name}", f"found {_brief(entry)}, expected {expected}")
             )
             return {}
-        found[str(name)] = scheme
-    return found
+        schemes[str(name)] = scheme
+    return schemes
 
 
 def _caches(reading: _Reading) -> str | None:
     """The type of cached keys and values."""
-    found = set[str | None]()
+    types = set[str | None]()
     for name in ("kv_cache_scheme", "kv_cache_quant_algo"):
         reading.known.add(name)
         if name not in reading.config:
@@ -288,10 +289,10 @@ def _caches(reading: _Reading) -> str | None:
         if not isinstance(value, str | None) or value not in _CACHES:
             reading.refuse(name, "null, FP8, NVFP4 or INT8, or their number of bits and type")
         else:
-            found.add(_CACHES[value])
-    if len(found) > 1:
+            types.add(_CACHES[value])
+    if len(types) > 1:
         reading.refuse("kv_cache_scheme", "the same as kv_cache_quant_algo")
-    return next(iter(found), None)
+    return next(iter(types), None)
 
 
 def _compressed(reading: _Reading) -> Quantized:
@@ -319,20 +320,20 @@ _FLOATS: Final[Mapping[tuple[Any, Any], str]] = {
 """Types of floats by their bits, and by how many of them share a scale."""
 
 
-def _are_arguments(said: Any) -> TypeGuard[Mapping[str, Any]]:
+def _are_arguments(arguments: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether arguments of a type are known, and what they say could be true."""
     if (
-        not isinstance(said, Mapping)
-        or set(said) - _ARGUMENTS
-        or said.get("dynamic") not in (None, True, False, "local")
+        not isinstance(arguments, Mapping)
+        or set(arguments) - _ARGUMENTS
+        or arguments.get("dynamic") not in (None, True, False, "local")
     ):
         return False
-    whole = all(isinstance(said.get(name), int | None) for name in ("num_bits", "group_size"))
+    numeric = all(isinstance(arguments.get(name), int | None) for name in ("num_bits", "group_size"))
     return (
-        whole
-        and isinstance(said.get("type"), str | None)
-        and said.get("symmetric") in (None, True, False)
-        and said.get("strategy") in _STRATEGIES
+        numeric
+        and isinstance(arguments.get("type"), str | None)
+        and arguments.get("symmetric") in (None, True, False)
+        and arguments.get("strategy") in _STRATEGIES
     )
 
 
@@ -340,35 +341,35 @@ def _of_groups(reading: _Reading) -> Scheme | None:
     """The scheme of the only group."""
     reading.known.add("config_groups")
     groups = reading.config.get("config_groups")
-    one = next(iter(groups.values())) if isinstance(groups, Mapping) and len(groups) == 1 else None
-    if not isinstance(one, Mapping):
+    group = next(iter(groups.values())) if isinstance(groups, Mapping) and len(groups) == 1 else None
+    if not isinstance(group, Mapping):
         reading.refuse("config_groups", "one group, which is of all linear layers")
         return None
     where = f"{reading.where}.config_groups.{next(iter(groups or ()))}"
-    for name, value in one.items():
+    for name, value in group.items():
         if name not in ("weights", "input_activations", "output_activations", "targets", "format"):
             reading.issues.append(Issue(f"{where}.{name}", "not understood, and could change a size"))
         elif (name == "targets" and value != ["Linear"]) or (name == "output_activations" and value is not None):
             expected = "null" if name == "output_activations" else "[Linear]: other weights would differ among layers"
             reading.issues.append(Issue(f"{where}.{name}", f"found {_brief(value)}, expected {expected}"))
-    weights, operands = _type(one.get("weights")), _type(one.get("input_activations"), of_weights=False)
-    for name, found in (("weights", weights), ("input_activations", operands)):
-        if found is None:
+    weights, operands = _type(group.get("weights")), _type(group.get("input_activations"), of_weights=False)
+    for name, kind in (("weights", weights), ("input_activations", operands)):
+        if kind is None:
             expected = "bits, type and groups of fp8, int8, int4, nvfp4, mxfp4 or mxfp8"
-            reading.issues.append(Issue(f"{where}.{name}", f"found {_brief(one.get(name))}, expected {expected}"))
+            reading.issues.append(Issue(f"{where}.{name}", f"found {_brief(group.get(name))}, expected {expected}"))
     return Scheme(weights, operands or None) if weights and operands is not None else None
 
 
-def _type(said: Any, *, of_weights: bool = True) -> str | None:
+def _type(arguments: Any, *, of_weights: bool = True) -> str | None:
     """The type that some arguments mean; of activations "" if they stay as they are; none if not understood."""
-    if said is None and not of_weights:
+    if arguments is None and not of_weights:
         return ""
-    if not _are_arguments(said):
+    if not _are_arguments(arguments):
         return None
-    bits, of, group = said.get("num_bits"), said.get("type"), said.get("group_size")
-    blocks = said.get("block_structure") if said.get("strategy") == "block" else None
-    zeros = "_zp" if said.get("symmetric") is False else ""
-    if of == "float" and bits == 8 and said.get("strategy") == "block":
+    bits, of, group = arguments.get("num_bits"), arguments.get("type"), arguments.get("group_size")
+    blocks = arguments.get("block_structure") if arguments.get("strategy") == "block" else None
+    zeros = "_zp" if arguments.get("symmetric") is False else ""
+    if of == "float" and bits == 8 and arguments.get("strategy") == "block":
         return "fp8_128x128" if blocks in ([128, 128], "128x128") and of_weights else None
     if of == "float":
         return _FLOATS.get((bits, group))

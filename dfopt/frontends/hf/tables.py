@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dfopt.documents.strict_yaml import load_strict
 
-__all__ = ["Entries", "table", "whole"]
+__all__ = ["Entries", "full_entry", "table"]
 
 _FOLDER: Final = Path(__file__).with_name("model_types")
 _GROWING: Final = ("words", "drop")
@@ -20,7 +20,7 @@ def table(name: str) -> dict[str, Any]:
     return load_strict(_FOLDER / f"{name}.yaml")
 
 
-def whole(entries: Entries, name: str) -> dict[str, Any]:
+def full_entry(entries: Entries, name: str) -> dict[str, Any]:
     """An entry with all that it says by being ``like`` others, one after the other.
 
     Of mappings it has theirs and its own, less what it drops of theirs; words grow; anything else is its own, if
@@ -30,23 +30,23 @@ def whole(entries: Entries, name: str) -> dict[str, Any]:
     --------
     >>> entries = {"a": {"names": {"x": 1, "y": 2}, "words": ["p"], "steps": ["s"]}}
     >>> entries["b"] = {"like": ["a"], "drop": ["x"], "names": {"z": 3}, "words": ["q"]}
-    >>> whole(entries, "b")
+    >>> full_entry(entries, "b")
     {'names': {'y': 2, 'z': 3}, 'words': ['p', 'q'], 'steps': ['s'], 'drop': ['x']}
     """
-    found = dict[str, Any]()
+    entry = dict[str, Any]()
     for other in entries[name].get("like", ()):
-        _add(found, whole(entries, other))
+        _add(entry, full_entry(entries, other))
     dropped = entries[name].get("drop", ())
-    for key, value in found.items():
+    for key, value in entry.items():
         if isinstance(value, Mapping):
-            found[key] = {field: given for field, given in value.items() if field not in dropped}
-    _add(found, {key: value for key, value in entries[name].items() if key != "like"})
-    return found
+            entry[key] = {field: given for field, given in value.items() if field not in dropped}
+    _add(entry, {key: value for key, value in entries[name].items() if key != "like"})
+    return entry
 
 
-def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
+def _add(entry: dict[str, Any], more: Mapping[str, Any]) -> None:
     for key, value in more.items():
         if isinstance(value, Mapping):
-            found[key] = {**found.get(key, {}), **value}
+            entry[key] = {**entry.get(key, {}), **value}
         else:
-            found[key] = [*found.get(key, ()), *value] if key in _GROWING else value
+            entry[key] = [*entry.get(key, ()), *value] if key in _GROWING else value

@@ -86,35 +86,49 @@ def _is_there(name: str, mixer: Mapping[str, Any]) -> bool:
 class _Patterns:
     """The patterns of a description, and which of them have meant something."""
 
-    def __init__(self, said: Quantized, fronts: tuple[str, ...]) -> None:
-        self.said, self.met = said, set[str]()
-        plain = [one.removeprefix("re:").replace("\\", "") for one in [*(one for one, _ in said.kept), *said.layers]]
-        begun = {max((front for front in fronts if one.startswith(front)), key=len, default=None) for one in plain}
+    def __init__(self, quantized: Quantized, fronts: tuple[str, ...]) -> None:
+        self.quantized, self.used = quantized, set[str]()
+        own = ((name, f"{quantized.where}.quantized_layers.{name}") for name in quantized.layers)
+        patterns = [*quantized.kept, *own]
+        plain = [pattern.removeprefix("re:").replace("\\", "") for pattern, _ in patterns]
+        begun = {max((front for front in fronts if name.startswith(front)), key=len, default=None) for name in plain}
         self.fronts = [front for front in fronts if front in begun] or [fronts[-1]]
         self.everywhere, self.of_layer = list[tuple[str, str]](), dict[int, list[tuple[str, str]]]()
-        for one in [*said.kept, *((name, f"{said.where}.quantized_layers.{name}") for name in said.layers)]:
-            number = _NUMBER.search(one[0] if one[0].startswith("re:") is False else "")
+        for pattern, where in patterns:
+            number = _NUMBER.search(pattern if pattern.startswith("re:") is False else "")
             place = self.everywhere if number is None else self.of_layer.setdefault(int(number[1]), [])
-            place.append(one)
+            place.append((pattern, where))
 
     def scheme(self, names: Iterable[str], number: int) -> tuple[Scheme | None, str]:
         """What is done with a weight, which has some names, and where that is said."""
-        found = [
+        layers = self.quantized.layers
+        matches = [
             (pattern, where)
             for pattern, where in (*self.everywhere, *self.of_layer.get(number, ()))
             for name in names
-            if _means(pattern, name, self.said.how if pattern not in self.said.layers else "names")
+            if _means(pattern, name, self.quantized.how if pattern not in layers else "names")
         ]
-        self.met.update(pattern for pattern, _ in found)
-        own = [(self.said.layers[one], where) for one, where in found if one in self.said.layers]
-        if own:
+        self.used.update(pattern for pattern, _ in matches)
+        if own := [(layers[pattern], where) for pattern, where in matches if pattern in layers]:
             return own[0]
-        return (None, found[0][1]) if found else (self.said.scheme, "")
+        return (None, matches[0][1]) if matches else (self.quantized.scheme, "")
 
-    def unmet(self, layers: int) -> Iterator[Issue]:
+    def without_predictors(self, parameters: Mapping[str, Any], layers: int, modules: Modules) -> Mapping[str, Any]:
+        """Without modules that predict further tokens if their weights are left as they are, and others are not."""
+        few = tuple(f".{name}" for name in modules.few)
+        kept = any(
+            (_behind(pattern, layers) and not _is_no_weight(pattern) and not pattern.endswith(few))
+            or re.match(r"(re:)?(\.?\*)?mtp", pattern)
+            for pattern, _ in self.quantized.kept
+        )
+        if not kept or "sections" not in parameters:
+            return parameters
+        return {**parameters, "sections": [part for part in parameters["sections"] if not part.get("predicts")]}
+
+    def unused(self, layers: int) -> Iterator[Issue]:
         """Patterns that mean no weight of the model, nor anything that is not drawn."""
-        for pattern, where in (*self.everywhere, *(one for some in self.of_layer.values() for one in some)):
-            if pattern not in self.met and not _known(pattern, layers):
+        for pattern, where in (*self.everywhere, *(pair for some in self.of_layer.values() for pair in some)):
+            if pattern not in self.used and not _is_undrawn(pattern, layers):
                 expected = "expected weights of attention, MLPs or experts, a router, a norm, an embedding or the head"
                 yield Issue(where, f"found {pattern!r}, {expected}", "what it means is not known")
 
@@ -143,7 +157,7 @@ def _behind(pattern: str, layers: int) -> bool:
     return number is not None and int(number[1]) >= layers
 
 
-def _known(pattern: str, layers: int) -> bool:
+def _is_undrawn(pattern: str, layers: int) -> bool:
     """Whether a pattern means what is no weight of a layer that is drawn."""
     return _behind(pattern, layers) or _is_no_weight(pattern)
 
@@ -155,7 +169,7 @@ def _is_no_weight(pattern: str) -> bool:
 
 
 def typed(
-    workload: str, parameters: Mapping[str, Any], said: Quantized, wide: object, modules: Modules
+    workload: str, parameters: Mapping[str, Any], quantized: Quantized, wide: object, modules: Modules
 ) -> tuple[str, dict[str, Any], list[Issue]]:
     """The graph of a model with the types that a description gives its weights.
 
@@ -163,7 +177,7 @@ def typed(
     ----------
     workload, parameters
         The graph so far, a ``decoder`` or a ``stack``.
-    said : Quantized
+    quantized : Quantized
         The description.
     wide : object
         The type of what is not quantized, as ``torch_dtype`` calls it.
@@ -177,49 +191,37 @@ def typed(
     """
     if wide not in _WIDE:
         return workload, {**parameters}, []  # of which the field itself says what is wrong
-    patterns, schemes, total = _Patterns(said, modules.fronts), dict[str, dict[Scheme | None, tuple[str, str]]](), 0
+    patterns, total = _Patterns(quantized, modules.fronts), 0
+    schemes = dict[str, dict[Scheme | None, tuple[str, str]]]()
     for number, layer in enumerate(_order(parameters)):
         total += 1
         before = [front + modules.layer.replace("*", str(number)) for front in patterns.fronts]
         for name in modules.few:
             patterns.scheme([front + name for front in before], number)
         for part in layer.parts:
-            mine = modules.mixers.get(layer.mixer.get("kind", "")) if part == "mixer" else None
-            for name in mine or getattr(modules, part):
+            own = modules.mixers.get(layer.mixer.get("kind", "")) if part == "mixer" else None
+            for name in own or getattr(modules, part):
                 if part == "mixer" and not _is_there(name, layer.mixer):
                     continue
                 names = [front + name for front in before]
                 scheme, where = patterns.scheme(names, number)
                 schemes.setdefault(part, {}).setdefault(scheme, (names[-1], where))
-    parameters = _without_others(parameters, said, total, modules)
-    issues = [*patterns.unmet(total), *_differing(schemes, said)]
+    parameters = patterns.without_predictors(parameters, total, modules)
+    issues = [*patterns.unused(total), *_differing(schemes, quantized)]
     if issues:
         return workload, {**parameters}, issues
-    found = {part: next(iter(of)) for part, of in schemes.items()}
-    return _with_types(workload, parameters, found, said, _WIDE[str(wide)])
+    by_part = {part: next(iter(of)) for part, of in schemes.items()}
+    return _with_types(workload, parameters, by_part, quantized, _WIDE[str(wide)])
 
 
-def _without_others(parameters: Mapping[str, Any], said: Quantized, layers: int, modules: Modules) -> Mapping[str, Any]:
-    """Without the modules that predict further tokens if their weights are left as they are, and others are not."""
-    few = tuple(f".{name}" for name in modules.few)
-    apart = any(
-        (_behind(pattern, layers) and not _is_no_weight(pattern) and not pattern.endswith(few))
-        or re.match(r"(re:)?(\.?\*)?mtp", pattern)
-        for pattern, _ in said.kept
-    )
-    if not apart or "sections" not in parameters:
-        return parameters
-    return {**parameters, "sections": [one for one in parameters["sections"] if not one.get("predicts")]}
-
-
-def _differing(schemes: Mapping[str, Mapping[Scheme | None, tuple[str, str]]], said: Quantized) -> Iterator[Issue]:
+def _differing(schemes: Mapping[str, Mapping[Scheme | None, tuple[str, str]]], quantized: Quantized) -> Iterator[Issue]:
     """Weights that belong together, of more than one type."""
     for part, of in schemes.items():
         if len(of) > 1:
-            (one, (name, where)), (other, (another, elsewhere)) = [*of.items()][:2]
-            words = f"{PARTS[part]} of two types, {_called(one)} ({name}) and {_called(other)} ({another})"
+            (first, (name, where)), (other, (another, elsewhere)) = [*of.items()][:2]
+            words = f"{PARTS[part]} of two types, {_called(first)} ({name}) and {_called(other)} ({another})"
             remedy = "a graph has one type for all layers"
-            yield Issue(elsewhere or where or said.where, f"found {words}, expected one", remedy)
+            yield Issue(elsewhere or where or quantized.where, f"found {words}, expected one", remedy)
 
 
 def _called(scheme: Scheme | None) -> str:
@@ -227,41 +229,41 @@ def _called(scheme: Scheme | None) -> str:
 
 
 def _with_types(
-    workload: str, parameters: Mapping[str, Any], found: Mapping[str, Scheme | None], said: Quantized, left: str
+    workload: str, parameters: Mapping[str, Any], by_part: Mapping[str, Scheme | None], quantized: Quantized, left: str
 ) -> tuple[str, dict[str, Any], list[Issue]]:
     """Put types into the parameters; what they are is known of every part that the model has."""
 
     def held(scheme: Scheme | None) -> str:
         return left if scheme is None else scheme.weights
 
-    attention = found.get("mixer", next(iter(found.values())))
-    experts = found.get("experts", found.get("dense", attention))
-    apart = [part for part in ("dense", "shared") if part in found and found[part] != attention]
-    for part in apart:
-        if found[part] != experts:
+    attention = by_part.get("mixer", next(iter(by_part.values())))
+    experts = by_part.get("experts", by_part.get("dense", attention))
+    differing = [part for part in ("dense", "shared") if part in by_part and by_part[part] != attention]
+    for part in differing:
+        if by_part[part] != experts:
             others = f"experts in {held(experts)} and attention in {held(attention)}"
-            message = f"found {PARTS[part]} in {held(found[part])}, {others}, expected the type of one of them"
-            return workload, {**parameters}, [Issue(said.where, message)]
-    quantized = [scheme for scheme in found.values() if scheme is not None]
-    taken = {scheme.operands for scheme in quantized}
+            message = f"found {PARTS[part]} in {held(by_part[part])}, {others}, expected the type of one of them"
+            return workload, {**parameters}, [Issue(quantized.where, message)]
+    schemes = [scheme for scheme in by_part.values() if scheme is not None]
+    taken = {scheme.operands for scheme in schemes}
     if None in taken and len(taken) > 1:
-        words = " and ".join(sorted(f"{one.weights} by {one.operands or left}" for one in set(quantized)))
-        return workload, {**parameters}, [Issue(said.where, f"found products of {words}", "expected one of them")]
+        words = " and ".join(sorted(f"{scheme.weights} by {scheme.operands or left}" for scheme in set(schemes)))
+        return workload, {**parameters}, [Issue(quantized.where, f"found products of {words}", "expected one of them")]
     # weights that are wider are multiplied as they are held: a product takes the narrowest type that holds both
-    operands = min(taken, key=lambda one: FORMATS[one].bytes) if taken and None not in taken else None  # type: ignore[index]
+    operands = min(taken, key=lambda operand: FORMATS[operand].bytes) if taken and None not in taken else None  # type: ignore[index]
     types = {"weights": held(attention), "activations": left, "ends": left}
     types |= {"experts": held(experts)} if held(experts) != held(attention) else {}
     types |= {"operands": operands} if operands else {}
-    types |= {"kv": said.kv} if said.kv else {}
+    types |= {"kv": quantized.kv} if quantized.kv else {}
     given = {name: value for name, value in parameters.items() if name != "word_bytes"}
-    if "dense" in apart and workload == "decoder":
+    if "dense" in differing and workload == "decoder":
         workload, given = "stack", as_stack(DecoderParameters(**given)).model_dump(exclude_defaults=True, mode="json")
     if workload == "stack":
-        given["layers"] = {name: _typed_layer(layer, found, attention) for name, layer in given["layers"].items()}
+        given["layers"] = {name: _typed_layer(layer, by_part, attention) for name, layer in given["layers"].items()}
     return workload, {**given, "dtypes": types}, []
 
 
-def _beside(layer: Mapping[str, Any]) -> bool:
+def _shares_apart(layer: Mapping[str, Any]) -> bool:
     """Whether experts that every token uses are no more of the others, but an MLP of their own."""
     forward = layer.get("feed_forward") or {}
     alone = forward.get("latent") or forward.get("shared_norms") or forward.get("shared", 0) % forward.get("ffn", 1)
@@ -269,18 +271,18 @@ def _beside(layer: Mapping[str, Any]) -> bool:
 
 
 def _typed_layer(
-    layer: Mapping[str, Any], found: Mapping[str, Scheme | None], attention: Scheme | None
+    layer: Mapping[str, Any], by_part: Mapping[str, Scheme | None], attention: Scheme | None
 ) -> dict[str, Any]:
     """A layer whose dense MLP, or whose experts that every token uses, are of the class that has their type."""
     forward = layer.get("feed_forward")
     if not forward:
         return {**layer}
     own: dict[str, Any] = {}
-    if forward["kind"] == "mlp" and found["dense"] != attention:
+    if forward["kind"] == "mlp" and by_part["dense"] != attention:
         own = {"typed": "experts"}
-    if forward.get("shared") and found["shared"] != found["experts"]:
+    if forward.get("shared") and by_part["shared"] != by_part["experts"]:
         own = {"shared_apart": True}
-    elif _beside(layer) and found["shared"] != attention:
+    elif _shares_apart(layer) and by_part["shared"] != attention:
         own = {"shared_typed": "experts"}
     return {**layer, "feed_forward": {**forward, **own}} if own else {**layer}
 
@@ -302,8 +304,8 @@ def words(parameters: Mapping[str, Any]) -> str:
         if "sections" in parameters
         else []
     )
-    dense = any(one.get("typed") == "experts" for one in forwards)
-    routed = parameters.get("experts") or any(one.get("kind") == "moe" for one in forwards)
+    dense = any(forward.get("typed") == "experts" for forward in forwards)
+    routed = parameters.get("experts") or any(forward.get("kind") == "moe" for forward in forwards)
     those = " and ".join([*(["experts"] if routed else []), *(["dense MLPs"] if dense else [])])
     caches = f", caches in {dtypes['kv']}" if "kv" in dtypes else ""
     if "experts" in dtypes and dtypes["weights"] == dtypes["ends"]:

@@ -35,8 +35,8 @@ def placed(value: Any) -> dict[str, Any] | None:
     """Which layers carry positions, of which an empty list says as little as none."""
     if value in (None, []):
         return {"placed": None}
-    known = isinstance(value, list) and all(type(one) is int and one in (0, 1) for one in value)
-    return {"placed": ["chunked" if one else "global" for one in value]} if known else None
+    valid = isinstance(value, list) and all(type(flag) is int and flag in (0, 1) for flag in value)
+    return {"placed": ["chunked" if flag else "global" for flag in value]} if valid else None
 
 
 def word(value: Any) -> dict[str, Any] | None:
@@ -51,8 +51,8 @@ def index_pattern(value: Any) -> dict[str, Any] | None:
 
 def whole_numbers(value: Any, to: str) -> dict[str, Any] | None:
     """A whole number for every layer, or null."""
-    known = isinstance(value, list) and value and all(map(is_whole, value))
-    return {to: value} if known or value is None else None
+    valid = isinstance(value, list) and value and all(map(is_whole, value))
+    return {to: value} if valid or value is None else None
 
 
 def intermediate_size(data: Mapping[str, Any]) -> Any:

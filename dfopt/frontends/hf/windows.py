@@ -45,7 +45,7 @@ def llama_4(given: Given) -> dict[str, Any]:
 
 def all_one(value: Any) -> dict[str, Any] | None:
     """A 1 for every layer."""
-    return {} if isinstance(value, list) and all(type(one) is int and one == 1 for one in value) else None
+    return {} if isinstance(value, list) and all(type(number) is int and number == 1 for number in value) else None
 
 
 def predicted(given: Given) -> dict[str, Any]:
@@ -86,12 +86,12 @@ def sparse_attention(value: Any) -> dict[str, Any] | None:
     sizes = {name: value.get(field) for field, name in _SPARSE_SIZES.items()}
     # layers without an indexer's value path: all that have an indexer
     bare = value.get("sparse_disable_index_value", turns)
-    known = {*_SPARSE_SIZES, *_SPARSE_WORDS, "use_sparse_attention", "sparse_attention_freq"}
-    known |= {"sparse_disable_index_value"}
-    good = isinstance(turns, list) and turns and all(type(one) is int and one in (0, 1) for one in turns)
-    if not good or bare != turns or set(value) - known or not all(is_whole(one) for one in sizes.values()):
+    names = {*_SPARSE_SIZES, *_SPARSE_WORDS, "use_sparse_attention", "sparse_attention_freq"}
+    names |= {"sparse_disable_index_value"}
+    good = isinstance(turns, list) and turns and all(type(turn) is int and turn in (0, 1) for turn in turns)
+    if not good or bare != turns or set(value) - names or not all(is_whole(size) for size in sizes.values()):
         return None
-    types = ["sparse" if one else "global" for one in turns or ()]
+    types = ["sparse" if turn else "global" for turn in turns or ()]
     return {"types": types, "indexer": {**sizes, "reads": "hidden"}}
 
 
@@ -99,7 +99,7 @@ def no_positions(given: Given) -> dict[str, Any]:
     """Layers in turn that carry no position."""
     placed = given.get("placed") or every_so_many(given["layers"], given["unplaced_turn"], "chunked", "global")
     kinds = {"chunked": "rotary", "global": "plain"}
-    return {"types": [kinds[one] for one in placed], "own": {"plain": {"rotary_dim": 0}}}
+    return {"types": [kinds[place] for place in placed], "own": {"plain": {"rotary_dim": 0}}}
 
 
 def hybrid(given: Given) -> dict[str, Any]:
@@ -141,5 +141,5 @@ def gemma_4(given: Given) -> dict[str, Any]:
         heads |= {"values": "keys"}
         if given.get("global_kv_heads") is not None:
             heads |= {"kv_heads": given["global_kv_heads"]}
-    beside = {"shared": given["ffn"], "shared_norms": True} if given["experts_beside"] else {}
-    return {**beside, "own": {"global": heads}, "sparse": [given["experts_beside"]] * given["layers"]}
+    shared = {"shared": given["ffn"], "shared_norms": True} if given["experts_beside"] else {}
+    return {**shared, "own": {"global": heads}, "sparse": [given["experts_beside"]] * given["layers"]}

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.hf.fields import Default, Entry
 from dfopt.frontends.hf.rows import COSMETIC, EVERYWHERE
-from dfopt.frontends.hf.tables import table, whole
+from dfopt.frontends.hf.tables import full_entry, table
 
 __all__ = ["FRONTS", "NOT_DRAWN", "WRAPPERS", "Text", "Wrapper", "text_of"]
 
@@ -56,7 +56,8 @@ class _File(Entry):
 
 def _read() -> _File:
     data = table("wrappers")
-    return _File.model_validate(data | {"wrappers": {name: whole(data["wrappers"], name) for name in data["wrappers"]}})
+    wrappers = data["wrappers"]
+    return _File.model_validate(data | {"wrappers": {name: full_entry(wrappers, name) for name in wrappers}})
 
 
 _FILE: Final = _read()
@@ -104,8 +105,8 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
         issues = [Issue(f"$.{part}", f"found {shown(data[part])}, expected null, or a mapping") for part in odd]
         raise DocumentError(file, issues)
     if wrapper.flat and wrapper.inside not in data:
-        beside = {*_FILE.words, *wrapper.words, *wrapper.parts}
-        own = {name: value for name, value in data.items() if name not in beside} | {"model_type": wrapper.flat}
+        outside = {*_FILE.words, *wrapper.words, *wrapper.parts}
+        own = {name: value for name, value in data.items() if name not in outside} | {"model_type": wrapper.flat}
         return Text(own, {name: f"$.{name}" for name in own}, left, wrapped=True)
     inner = data.get(wrapper.inside)
     if wrapper.thinker and isinstance(inner, Mapping):
@@ -133,10 +134,10 @@ def _ties_differ(data: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
     return major.isdecimal() and int(major) >= 5 and True in ties and False in ties
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(first: Any, other: Any) -> bool:
     """Whether two fields say the same; of types of two bytes, which are as wide as each other, that inside counts."""
     halves = ("bfloat16", "float16")
-    return bool(one == other) or (one in halves and other in halves)
+    return bool(first == other) or (first in halves and other in halves)
 
 
 def _said_beside(wrapper: Wrapper, name: str, value: Any) -> bool:
@@ -149,7 +150,7 @@ def _thinking(
 ) -> Text:
     """The text model of a wrapper that lies in another one, beside what speaks."""
     front = f"$.{wrapper.inside}"
-    issues = [one for one in _issues(data, wrapper, inner) if not one.where.startswith(front)]
+    issues = [issue for issue in _issues(data, wrapper, inner) if not issue.where.startswith(front)]
     if inner.get("model_type", wrapper.thinker) != wrapper.thinker:
         message = f"found {shown(inner['model_type'])}, expected {wrapper.thinker}"
         issues.append(Issue(f"{front}.model_type", message))
@@ -157,24 +158,24 @@ def _thinking(
         raise DocumentError(file, issues)
     above = {name: data[name] for name in (*_INHERITED, "transformers_version") if name in data and name not in inner}
     try:
-        found = text_of({**above, **inner, "model_type": wrapper.thinker}, file)
+        text = text_of({**above, **inner, "model_type": wrapper.thinker}, file)
     except DocumentError as error:
-        raise DocumentError(file, [replace(one, where=front + one.where[1:]) for one in error.issues]) from None
-    paths = {name: path if name in above else front + path[1:] for name, path in found.paths.items()}
-    return found._replace(paths=paths, left=(*left, *found.left), inside=front + found.inside[1:])
+        raise DocumentError(file, [replace(issue, where=front + issue.where[1:]) for issue in error.issues]) from None
+    paths = {name: path if name in above else front + path[1:] for name, path in text.paths.items()}
+    return text._replace(paths=paths, left=(*left, *text.left), inside=front + text.inside[1:])
 
 
 def _issues(data: Mapping[str, Any], wrapper: Wrapper, inner: Any) -> Iterator[Issue]:
-    known, where = {*_INHERITED, *wrapper.parts, wrapper.inside}, f"$.{wrapper.inside}"
+    names, where = {*_INHERITED, *wrapper.parts, wrapper.inside}, f"$.{wrapper.inside}"
     for name, value in data.items():
-        if name in COSMETIC or name in _FILE.words or name in wrapper.words or name in known:
+        if name in COSMETIC or name in _FILE.words or name in wrapper.words or name in names:
             continue
         if name in EVERYWHERE:
             if EVERYWHERE[name].gives(value) is None:
                 yield Issue(f"$.{name}", f"found {shown(value)}, expected {EVERYWHERE[name].expected}")
             continue
         message = "not understood, and could change a shape, a cost or a size"
-        yield Issue(f"$.{name}", message, did_you_mean(name, sorted(known)))
+        yield Issue(f"$.{name}", message, did_you_mean(name, sorted(names)))
     expected = f"expected the config of {' or '.join(wrapper.texts)}"
     if not isinstance(inner, Mapping):
         yield Issue(where, f"{'missing' if inner is None else f'found {shown(inner)}'}, {expected}")

@@ -291,9 +291,9 @@ class Arguments(Part):
     @property
     def uneven(self) -> bool:
         """Whether stages have not equally many layers."""
-        said = self.decoder_first_pipeline_num_layers, self.decoder_last_pipeline_num_layers
+        ends = self.decoder_first_pipeline_num_layers, self.decoder_last_pipeline_num_layers
         uneven = self.num_layers % self.pipeline_model_parallel_size or self.split_layers > self.num_layers
-        return bool(uneven) or said != (None, None)
+        return bool(uneven) or ends != (None, None)
 
     @property
     def checkpoint_every(self) -> int:

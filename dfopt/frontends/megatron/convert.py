@@ -52,21 +52,21 @@ class Run:
 
     def words(self) -> list[str]:
         """The same as options of ``dfopt solve``, beside those that a document of pins has."""
-        found = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
+        words = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
         if "zero_replicas" in self.fixed:
-            found.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
+            words.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
         if "recomputed" in self.fixed:
-            found.append(f"--recompute-layers {self.fixed['recomputed']}")
+            words.append(f"--recompute-layers {self.fixed['recomputed']}")
         for name in ("first_layers", "last_layers"):
-            found += [f"--{name.replace('_', '-')} {self.fixed[name]}"] if name in self.fixed else []
+            words += [f"--{name.replace('_', '-')} {self.fixed[name]}"] if name in self.fixed else []
         if "sequence_parallelism" in self.fixed:
-            found.append(f"--set sequence_parallelism={self.fixed['sequence_parallelism']}")
+            words.append(f"--set sequence_parallelism={self.fixed['sequence_parallelism']}")
         if "tensor_overlap" in self.fixed:
-            found.append(f"--tp-comm-overlap {self.fixed['tensor_overlap']}")
-        found.append(f"--gradient-overlap {self.fixed['gradient_overlap']}")
+            words.append(f"--tp-comm-overlap {self.fixed['tensor_overlap']}")
+        words.append(f"--gradient-overlap {self.fixed['gradient_overlap']}")
         options = {"parameter_overlap": "param-gather-overlap", "point_to_point_overlap": "p2p-overlap"}
-        found += [f"--{option} {self.fixed[name]}" for name, option in options.items() if name in self.fixed]
-        return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
+        words += [f"--{option} {self.fixed[name]}" for name, option in options.items() if name in self.fixed]
+        return words + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
 def load_run(path: str | Path) -> Run:
@@ -167,12 +167,12 @@ def _chosen(a: Arguments) -> bool:
 
 def _recompute(a: Arguments, keeps_no_scores: bool) -> str:
     """What is computed again; of some layers of a stage, where not of all."""
-    told = _RECOMPUTE[a.recompute_granularity, keeps_no_scores]
+    recompute = _RECOMPUTE[a.recompute_granularity, keeps_no_scores]
     if more := _modules_again(a):
         return recompute_of("+".join({*more, "attention"} if keeps_no_scores else more))
     if a.recompute_granularity != "full" or a.recompute_method != "block" or _recomputed(a) >= a.stage_layers:
-        return told
-    return f"{told}/{_RECOMPUTE[None, keeps_no_scores]}"
+        return recompute
+    return f"{recompute}/{_RECOMPUTE[None, keeps_no_scores]}"
 
 
 def _modules_again(a: Arguments) -> list[str]:
@@ -207,10 +207,10 @@ def _ends(a: Arguments) -> dict[str, int]:
     if a.account_for_embedding_in_pipeline_split or a.account_for_loss_in_pipeline_split:
         first = a.stage_layers - a.account_for_embedding_in_pipeline_split
         return {"first_layers": first, "last_layers": a.stage_layers - a.account_for_loss_in_pipeline_split}
-    said = {"first_layers": a.decoder_first_pipeline_num_layers, "last_layers": a.decoder_last_pipeline_num_layers}
+    ends = {"first_layers": a.decoder_first_pipeline_num_layers, "last_layers": a.decoder_last_pipeline_num_layers}
     # in chunks that program takes layers from all of them, not from the first and the last; without ends none are drawn
     usual = a.vocab is not None and a.chunks == 1 and a.pipeline_model_parallel_size > 1
-    return {name: layers for name, layers in said.items() if layers is not None and usual}
+    return {name: layers for name, layers in ends.items() if layers is not None and usual}
 
 
 def _zero(a: Arguments) -> int:
@@ -224,37 +224,37 @@ def _modules(a: Arguments) -> dict[str, str]:
     if max(a.context_parallel_size, a.expert_model_parallel_size) == 1:
         return {}
     shared = "context" if a.context_parallel_size > 1 else "n"
-    found = {"stream": shared, "mixer": shared, "dense": "n"}  # a router is dense too
+    schemes = {"stream": shared, "mixer": shared, "dense": "n"}  # a router is dense too
     if a.num_experts is not None:
-        found["experts"] = "outer" if a.expert_model_parallel_size > 1 else "n"
-    return found | ({"ends": "n"} if a.vocab is not None else {})
+        schemes["experts"] = "outer" if a.expert_model_parallel_size > 1 else "n"
+    return schemes | ({"ends": "n"} if a.vocab is not None else {})
 
 
 def _notes(a: Arguments) -> list[str]:
-    found = []
+    notes = []
     if a.vocab is None:
-        found.append("no --vocab-size: embedding and logits are not drawn, nor counted among the parameters")
+        notes.append("no --vocab-size: embedding and logits are not drawn, nor counted among the parameters")
     if a.vocab not in (None, a.vocab_size):
-        found.append(f"vocabulary of {a.vocab_size or 'unknown size'} padded to {a.vocab}")
+        notes.append(f"vocabulary of {a.vocab_size or 'unknown size'} padded to {a.vocab}")
     if a.fp8_format is not None and not a.fp8_param_gather:
-        found.append("weights are kept in bf16 and cast for each product in 8 bits: --fp8-param-gather keeps them in 8")
+        notes.append("weights are kept in bf16 and cast for each product in 8 bits: --fp8-param-gather keeps them in 8")
     if _chosen(a):
-        found.append("attention that the tool chooses keeps no scores here; --attention-backend unfused keeps them")
+        notes.append("attention that the tool chooses keeps no scores here; --attention-backend unfused keeps them")
     if a.qk_layernorm:
-        found.append("norms of queries and keys (--qk-layernorm) are not priced")
+        notes.append("norms of queries and keys (--qk-layernorm) are not priced")
     if a.expert_model_parallel_size > 1 and a.moe_token_dispatcher_type == "allgather":
-        found.append("tokens that every chip gathers (allgather, the default) are counted as sent (alltoall)")
+        notes.append("tokens that every chip gathers (allgather, the default) are counted as sent (alltoall)")
     if (a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers) and not _ends(a):
-        found.append("layers of the first and of the last stage are chosen by the solve, not fixed")
+        notes.append("layers of the first and of the last stage are chosen by the solve, not fixed")
     if a.context_parallel_size > 1 and a.cp_comm_type == "p2p":
-        found.append("keys and values that go round from chip to chip (p2p) are counted as gathered")
-    found.append("scores are counted in full: --param causal=true counts those below the diagonal")
+        notes.append("keys and values that go round from chip to chip (p2p) are counted as gathered")
+    notes.append("scores are counted in full: --param causal=true counts those below the diagonal")
     if a.sequence_parallel and a.num_experts is not None:
-        found.append("a router works on all tokens on every chip: sequence parallelism is in the pins, not forced")
+        notes.append("a router works on all tokens on every chip: sequence parallelism is in the pins, not forced")
     if a.overlap_param_gather and _zero(a) != 1:
-        found.append("weights that are gathered behind other passes (--overlap-param-gather) count as shown")
-    found.append("network dims are chosen by the solve; other overlaps are those of the assumptions")
-    return found
+        notes.append("weights that are gathered behind other passes (--overlap-param-gather) count as shown")
+    notes.append("network dims are chosen by the solve; other overlaps are those of the assumptions")
+    return notes
 
 
 def write_run(path: str | Path, folder: str | Path) -> list[str]:

@@ -52,8 +52,8 @@ def refusals(a: Arguments) -> Iterator[Issue]:
     if a.fp8_format and not a.bf16:
         yield issue("fp8-format", f"{a.fp8_format} without --bf16", "add --bf16")
     if a.checkpoint_every > 1 and (a.uneven or a.chunk_layers % a.checkpoint_every):
-        told = f"{a.checkpoint_every} layers behind a checkpoint, where chunks of stages have {a.chunk_layers} at most"
-        yield issue("recompute-num-layers", told, "a divisor of the layers of all chunks: they have equally many then")
+        text = f"{a.checkpoint_every} layers behind a checkpoint, where chunks of stages have {a.chunk_layers} at most"
+        yield issue("recompute-num-layers", text, "a divisor of the layers of all chunks: they have equally many then")
     if a.global_batch_size % a.micro_batch_size:
         yield issue("global-batch-size", f"{a.global_batch_size}, no multiple of the microbatch", "a multiple of it")
     if a.group_query_attention and a.num_attention_heads % a.num_query_groups:

@@ -40,17 +40,17 @@ def megatron_shardings(graph: Graph, tensor: int, sequence_parallel: bool) -> di
     before: dict[str, list[str]] = {name: [] for name in kernels}
     for tensor_read in graph.tensors:
         before[tensor_read.dst].append(tensor_read.src)
-    found: dict[str, Sharding] = {}
+    shardings: dict[str, Sharding] = {}
     for name in sorted(graph.levels(), key=lambda name: graph.levels()[name]):
         kernel = kernels[name]
         if kernel.pass_ == "forward":
-            found[name] = _forward(kernel, [found[source] for source in before[name]], tokens)
+            shardings[name] = _forward(kernel, [shardings[source] for source in before[name]], tokens)
     reduced = {kernel.accumulates_into for kernel in graph.kernels}
     for name, kernel in kernels.items():
-        if name not in found:
-            of = found.get(kernel.stage_with or "", tokens)
-            found[name] = _later(kernel, of, tokens, name in reduced)
-    return found
+        if name not in shardings:
+            of = shardings.get(kernel.stage_with or "", tokens)
+            shardings[name] = _later(kernel, of, tokens, name in reduced)
+    return shardings
 
 
 def _forward(kernel: Kernel, sources: list[Sharding], tokens: Sharding) -> Sharding:

@@ -86,11 +86,11 @@ def attend(
         kept = SequenceState(name=name, sequences=sizes.sequences, heads=sizes.kv_heads, bytes_per_token=each, **tokens)
         return {"states": (kept,)}
 
-    def product(part: str, last: int, inner: int, one: Value, other: Value, **more: Any) -> str:
+    def product(part: str, last: int, inner: int, first: Value, other: Value, **more: Any) -> str:
         extents = {"outer": sizes.heads, "m": last, "k": inner, "n": sizes.new}
         if sizes.sequences > 1:
             extents["samples"] = sizes.sequences
-        return canvas.draw(node, "matmul", extents, (one, 1), (other, 2), part=part, density=density, **more)
+        return canvas.draw(node, "matmul", extents, (first, 1), (other, 2), part=part, density=density, **more)
 
     more = state("keys", sizes.k_dim)
     scores = product("scores", sizes.keys, sizes.k_dim, query, key, role="scores", **more)
@@ -128,9 +128,9 @@ def _attention(canvas: Canvas, node: Node) -> None:
     query, key, value = canvas.inputs(node)[:3]
     pasts = [_optional(canvas, node, place) for place in (4, 5)]
     mask, given = _optional(canvas, node, 3), node.attributes
-    whole = len(query.shape) == 4
+    by_head = len(query.shape) == 4
     cached = pasts[0].shape[2] if pasts[0] is not None else 0
-    if whole:
+    if by_head:
         heads, kv_heads = query.shape[1], key.shape[1]
         new, length, k_dim, v_dim = query.shape[2], key.shape[2], query.shape[3], value.shape[3]
     else:
@@ -143,7 +143,7 @@ def _attention(canvas: Canvas, node: Node) -> None:
     flop = 9 if given.get("softcap") else 6
     keeps = _present(canvas, node, (1, 2), pasts)
     kernel, axes = attend(canvas, node, (query, key, value), sizes, masks, keeps, flop)
-    canvas.give(node.outputs[0], kernel, axes if whole else _merged(axes))
+    canvas.give(node.outputs[0], kernel, axes if by_head else _merged(axes))
 
 
 def _multi_head(canvas: Canvas, node: Node) -> None:
@@ -153,15 +153,15 @@ def _multi_head(canvas: Canvas, node: Node) -> None:
         raise node.refuse("Q, K and V are packed", "export the model with three inputs")
     heads = node.attributes["num_heads"]
     pasts = [_optional(canvas, node, place) for place in (6, 7)]
-    masks = [one for place in (4, 5) if (one := _optional(canvas, node, place)) is not None]
+    masks = [mask for place in (4, 5) if (mask := _optional(canvas, node, place)) is not None]
     length, v_dim = (key.shape[2], value.shape[3]) if len(key.shape) == 4 else (key.shape[1], value.shape[2] // heads)
     cached = pasts[0].shape[2] if pasts[0] is not None else 0
     reads = [query, key, value]
     if bias is not None:
-        for place, one in enumerate(reads):
-            added = canvas.pointwise(node, one.axes, one, part=f"{'QKV'[place]}_bias", role="bias")
-            canvas.hold(added, replace(bias, type=Type(bias.type.kind, (one.shape[-1],)), made_of=frozenset()))
-            reads[place] = canvas.inner(added, one.axes)
+        for place, read in enumerate(reads):
+            added = canvas.pointwise(node, read.axes, read, part=f"{'QKV'[place]}_bias", role="bias")
+            canvas.hold(added, replace(bias, type=Type(bias.type.kind, (read.shape[-1],)), made_of=frozenset()))
+            reads[place] = canvas.inner(added, read.axes)
     sizes = _Sizes(
         query.shape[0], heads, heads, query.shape[1], cached + length, query.shape[2] // heads, v_dim, cached,
         bool(node.attributes.get("unidirectional")),
@@ -189,7 +189,7 @@ def _projected(canvas: Canvas, node: Node) -> None:
         batch, heads, heads, new, cached + new, reads[0].type.size // (batch * new * heads), wide // heads, cached,
         bool(node.attributes.get("unidirectional")),
     )  # fmt: skip
-    masks = [one for one in (mask, _optional(canvas, node, 5)) if one is not None]
+    masks = [m for m in (mask, _optional(canvas, node, 5)) if m is not None]
     kernel, axes = attend(canvas, node, reads, sizes, masks, _present(canvas, node, (1,), [past]))
     canvas.give(node.outputs[0], kernel, _merged(axes))
 
@@ -214,7 +214,7 @@ def _grouped(canvas: Canvas, node: Node) -> None:
         axes = {part: one_each("nnm", kind.shape) for part, kind in kinds.items()}
         reads = [query.seen_as(f"{node.name}.{part}", kinds[part], axes[part]) for part in wide]
     else:
-        reads = [one for one in (query, key, value) if one is not None]
+        reads = [read for read in (query, key, value) if read is not None]
     if given.get("do_rotary"):
         for place in (0, 1):
             turned = canvas.pointwise(node, reads[place].axes, reads[place], flop=3, part=f"{'QK'[place]}_rotary")
@@ -235,11 +235,11 @@ def _rotary(canvas: Canvas, node: Node) -> None:
     """Two products and a sum for each element; of the caches the rows of its tokens are read."""
     given = canvas.value(node.inputs[0])
     kernel = canvas.pointwise(node, given.axes, given, flop=3)
-    for one in canvas.inputs(node)[1:]:
-        if one.constant:
-            canvas.hold(kernel, one, min(one.type.size, given.type.size))
+    for table in canvas.inputs(node)[1:]:
+        if table.constant:
+            canvas.hold(kernel, table, min(table.type.size, given.type.size))
         else:
-            canvas.reads.append((kernel, None, one))
+            canvas.reads.append((kernel, None, table))
     canvas.give(node.outputs[0], kernel, given.axes)
 
 
@@ -248,13 +248,13 @@ def _skip_norm(canvas: Canvas, node: Node) -> None:
     given, skip = canvas.inputs(node)[:2]
     simple = node.op == "SkipSimplifiedLayerNormalization"
     bias = _optional(canvas, node, 3 if simple else 4)
-    gains = [one for place in ((2,) if simple else (2, 3)) if (one := _optional(canvas, node, place)) is not None]
+    gains = [gain for place in ((2,) if simple else (2, 3)) if (gain := _optional(canvas, node, place)) is not None]
     axes = normalized(given.axes, [len(given.shape) - 1])
     biases = [bias] if bias is not None else []
     added = canvas.pointwise(node, axes, given, skip, *biases, flop=1 + len(biases), part="add", role="residual")
     total = canvas.inner(added, axes)
     if len(node.outputs) > 3 and node.outputs[3]:
-        canvas.whole[added] = 0
+        canvas.size_of[added] = 0
         total = canvas.give(node.outputs[3], added, axes)
     norm = canvas.pointwise(node, axes, total, *gains, flop=_NORM_FLOP[node.op], normalizes=True, role="norm")
     canvas.give(node.outputs[0], norm, axes)
@@ -289,7 +289,7 @@ def _matmul_shape(node: Node, given: Given) -> list[Type | None]:
     rows = a.shape[-1 if node.attributes.get("transA") else -2]
     columns = b.shape[-2 if node.attributes.get("transB") else -1]
     rank = max(len(a.shape), len(b.shape)) - 2
-    left, right = ([1] * (rank - len(one.shape) + 2) + list(one.shape[:-2]) for one in (a, b))
+    left, right = ([1] * (rank - len(operand.shape) + 2) + list(operand.shape[:-2]) for operand in (a, b))
     return [Type(a.kind, (*map(max, left, right), rows, columns))]
 
 

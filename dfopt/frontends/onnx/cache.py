@@ -31,7 +31,7 @@ def draw_cache(canvas: Canvas, node: Node) -> bool:
         return False
     axis = node.attributes["axis"] % 4
     letters = ["".join(sorted({letter for letter, count in dim if count > 1})) for dim in new.axes]
-    features = [place for place, found in enumerate(letters) if found in ("m", "h") and place != axis]
+    features = [place for place, tag in enumerate(letters) if tag in ("m", "h") and place != axis]
     if len(features) != 2 or letters[axis] not in ("", "n", "?", "s") or not _only_products(canvas, node.outputs[0]):
         return False
     heads, each = new.shape[features[0]], math.prod(new.shape[place] for place in features) * past.type.item_bytes

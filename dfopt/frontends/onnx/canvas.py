@@ -34,7 +34,7 @@ class _Held:
     kernel: str
     made_of: frozenset[str]
     read: float
-    whole: float
+    size: float
     each: float
     trained: bool
 
@@ -54,7 +54,7 @@ class Canvas:
         self.kernels: dict[str, dict[str, Any]] = {}
         self.reads: list[tuple[str, Operand, Value]] = []
         self.values: dict[str, Value] = {}
-        self.whole = Counter[str]()
+        self.size_of = Counter[str]()
         self.weights: dict[str, tuple[frozenset[str], str]] = {}
         self.held: list[_Held] = []
         self.kept: set[str] = set()
@@ -66,9 +66,9 @@ class Canvas:
 
     def value(self, name: str) -> Value:
         """A value that is drawn, or a constant."""
-        found = self.values.get(name)
-        if found is not None:
-            return found
+        value = self.values.get(name)
+        if value is not None:
+            return value
         kind = self.model.types[name]
         if name not in self.model.constants and kind.size:
             message = f"{name!r} is an output that is not understood of the operator that produces it"
@@ -92,8 +92,8 @@ class Canvas:
         """Add a kernel that reads some values; constants among them come from DRAM. Gives its name."""
         name = self.unused(node.name[:_LONGEST] + (f".{part}" if part else ""))
         self.kernels[name] = {"name": name, "op": op, **sizes, **more}
-        for one in reads:
-            value, operand = one if isinstance(one, tuple) else (one, None)
+        for read in reads:
+            value, operand = read if isinstance(read, tuple) else (read, None)
             if value.constant:
                 self.hold(name, value)
             else:
@@ -103,25 +103,26 @@ class Canvas:
     def unused(self, name: str) -> str:
         """A name for another kernel."""
         again = (f"{name}_{number}" for number in range(2, len(self.kernels) + 3))
-        return name if name not in self.kernels else next(one for one in again if one not in self.kernels)
+        return next(other for other in (name, *again) if other not in self.kernels)
 
     def hold(self, kernel: str, value: Value, read: float | None = None) -> None:
         """Let a kernel read a constant from DRAM, or so many elements of it; a single number is no data."""
         if value.type.size > 1:
             kinds = [self.model.types[name] for name in value.made_of]
-            stored = sum(one.size for one in kinds if one.kind not in _INDICES) or value.type.size
-            whole = min(value.type.size, stored)
+            stored = sum(kind.size for kind in kinds if kind.kind not in _INDICES) or value.type.size
+            size = min(value.type.size, stored)
             each, trained = self._stored(value).item_bytes, value.type.kind in FLOATS
-            self.held.append(_Held(kernel, value.made_of, whole if read is None else read, whole, each, trained))
+            self.held.append(_Held(kernel, value.made_of, size if read is None else read, size, each, trained))
 
     def share_constants(self, kernel: str, parts: Mapping[str, float]) -> None:
         """Let kernels that are parts of another one read and hold their shares of its constants."""
-        mine = [one for one in self.held if one.kernel == kernel]
-        self.held = [one for one in self.held if one.kernel != kernel]
+        constants = [constant for constant in self.held if constant.kernel == kernel]
+        self.held = [constant for constant in self.held if constant.kernel != kernel]
         for part, share in parts.items():
-            for one in mine:
-                of = one.made_of | {part} if one.made_of else one.made_of  # no other part reads this
-                self.held.append(replace(one, kernel=part, made_of=of, read=one.read * share, whole=one.whole * share))
+            for constant in constants:
+                of = constant.made_of | {part} if constant.made_of else constant.made_of  # no other part reads this
+                read, size = constant.read * share, constant.size * share
+                self.held.append(replace(constant, kernel=part, made_of=of, read=read, size=size))
 
     def weigh(self, kernel: str, weight: Value) -> None:
         """Let a product have a constant as its weight."""
@@ -130,14 +131,14 @@ class Canvas:
     def _stored(self, value: Value) -> Type:
         """The type in which a constant lies in DRAM: that of the largest tensor it is made of, if that is smaller."""
         kinds = [self.model.types[name] for name in value.made_of]
-        largest = max((one for one in kinds if one.kind not in _INDICES), key=lambda one: one.size, default=value.type)
-        return min(value.type, largest, key=lambda one: one.item_bytes)
+        largest = max((t for t in kinds if t.kind not in _INDICES), key=lambda t: t.size, default=value.type)
+        return min(value.type, largest, key=lambda kind: kind.item_bytes)
 
     def give(self, name: str, kernel: str, axes: Axes) -> Value:
         """Let a kernel produce a value."""
         kind = self.model.types[name]
-        self.whole[kernel] += kind.size
-        several = self.whole[kernel] > kind.size
+        self.size_of[kernel] += kind.size
+        several = self.size_of[kernel] > kind.size
         self.values[name] = Value(name, kind, axes, kernel, kind.size, name if several else "")
         return self.values[name]
 
@@ -145,7 +146,7 @@ class Canvas:
         """What a kernel produces for another one of the same node."""
         sizes = extents(axes)
         kind = Type("FLOAT", (math.prod(sizes.values()),))
-        self.whole[kernel] = kind.size
+        self.size_of[kernel] = kind.size
         return Value(kernel, kind, axes, kernel, kind.size)
 
     def pointwise(self, node: Node, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
@@ -158,7 +159,7 @@ class Canvas:
         a: tuple[Value, Sequence[str]],
         b: tuple[Value, Sequence[str]],
         out: Sequence[str],
-        *beside: Value,
+        *others: Value,
         part: str = "",
         **more: Any,
     ) -> tuple[str, Axes]:
@@ -189,19 +190,20 @@ class Canvas:
         of = dict(zip(a[1], a[0].axes, strict=True)), dict(zip(b[1], b[0].axes, strict=True))
         for place, label in enumerate(out):
             if label in batch:
-                known = next((one[label] for one in of if any(tag in "mh" for tag, _ in one[label])), of[0][label])
-                dim = (("h", size[label]),) if weight else of_products(known)
+                dims = [axis_of[label] for axis_of in of]
+                origin = next((dim for dim in dims if any(tag in "mh" for tag, _ in dim)), dims[0])
+                dim = (("h", size[label]),) if weight else of_products(origin)
                 axes = (*axes[:place], dim, *axes[place + 1 :])
         sizes = extents(axes)
-        rows, columns = ((one - batch) & set(out) for one in (first, second))
+        rows, columns = ((labels - batch) & set(out) for labels in (first, second))
         sizes |= {"m": many(columns), "k": many((first & second) - batch), "n": many(rows)}
         if weight:
-            kernel = self.draw(node, "gemm", sizes, (a[0], 1), *beside, part=part, **more)
+            kernel = self.draw(node, "gemm", sizes, (a[0], 1), *others, part=part, **more)
             self.weigh(kernel, b[0])
         else:
-            kept = [_divided(one.cache, sizes["outer"]) for one in (a[0], b[0]) if one.cache is not None]
+            kept = [_divided(value.cache, sizes["outer"]) for value in (a[0], b[0]) if value.cache is not None]
             more |= {"states": tuple(kept)} if kept else {}
-            kernel = self.draw(node, "matmul", sizes, (a[0], 1), (b[0], 2), *beside, part=part, **more)
+            kernel = self.draw(node, "matmul", sizes, (a[0], 1), (b[0], 2), *others, part=part, **more)
         return kernel, axes
 
     # -- the whole -----------------------------------------------------------------------------
@@ -226,9 +228,9 @@ class Canvas:
                 inputs.append(Input(dst=dst, operand=operand, bytes=stored))
         written = dict[tuple[str, str], float]()
         for name in self.model.outputs:
-            found = None if name in self.kept else self.value(name)
-            if found is not None and found.source:
-                written[found.source, found.part] = size(found)
+            output = None if name in self.kept else self.value(name)
+            if output is not None and output.source:
+                written[output.source, output.part] = size(output)
         outputs = tuple(Output(src=src, bytes=count) for (src, _), count in written.items())
         ends = {"inputs": tuple(inputs), "outputs": outputs}
         drawn = {"kernels": tuple(kernels.values()), "tensors": tuple(tensors), **ends, **self._types()}
@@ -241,16 +243,16 @@ class Canvas:
         return {"dtypes": Dtypes(activations=_DTYPES[self.kind], weights=_DTYPES[self._kind_of_weights()])}
 
     def _kind_of_weights(self) -> str:
-        found = Counter[str]()
+        elements = Counter[str]()
         for name, (_, kind) in self.weights.items():
             if kind in _DTYPES:
-                found[kind] += self._elements(name)
-        return found.most_common(1)[0][0] if found else self.kind
+                elements[kind] += self._elements(name)
+        return elements.most_common(1)[0][0] if elements else self.kind
 
     def _elements(self, product: str) -> int:
         """Weights of a product."""
-        one = self.kernels[product]
-        return int(one.get("outer", 1) * one["m"] * one["k"])
+        fields = self.kernels[product]
+        return int(fields.get("outer", 1) * fields["m"] * fields["k"])
 
     def notes(self) -> str:
         """What is counted otherwise than it is stored: weights have one type, and every product has its own."""
@@ -263,42 +265,42 @@ class Canvas:
             again += len(sizes) - 1 if sum(sizes) > sum(stored) > 0 else 0
         most = self._kind_of_weights()
         others = sorted({kind.lower() for _, kind in self.weights.values() if kind != most})
-        said = f"; weights of type {' and '.join(others)} count as {most.lower()}" if others else ""
-        return said + (f"; {again} products use weights of another one, and count them again" if again else "")
+        note = f"; weights of type {' and '.join(others)} count as {most.lower()}" if others else ""
+        return note + (f"; {again} products use weights of another one, and count them again" if again else "")
 
     def _numbers(self) -> dict[tuple[str, int, str], str]:
         """Numbers of parts that are as large as another one of the same output, by source, elements and part."""
         parts: defaultdict[str, dict[tuple[int, str], None]] = defaultdict(dict)
-        for _, _, one in self.reads:
-            parts[one.source].setdefault((one.elements, one.part))
-        found = dict[tuple[str, int, str], str]()
-        for source, known in parts.items():
-            alike = Counter(elements for elements, _ in known)
-            for number, (elements, part) in enumerate(known, 1):
+        for _, _, value in self.reads:
+            parts[value.source].setdefault((value.elements, value.part))
+        numbers = dict[tuple[str, int, str], str]()
+        for source, shapes in parts.items():
+            alike = Counter(elements for elements, _ in shapes)
+            for number, (elements, part) in enumerate(shapes, 1):
                 if alike[elements] > 1:
-                    found[source, elements, part] = str(number)
-        return found
+                    numbers[source, elements, part] = str(number)
+        return numbers
 
     def _distinct_reads(self) -> list[tuple[str, Operand, Value]]:
         """What kernels read; an elementwise kernel takes the same thing once."""
-        found: dict[tuple[Any, ...], tuple[str, Operand, Value]] = {}
+        distinct: dict[tuple[Any, ...], tuple[str, Operand, Value]] = {}
         for dst, operand, value in self.reads:
             what = value.source or value.name
-            found.setdefault((dst, operand, what, value.part, value.elements), (dst, operand, value))
-        return list(found.values())
+            distinct.setdefault((dst, operand, what, value.part, value.elements), (dst, operand, value))
+        return list(distinct.values())
 
     def _place_constants(self) -> None:
         """Let kernels hold and read constants: those of a product's weight once, what several read by shares."""
         tied = {made_of for made_of, _ in self.weights.values() if made_of}
-        users = Counter((one.made_of, one.whole) for one in self.held)
+        users = Counter((constant.made_of, constant.size) for constant in self.held)
         self.parameters = float(sum(map(self._elements, self.weights)))
-        for one in self.held:
-            fields = self.kernels[one.kernel]
-            fields["dram_bytes"] = fields.get("dram_bytes", 0.0) + one.read * one.each
-            if one.made_of not in tied:
-                share = one.whole / users[one.made_of, one.whole] if one.made_of else one.whole
-                fields["resident_bytes"] = fields.get("resident_bytes", 0.0) + share * one.each
-                self.parameters += share if one.trained else 0.0
+        for constant in self.held:
+            fields = self.kernels[constant.kernel]
+            fields["dram_bytes"] = fields.get("dram_bytes", 0.0) + constant.read * constant.each
+            if constant.made_of not in tied:
+                share = constant.size / (users[constant.made_of, constant.size] if constant.made_of else 1)
+                fields["resident_bytes"] = fields.get("resident_bytes", 0.0) + share * constant.each
+                self.parameters += share if constant.trained else 0.0
 
     def _mark_attention(self) -> None:
         """Give products of activations with a softmax between them their roles: a library does them at once.
@@ -326,29 +328,29 @@ class Canvas:
             inner = [self.kernels[name] for name in between]
             if shown & {start, *between}:
                 continue
-            if len(ends) == 1 and "" not in ends and any(one.get("normalizes") for one in inner):
+            if len(ends) == 1 and "" not in ends and any(kernel.get("normalizes") for kernel in inner):
                 fields["role"] = "scores"
                 self.kernels[ends.pop()]["role"] = "context"
-                for one in inner:
-                    one["role"] = "softmax"
+                for kernel in inner:
+                    kernel["role"] = "softmax"
 
     def _choose_streams(self) -> None:
         """Say which kernels stream: all are cut into as many tiles as the shortest token axis that streams has tokens.
 
         Those with fewer tokens than that are whole. The number is the one that leaves the least output in SRAM.
         """
-        free = [one for one in self.kernels.values() if "stream" not in one]
-        lengths = sorted({one["n"] for one in free})
-        size = [(one["n"], math.prod(_shape(one))) for one in free]
+        free = [fields for fields in self.kernels.values() if "stream" not in fields]
+        lengths = sorted({fields["n"] for fields in free})
+        size = [(fields["n"], math.prod(_shape(fields))) for fields in free]
 
         def left(rows: int) -> float:
             return sum(elements / rows if n >= rows else elements for n, elements in size)
 
         if lengths:
             rows = min(lengths, key=lambda length: (left(length), length))
-            for one in free:
-                if one["n"] < rows:
-                    one["stream"] = "none"
+            for fields in free:
+                if fields["n"] < rows:
+                    fields["stream"] = "none"
 
 
 def _divided(cache: SequenceState, outer: int) -> SequenceState:
@@ -362,13 +364,13 @@ def _shape(fields: dict[str, Any]) -> tuple[int, ...]:
 
 def _kind_of_activations(model: Model) -> str:
     """The type of most that is computed, or else of most constants."""
-    made = [name for node in model.nodes for name in node.outputs]
-    for names in (made, model.constants):
-        found = Counter[str]()
+    computed = [name for node in model.nodes for name in node.outputs]
+    for names in (computed, model.constants):
+        elements = Counter[str]()
         for name in names:
             kind = model.types.get(name)
             if kind is not None and kind.kind in FLOATS:
-                found[kind.kind] += kind.size
-        if found:
-            return found.most_common(1)[0][0]
+                elements[kind.kind] += kind.size
+        if elements:
+            return elements.most_common(1)[0][0]
     return "FLOAT"

@@ -77,7 +77,7 @@ def read(
 
     model = read_model(path, dims or {}, SHAPES)
     table = {**DOMAINS, **dict.fromkeys(STANDARD, DOMAINS[""])}
-    _refuse_unknown(model, {domain: frozenset(known) for domain, known in table.items()}, file)
+    _refuse_unknown(model, {domain: frozenset(operators) for domain, operators in table.items()}, file)
     about = {
         "name": Path(file).stem,
         "source": f"{Path(file).name}, opset {max((node.opset for node in model.nodes), default=0)}",
@@ -104,8 +104,8 @@ def read(
     alike = f", {run.repeat} layers alike" if run is not None else ""
     cells = sorted({node.op for node in model.nodes if node.op in CELLS})
     once = f"; matrices and state of {' and '.join(cells)} stay on the chip from token to token" if cells else ""
-    said = f"ONNX model with {canvas.parameters / 1e6:.4g} million parameters{alike}{canvas.notes()}{once}"
-    described = drawn.model_copy(update={"description": said})
+    description = f"ONNX model with {canvas.parameters / 1e6:.4g} million parameters{alike}{canvas.notes()}{once}"
+    described = drawn.model_copy(update={"description": description})
     if run is None or folded is False or (folded is None and 2 * run.saved < len(drawn.kernels)):
         return described
     return fold(described, run)

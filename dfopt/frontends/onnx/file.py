@@ -25,7 +25,7 @@ def parse(path: Path, file: str) -> onnx.ModelProto:
     if model.training_info:
         refuse(file, "found a training graph", "export the model for inference")
     named = (*model.graph.node, *model.graph.initializer, *model.graph.input, *model.graph.output)
-    texts = [one.name for one in named]
+    texts = [part.name for part in named]
     texts += [text for node in model.graph.node for text in (node.op_type, node.domain, *node.input, *node.output)]
     if not all(isinstance(text, str) for text in texts):
         refuse(file, "found a name that is no text", "is the file whole?")

@@ -92,14 +92,14 @@ class Node:
 class Model:
     """Nodes in the order of their evaluation, and what is known of values.
 
-    ``constants`` are values that depend on no input, with the stored tensors that they are made of; ``known`` are the
-    values of the small ones.
+    ``constants`` are values that depend on no input, with the stored tensors that they are made of; ``values`` are the
+    arrays of the small ones.
     """
 
     nodes: tuple[Node, ...]
     types: Mapping[str, Type]
     constants: Mapping[str, frozenset[str]]
-    known: Mapping[str, np.ndarray[Any, Any]]
+    values: Mapping[str, np.ndarray[Any, Any]]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     sizes: Mapping[str, int]
@@ -107,11 +107,11 @@ class Model:
     @cached_property
     def readers(self) -> Mapping[str, list[Node]]:
         """Nodes by what they read."""
-        found: defaultdict[str, list[Node]] = defaultdict(list)
+        readers: defaultdict[str, list[Node]] = defaultdict(list)
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
-                found[name].append(node)
-        return found
+                readers[name].append(node)
+        return readers
 
 
 def read_model(
@@ -150,13 +150,13 @@ class _Reader:
         self, model: onnx.ModelProto, dims: Mapping[str, int], shapes_of: Mapping[tuple[str, str], Any]
     ) -> None:
         self.graph, self.dims, self.shapes_of = model.graph, dims, shapes_of
-        self.opsets = {one.domain: one.version for one in model.opset_import}
+        self.opsets = {opset.domain: opset.version for opset in model.opset_import}
         self.imports = list(model.opset_import)
         self.protos: dict[str, onnx.TypeProto] = {}
         self.types: dict[str, Type] = {}
         self.data: dict[str, onnx.TensorProto] = {}
         self.untyped: dict[str, DocumentError] = {}
-        self.known: dict[str, np.ndarray[Any, Any]] = {}
+        self.values: dict[str, np.ndarray[Any, Any]] = {}
         self.constants: dict[str, frozenset[str]] = {}
 
     def read(self) -> Model:
@@ -166,18 +166,18 @@ class _Reader:
             raise DocumentError("", [Issue("$.graph.sparse_initializer[0]", message, "store it as a whole tensor")])
         for tensor in self.graph.initializer:
             self._constant(tensor.name, tensor)
-        inputs = [one for one in self.graph.input if one.name not in self.constants]
+        inputs = [value for value in self.graph.input if value.name not in self.constants]
         sizes = self._set_dims(inputs)
         nodes = []
         for place in self._order():
             node = _node(self.graph.node[place], place, self.opsets)
             if self._works(node):
                 nodes.append(node)
-        outputs = tuple(one.name for one in self.graph.output)
+        outputs = tuple(output.name for output in self.graph.output)
         self._check_typed(outputs)
         return Model(
-            _needed(nodes, outputs), self.types, self.constants, self.known, tuple(one.name for one in inputs), outputs,
-            sizes,
+            _needed(nodes, outputs), self.types, self.constants, self.values, tuple(value.name for value in inputs),
+            outputs, sizes,
         )  # fmt: skip
 
     def _constant(self, name: str, tensor: onnx.TensorProto) -> None:
@@ -189,7 +189,7 @@ class _Reader:
             self.data[name].CopyFrom(tensor)
             self.data[name].name = name
             try:
-                self.known[name] = numpy_helper.to_array(tensor)
+                self.values[name] = numpy_helper.to_array(tensor)
             except (ValueError, TypeError):
                 message = f"the data of the constant {name!r} do not fit its type and shape"
                 raise DocumentError("", [Issue("$.graph", message, "is the file whole?")]) from None
@@ -209,29 +209,29 @@ class _Reader:
             raise DocumentError(
                 "", [Issue(where, message, "only tensors whose shape follows from the inputs' are read")]
             )
-        found = proto.tensor_type
-        kind = _KINDS.get(found.elem_type, "unknown")
+        tensor = proto.tensor_type
+        kind = _KINDS.get(tensor.elem_type, "unknown")
         if kind not in _BYTES:
             raise DocumentError("", [Issue(where, f"{what} has elements of type {kind.lower()}, which are not read")])
-        if not found.HasField("shape") or not all(dim.HasField("dim_value") for dim in found.shape.dim):
+        if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
             message = f"the shape of {what} does not follow from those of the inputs"
             remedy = "it depends on values, or the file leaves it out; export the model with shapes that do not"
             raise DocumentError("", [Issue(where, message, remedy)])
         self.protos[name] = proto
-        self.types[name] = Type(kind, tuple(dim.dim_value for dim in found.shape.dim))
+        self.types[name] = Type(kind, tuple(dim.dim_value for dim in tensor.shape.dim))
 
     def _set_dims(self, inputs: Sequence[onnx.ValueInfoProto]) -> dict[str, int]:
         """Give every dim of the inputs a size; the sizes of all dims that have a name or a place."""
         issues, used, sizes = list[Issue](), set[str](), dict[str, int]()
         missing: dict[str, str] = {}
-        for place, one in enumerate(inputs):
+        for place, value in enumerate(inputs):
             where = f"$.graph.input[{place}]"
-            if not one.type.HasField("tensor_type") or not one.type.tensor_type.HasField("shape"):
-                message = f"the input {one.name!r} is no tensor whose shape the file says"
+            if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
+                message = f"the input {value.name!r} is no tensor whose shape the file says"
                 issues.append(Issue(where, message, "export the model with the rank of its inputs"))
                 continue
-            for axis, dim in enumerate(one.type.tensor_type.shape.dim):
-                names = [name for name in (dim.dim_param, f"{one.name}[{axis}]") if name]
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+                names = [name for name in (dim.dim_param, f"{value.name}[{axis}]") if name]
                 if dim.HasField("dim_value") and dim.dim_value > 0:
                     sizes[names[-1]] = dim.dim_value
                     continue
@@ -250,8 +250,8 @@ class _Reader:
                 issues.append(Issue("$.graph.input", message, did_you_mean(name, [*missing, *sizes])))
         if issues:
             raise DocumentError("", issues)
-        for place, one in enumerate(inputs):
-            self._typed(one.name, one.type, f"the input {one.name!r}", f"$.graph.input[{place}]")
+        for place, value in enumerate(inputs):
+            self._typed(value.name, value.type, f"the input {value.name!r}", f"$.graph.input[{place}]")
         return sizes
 
     def _order(self) -> list[int]:
@@ -298,10 +298,10 @@ class _Reader:
         self._check_typed(reads)
         model = self._types_of(node, proto)
         if node.op in ("Shape", "Size") and node.domain in STANDARD and reads:
-            whole = self.types[reads[0]].shape
-            part = whole[slice(node.attributes.get("start"), node.attributes.get("end"))]
-            value = np.array(part if node.op == "Shape" else math.prod(whole), dtype=np.int64)
-            self._known(node.outputs[0], value, frozenset())
+            shape = self.types[reads[0]].shape
+            part = shape[slice(node.attributes.get("start"), node.attributes.get("end"))]
+            value = np.array(part if node.op == "Shape" else math.prod(shape), dtype=np.int64)
+            self._set_value(node.outputs[0], value, frozenset())
             return False
         if not reads or not all(name in self.constants or not self.types[name].size for name in reads):
             return True
@@ -311,20 +311,20 @@ class _Reader:
             made_of = frozenset(names)
         self._check_typed(names)
         small = all(self.types[name].size <= SMALL for name in names)
-        if small and model is not None and all(name in self.known for name in reads):
+        if small and model is not None and all(name in self.values for name in reads):
             model.graph.ClearField("value_info")
             try:
                 values = ReferenceEvaluator(model).run(None, {})
             except Exception as error:  # whatever a kernel of the reference implementation raises
                 raise node.refuse(f"its constant inputs do not fit: {_first_line(error)}") from None
             for name, value in zip(names, values, strict=True):
-                self._known(name, np.asarray(value), made_of)
+                self._set_value(name, np.asarray(value), made_of)
         else:
             self.constants |= dict.fromkeys(names, made_of)
         return False
 
-    def _known(self, name: str, value: np.ndarray[Any, Any], made_of: frozenset[str]) -> None:
-        self.constants[name], self.known[name] = made_of, value
+    def _set_value(self, name: str, value: np.ndarray[Any, Any], made_of: frozenset[str]) -> None:
+        self.constants[name], self.values[name] = made_of, value
         self.data[name] = numpy_helper.from_array(value, name)
         self._typed(name, helper.make_tensor_type_proto(self.data[name].data_type, list(value.shape)), repr(name))
 
@@ -333,20 +333,20 @@ class _Reader:
         rule = self.shapes_of.get((node.domain, node.op))
         if rule is not None:
             given = [self.types[name] if name else None for name in node.inputs]
-            for name, found in zip(node.outputs, rule(node, given), strict=False):
-                if name and found is not None:
-                    kind = onnx.TensorProto.DataType.Value(found.kind)
+            for name, inferred in zip(node.outputs, rule(node, given), strict=False):
+                if name and inferred is not None:
+                    kind = onnx.TensorProto.DataType.Value(inferred.kind)
                     self._typed(
-                        name, helper.make_tensor_type_proto(kind, list(found.shape)), f"{name!r} of {node.what}"
+                        name, helper.make_tensor_type_proto(kind, list(inferred.shape)), f"{name!r} of {node.what}"
                     )
             return None
         if node.domain not in STANDARD or not onnx.defs.has(node.op, max_inclusive_version=node.opset):
             raise node.refuse("the operator is not known", "nor does the file have a function of this name")
         names = dict.fromkeys(name for name in node.inputs if name)
-        one = onnx.NodeProto()
-        one.CopyFrom(proto)
+        copy = onnx.NodeProto()
+        copy.CopyFrom(proto)
         graph = helper.make_graph(
-            [one], "node",
+            [copy], "node",
             [helper.make_value_info(name, self.protos[name]) for name in names if name not in self.data],
             [onnx.ValueInfoProto(name=name) for name in node.outputs if name],
             initializer=[self.data[name] for name in names if name in self.data],
@@ -365,25 +365,25 @@ class _Reader:
 
 
 def _node(proto: onnx.NodeProto, place: int, opsets: Mapping[str, int]) -> Node:
-    name = proto.name or next((one for one in proto.output if one), proto.op_type)
+    name = proto.name or next((output for output in proto.output if output), proto.op_type)
     opset = opsets.get(proto.domain, opsets.get("", opsets.get("ai.onnx", 1)))
-    values = {one.name: one.t if one.HasField("t") else helper.get_attribute_value(one) for one in proto.attribute}
+    values = {a.name: a.t if a.HasField("t") else helper.get_attribute_value(a) for a in proto.attribute}
     values = {key: value.decode() if isinstance(value, bytes) else value for key, value in values.items()}
     return Node(proto.op_type, proto.domain, name, place, tuple(proto.input), tuple(proto.output), values, opset)
 
 
 def _needed(nodes: Sequence[Node], outputs: Iterable[str]) -> tuple[Node, ...]:
     """The nodes that the outputs of a model depend on."""
-    wanted, found = set(outputs), list[Node]()
+    wanted, needed = set(outputs), list[Node]()
     for node in reversed(nodes):
         if wanted.intersection(filter(None, node.outputs)):
             wanted.update(node.inputs)
-            found.append(node)
-    return tuple(reversed(found))
+            needed.append(node)
+    return tuple(reversed(needed))
 
 
 def _first_line(error: Exception) -> str:
     """What an error of ONNX says, in one line."""
     lines = [line.strip() for line in str(error).replace("[ShapeInferenceError]", "").splitlines() if line.strip()]
-    said = re.sub(r"^Inference error\(s\): \(op_type:[^)]*\): *", "", " ".join(lines))
-    return shown(said[:300], 300).strip("'\"") or type(error).__name__
+    text = re.sub(r"^Inference error\(s\): \(op_type:[^)]*\): *", "", " ".join(lines))
+    return shown(text[:300], 300).strip("'\"") or type(error).__name__

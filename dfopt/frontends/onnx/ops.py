@@ -52,7 +52,7 @@ def _blocks(canvas: Canvas, node: Node, given: Value, shape: tuple[int, ...]) ->
 
 def _dropout(canvas: Canvas, node: Node) -> None:
     training = node.inputs[2] if len(node.inputs) > 2 else ""
-    if training and (training not in canvas.model.known or bool(canvas.model.known[training])):
+    if training and (training not in canvas.model.values or bool(canvas.model.values[training])):
         raise node.refuse("it is drawn for training", "export the model for inference")
     _RESHAPED(canvas, node)
 
@@ -95,7 +95,7 @@ def _each(flop: int | Callable[[Node, list[Value]], int], role: Role | None = No
 
 def _bias(node: Node, values: Sequence[Value]) -> dict[str, Any]:
     """That a sum with a constant of features is a bias."""
-    added = [len(one.shape) for one in values if one.constant]
+    added = [len(value.shape) for value in values if value.constant]
     return {"role": "bias"} if node.op == "Add" and added == [1] else {}
 
 
@@ -120,12 +120,12 @@ def _resize(node: Node, values: list[Value]) -> int:
 def _concat(canvas: Canvas, node: Node) -> None:
     if draw_cache(canvas, node):
         return
-    values = [one for one in canvas.inputs(node) if one.type.size]
+    values = [value for value in canvas.inputs(node) if value.type.size]
     out = canvas.model.types[node.outputs[0]]
     if len(values) == 1:
         canvas.values[node.outputs[0]] = values[0].seen_as(node.outputs[0], out, values[0].axes)
         return
-    first = next(one for one in values if not one.constant)
+    first = next(value for value in values if not value.constant)
     axes = resized(first.axes, out.shape)
     canvas.give(node.outputs[0], canvas.pointwise(node, axes, *values), axes)
 
@@ -205,9 +205,9 @@ def _reduces(flop: int) -> Draw:
         if node.op in ("ArgMax", "ArgMin"):
             dims = [node.attributes.get("axis", 0)]
         elif len(node.inputs) > 1 and node.inputs[1]:
-            if node.inputs[1] not in canvas.model.known:
+            if node.inputs[1] not in canvas.model.values:
                 raise node.refuse("its axes are computed", "export the model with constant axes")
-            dims = canvas.model.known[node.inputs[1]].tolist()
+            dims = canvas.model.values[node.inputs[1]].tolist()
         if not dims and node.attributes.get("noop_with_empty_axes"):
             return _RESHAPED(canvas, node)
         over = {dim % rank for dim in dims} if dims else set(range(rank))
@@ -255,7 +255,7 @@ def _matmul(canvas: Canvas, node: Node) -> None:
 
     of_a = labels(a, "r", not node.attributes.get("transA"))
     of_b = labels(b, "c", bool(node.attributes.get("transB")))
-    out = [*batch, *(own for own, one in (("r", a), ("c", b)) if len(one.shape) > 1)]
+    out = [*batch, *(own for own, value in (("r", a), ("c", b)) if len(value.shape) > 1)]
     kernel, axes = canvas.product(node, (a, of_a), (b, of_b), out)
     canvas.give(node.outputs[0], kernel, axes)
 
@@ -264,12 +264,12 @@ def _gemm(canvas: Canvas, node: Node) -> None:
     values = canvas.inputs(node)
     a, b = values[:2]
     labels = ["kr" if node.attributes.get("transA") else "rk", "ck" if node.attributes.get("transB") else "kc"]
-    bias = [one for one in values[2:] if one.constant]
+    bias = [value for value in values[2:] if value.constant]
     kernel, axes = canvas.product(node, (a, labels[0]), (b, labels[1]), "rc", *bias)
-    found = canvas.give(node.outputs[0], kernel, axes)
-    for one in values[2:]:
-        if not one.constant:
-            added = canvas.pointwise(node, axes, found, one, part="add")
+    total = canvas.give(node.outputs[0], kernel, axes)
+    for value in values[2:]:
+        if not value.constant:
+            added = canvas.pointwise(node, axes, total, value, part="add")
             canvas.give(node.outputs[0], added, axes)
 
 

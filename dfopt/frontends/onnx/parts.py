@@ -31,18 +31,18 @@ def draw_parts(canvas: Canvas) -> None:
 def _parts(canvas: Canvas, name: str) -> dict[str, int]:
     """Features of each part; nothing if the kernel is to stay whole."""
     fields = canvas.kernels[name]
-    pointwise = fields["op"] == "elementwise" and not fields.get("normalizes") and canvas.whole[name] == _size(fields)
+    pointwise = fields["op"] == "elementwise" and not fields.get("normalizes") and canvas.size_of[name] == _size(fields)
     if not (pointwise or fields["op"] == "gemm") or fields.get("outer", 1) > 1 or fields.get("samples", 1) > 1:
         return {}
-    found: dict[str, int] = {}
+    parts: dict[str, int] = {}
     for _, _, value in canvas.reads:
         if value.source == name:
             size = extents(value.axes)
             tokens = size["n"] * size.get("samples", 1)
             if tokens != fields["n"] or value.elements != value.type.size:
                 return {}
-            found[value.part] = value.elements // tokens
-    return found if len(found) > 1 and sum(found.values()) == fields["m"] else {}
+            parts[value.part] = value.elements // tokens
+    return parts if len(parts) > 1 and sum(parts.values()) == fields["m"] else {}
 
 
 def _size(fields: dict[str, Any]) -> int:
@@ -58,16 +58,16 @@ def _take_apart(canvas: Canvas, name: str, parts: dict[str, int]) -> None:
             reads.append((dst, operand, replace(value, source=named[value.part], part="")))
         elif dst != name:
             reads.append((dst, operand, value))
-    whole = fields["m"]
+    total = fields["m"]
     for part, features in parts.items():
         for operand, value in before:
             reads.append((named[part], operand, _part(value, part, features, fields)))
-        canvas.whole[named[part]] = features * fields["n"]
+        canvas.size_of[named[part]] = features * fields["n"]
         if name in canvas.weights:
             canvas.weights[named[part]] = canvas.weights[name]
     canvas.reads = reads
     canvas.weights.pop(name, None)
-    canvas.share_constants(name, {named[part]: features / whole for part, features in parts.items()})
+    canvas.share_constants(name, {named[part]: features / total for part, features in parts.items()})
     drawn: dict[str, dict[str, Any]] = {}
     for other, own in canvas.kernels.items():
         pieces = parts.items() if other == name else ()

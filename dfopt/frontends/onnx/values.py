@@ -93,9 +93,9 @@ def normalized(axes: Axes, dims: Collection[int]) -> Axes:
     >>> normalized(one_each("nnmm", (2, 16, 4, 8)), [3])
     ((('n', 2),), (('n', 16),), (('h', 4),), (('m', 8),))
     """
-    apart = {"m": "h"}
+    renames = {"m": "h"}
     return tuple(
-        tuple(("m" if place in dims else apart.get(letter, letter), size) for letter, size in dim)
+        tuple(("m" if place in dims else renames.get(letter, letter), size) for letter, size in dim)
         for place, dim in enumerate(axes)
     )
 
@@ -112,7 +112,7 @@ def regrouped(axes: Axes, shape: Sequence[int]) -> Axes:
     """
     left = [factor for dim in axes for factor in dim if factor[1] != 1]
     left.reverse()
-    found = []
+    dims = []
     for size in shape:
         dim: list[tuple[str, int]] = []
         while (got := math.prod(count for _, count in dim)) != size and left:
@@ -124,12 +124,12 @@ def regrouped(axes: Axes, shape: Sequence[int]) -> Axes:
                 dim.append((letter, wanted))
                 left.append((letter, count // wanted))
             else:  # they do not divide: both become one factor, of which a part is taken
-                dim = [(_main([*(one for one, _ in dim), letter]), size)]
+                dim = [(_main([*(tag for tag, _ in dim), letter]), size)]
                 rest = got * count // math.gcd(got * count, size)
                 if rest > 1:
                     left.append((letter, rest))
-        found.append(tuple(dim) or (("?", 1),) if size == math.prod(c for _, c in dim) else (("?", size),))
-    return tuple(found)
+        dims.append(tuple(dim) or (("?", 1),) if size == math.prod(c for _, c in dim) else (("?", size),))
+    return tuple(dims)
 
 
 def _main(letters: Collection[str]) -> str:
@@ -140,20 +140,18 @@ def _main(letters: Collection[str]) -> str:
 def resized(axes: Axes, shape: Sequence[int]) -> Axes:
     """Axes of a value of which a part is taken along some dims, or that is spread along them; new dims come first."""
     old = [(("?", 1),)] * (len(shape) - len(axes)) + list(axes)
-    found = []
+    dims = []
     for dim, size in zip(old, shape, strict=True):
         same = math.prod(count for _, count in dim) == size
-        found.append(dim if same else ((_main([letter for letter, _ in dim]), size),))
-    return tuple(found)
+        dims.append(dim if same else ((_main([letter for letter, _ in dim]), size),))
+    return tuple(dims)
 
 
 def broadcast(shape: Sequence[int], values: Iterable[Value]) -> Axes:
     """Axes of what is computed element by element: each dim is that of the largest value which has all of it."""
-    found: list[tuple[tuple[str, int], ...]] = []
-    ordered = sorted((one for one in values if not one.constant), key=lambda one: -one.type.size)
+    axes: list[tuple[tuple[str, int], ...]] = []
+    ordered = sorted((value for value in values if not value.constant), key=lambda value: -value.type.size)
     for place, size in enumerate(shape):
-        dims = (
-            (one.shape[at], one.axes[at]) for one in ordered for at in (place - len(shape) + len(one.shape),) if at >= 0
-        )
-        found.append(next((dim for count, dim in dims if count == size != 1), (("?", size),)))
-    return tuple(found)
+        dims = ((v.shape[at], v.axes[at]) for v in ordered for at in (place - len(shape) + len(v.shape),) if at >= 0)
+        axes.append(next((dim for count, dim in dims if count == size != 1), (("?", size),)))
+    return tuple(axes)
