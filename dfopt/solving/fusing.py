@@ -70,6 +70,6 @@ def default_p_max(stage: StageTables, forward_backward: str, clock: Clock = UNLI
     n, used = stage.kernels, []
     with suppress(OutOfTime):
         for order in topological_orders(stage):
-            found = best_segmentation(stage, order, n, False, forward_backward, clock)
-            used += [] if found is None else [int(found[1].max()) + 1]
+            cut = best_segmentation(stage, order, n, False, forward_backward, clock)
+            used += [] if cut is None else [int(cut[1].max()) + 1]
     return min(n, (min(used) if used else n // 2) + 2)

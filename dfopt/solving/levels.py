@@ -21,13 +21,22 @@ from dfopt.terms.sharded_graph import least_rows, tile_counts
 __all__ = ["best_sharding", "by_levels", "of_sharding", "sharding_record"]
 
 _SHARE = 0.5
-"""Of the work and the seconds that are left, at most, for one sharding: a hard one must leave some for the fusion."""
+"""Most of the work and seconds left that one sharding may take: a hard one must leave some for the fusion."""
 _GRACE_S = 1.0
 """Seconds for partitions to start from, after Ctrl-C."""
 
 
 def best_sharding(instance: Instance, tables: InterChipTables, options: Options) -> InterChipMapping:
     """The sharding of a plan that is best by itself, and the stages of its kernels.
+
+    Parameters
+    ----------
+    instance
+        The plan.
+    tables
+        Schemes of its kernels, and seconds of what these exchange.
+    options
+        The request under way; a part of its time is taken.
 
     Raises
     ------
@@ -44,16 +53,27 @@ def best_sharding(instance: Instance, tables: InterChipTables, options: Options)
     )
 
 
-def sharding_record(found: InterChipMapping) -> SolveRecord:
-    """What is on record of the solve of a sharding; a solver may stop without any bound."""
-    low = found.objective * (1 - min(found.solution.gap, 1.0))
-    return record_of("interchip", 0, "assignment", found.solution, found.objective, low, found.unit)
+def sharding_record(sharding: InterChipMapping) -> SolveRecord:
+    """The record of the solve of a sharding; a solver may stop without any bound."""
+    low = sharding.objective * (1 - min(sharding.solution.gap, 1.0))
+    return record_of("interchip", 0, "assignment", sharding.solution, sharding.objective, low, sharding.unit)
 
 
 def of_sharding(
     instance: Instance, chosen: InterChipMapping, options: Options, tiles: int | None
 ) -> Iterator[PricedPlan]:
-    """A plan with a sharding in every number of tiles that goes with it, priced; or in one of them.
+    """A plan with a sharding, priced in every number of tiles that goes with both.
+
+    Parameters
+    ----------
+    instance
+        The plan.
+    chosen
+        Schemes and stages of its kernels.
+    options
+        The request under way.
+    tiles
+        Tiles of the streamed axis; all numbers if none.
 
     Raises
     ------
@@ -94,9 +114,9 @@ def by_levels(
         if interrupted := chosen.interrupted:  # partitions to start from are all that is looked for
             begin, options = Clock.of_limit(_GRACE_S), replace(options, clock=ENDED)
         for ready in of_sharding(instance, chosen, options, tiles):
-            found = fused(ready, options, [sharding_record(chosen)], math.inf, begin)
-            if isinstance(found, Solved):
-                return replace(found, interrupted=found.interrupted or interrupted)
+            outcome = fused(ready, options, [sharding_record(chosen)], math.inf, begin)
+            if isinstance(outcome, Solved):
+                return replace(outcome, interrupted=outcome.interrupted or interrupted)
     except (Infeasible, NoSolution):
         pass
     if interrupted:

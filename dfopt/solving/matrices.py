@@ -84,13 +84,13 @@ def from_levels(
     first = levels(options.clock.share(_SHARE))
     within = replace(options, clock=options.clock.share(_SHARE)) if first is None else options
     try:
-        found = from_start(instance, within, menu, tiles, first, incumbent)
+        outcome = from_start(instance, within, menu, tiles, first, incumbent)
     except OutOfTime:
-        found = Pruned(0.0, (), _LATE)
-    if first is None and isinstance(found, Pruned) and found.bound < incumbent:
+        outcome = Pruned(0.0, (), _LATE)
+    if first is None and isinstance(outcome, Pruned) and outcome.bound < incumbent:
         late = levels(options.clock)
-        found = found if late is None else _instead(late, found)
-    return found
+        outcome = outcome if late is None else _instead(late, outcome)
+    return outcome
 
 
 def from_start(
@@ -126,23 +126,23 @@ def from_start(
             raise KeyboardInterrupt
         given = instance, options, menu, tiles, first, incumbent
         rounds = (_round(*given, relaxed=relaxed) for relaxed in (True, False))
-        found = next(each for each in rounds if each is not None)
+        outcome = next(each for each in rounds if each is not None)
     except (Large, Unstated) as reason:
-        found = Pruned(0.0, (), str(reason))
+        outcome = Pruned(0.0, (), str(reason))
     except OutOfTime:
         if first is None:
             raise
-        found = Pruned(0.0, (), _LATE)
+        outcome = Pruned(0.0, (), _LATE)
     except KeyboardInterrupt:
         if first is None:
             raise
-        first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
-    return found if first is None or isinstance(found, Solved) else _instead(first, found)
+        first, outcome = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
+    return outcome if first is None or isinstance(outcome, Solved) else _instead(first, outcome)
 
 
-def _instead(known: Solved, found: Pruned) -> Solved:
+def _instead(solved: Solved, pruned: Pruned) -> Solved:
     """A mapping that is known, where a program found none, with what that has shown."""
-    return replace(known, bound=min(found.bound, known.value), records=(*known.records, *found.records))
+    return replace(solved, bound=min(pruned.bound, solved.value), records=(*solved.records, *pruned.records))
 
 
 def assignment_of(
@@ -176,10 +176,10 @@ def assignment_of(
             continue
         # what is most easily fused says how many partitions may be of use
         stage = stage_tables(restrict(least_stage, members), chip)
-        mine = limits_of(instance, stage, number, options.request, clock=options.clock)
-        p_max = mine.p_max if options.request.p_max is not None else min(max(mine.p_max, least), len(members))
-        pins = tuple((int(members[k]), p) for k, p in mine.pins)
-        limits.append(replace(mine, p_max=p_max, pins=pins))
+        own = limits_of(instance, stage, number, options.request, clock=options.clock)
+        p_max = own.p_max if options.request.p_max is not None else min(max(own.p_max, least), len(members))
+        pins = tuple((int(members[k]), p) for k, p in own.pins)
+        limits.append(replace(own, p_max=p_max, pins=pins))
     layer, table = menu.priced(tiles)
     form = plan_model(instance, layer, table, menu.domain, limits, options.clock, relaxed=relaxed)
     if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
@@ -203,14 +203,14 @@ def _round(
     form, limits = assignment_of(instance, options, menu, tiles, used, relaxed=relaxed)
     p_max, unit = max(each.p_max for each in limits), form.unit_s
     start = _start(form, first) if first is not None and first.value <= incumbent and used <= p_max else None
-    told = reporter(options, instance.plan, "joint")
+    report = reporter(options, instance.plan, "joint")
     solution = solve(
         form.model,
         gap=asked.gap,
         clock=options.clock,
         start=start,
         cutoff=incumbent / unit if np.isfinite(incumbent) else None,
-        progress=told and (lambda p: told(TracePoint(p.seconds, p.objective * unit, p.bound * unit))),
+        progress=report and (lambda p: report(TracePoint(p.seconds, p.objective * unit, p.bound * unit))),
         seed=asked.seed,
         solver=asked.solver,
     ).in_units(unit)
@@ -224,9 +224,9 @@ def _round(
             return None
         # of a solve that was stopped the columns of the times tell nothing: they may be larger than needed
         expected = solution.objective if solution.termination is Termination.OPTIMAL and not form.bounding else None
-        found = scored(ready, partition_k, expected, bound, (record,), p_max)
-        record = record.model_copy(update={"objective": found.value})
-        return replace(found, bound=min(bound, found.value), records=(record,))
+        solved = scored(ready, partition_k, expected, bound, (record,), p_max)
+        record = record.model_copy(update={"objective": solved.value})
+        return replace(solved, bound=min(bound, solved.value), records=(record,))
     if solution.termination is not Termination.INFEASIBLE:
         if solution.termination is not Termination.LIMIT_NO_SOLUTION:
             raise unanswered(solution)

@@ -55,7 +55,7 @@ class Menu:
     def look(self) -> tuple[object, ...]:
         """What the work of a chip depends on beside the setting: degrees, and seconds on the dims."""
         layer, plan = self.figures.layer, self.instance.plan
-        seconds = self.figures.network_o, *(layer.conversion(one)[0] for one in layer.wanted)
+        seconds = self.figures.network_o, *(layer.conversion(wanted)[0] for wanted in layer.wanted)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
         return degrees, plan.placement, *(part.tobytes() for part in seconds)
 
@@ -87,7 +87,7 @@ class Menu:
 
     @cached_property
     def apart(self) -> Domain:
-        """Of these the options under which chips share no rows of a tile; a kernel may have none."""
+        """Options by kernel under which chips share no rows of a tile; a kernel may have none."""
         shares_ko = self.figures.layer.shares_rows_ko
         pairs = zip(self.domain, shares_ko, strict=True)
         return tuple(tuple(o for o in left if not shares_o[o]) for left, shares_o in pairs)

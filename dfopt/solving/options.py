@@ -60,12 +60,12 @@ class Options:
     only: Only | None = None
 
     def asking(self, **changes: Any) -> Options:
-        """The same with something else asked for."""
+        """Options with fields of the request changed."""
         return replace(self, request=self.request.model_copy(update=changes))
 
 
 def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
-    """Callback of one solve that passes its trace on under the plan's and the problem's name."""
+    """Callback of one solve that passes its trace on under the plan's and the problem's name; none if nobody asks."""
     if options.progress is None:
         return None
     callback = options.progress
@@ -81,7 +81,19 @@ def record_of(
     bound: float,
     note: str,
 ) -> SolveRecord:
-    """What a result keeps of a solve; objective and bound in the units of the problem, not of its scaled model."""
+    """The record of a solve that a result keeps.
+
+    Parameters
+    ----------
+    problem, stage, formulation
+        Which program of which stage was solved, and how it was stated.
+    solution
+        Of the solver.
+    objective, bound
+        In units of the problem, not of its scaled model: seconds or bytes. No objective if there is no solution.
+    note
+        Text for the reader.
+    """
 
     def finite(value: float) -> float | None:
         return float(value) if np.isfinite(value) else None

@@ -30,7 +30,7 @@ def least_of_stages(stages: Iterable[tuple[StageTables, IntraChipLimits]], insta
     PassSeconds
         Of one vector of options. Nothing is shown of memory and compute time as Calculon counts them.
     """
-    index, free_k, found = instance.graph.index(), frees_memory_k(instance.setting), []
+    index, free_k, rows = instance.graph.index(), frees_memory_k(instance.setting), []
     for tables, limits in stages:
         forward_k, memory_k = tables.sharded.forward_k, least_terms(tables, limits)[1]
         ahead = float(rest_bound(tables, limits, ~forward_k[None, :])[0])
@@ -40,5 +40,5 @@ def least_of_stages(stages: Iterable[tuple[StageTables, IntraChipLimits]], insta
             seen_k = np.array([not free_k[index[name]] for name in tables.sharded.names], dtype=bool)
             back = float(rest_bound(tables, limits, forward_k[None, :])[0])
             back_memory = float(memory_k[~forward_k & seen_k].sum())
-        found.append((ahead, back, ahead_memory, back_memory, 0.0, 0.0))
-    return PassSeconds(*(np.array(of_kinds)[:, None, None] for of_kinds in zip(*found, strict=True)))
+        rows.append((ahead, back, ahead_memory, back_memory, 0.0, 0.0))
+    return PassSeconds(*(np.array(of_kinds)[:, None, None] for of_kinds in zip(*rows, strict=True)))

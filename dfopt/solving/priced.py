@@ -79,6 +79,17 @@ def priced_plan(
 def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, listed: bool = False) -> PricedPlan:
     """Price the stages of a mapping.
 
+    Parameters
+    ----------
+    setting
+        Graph, system and assumptions.
+    mapping
+        Plan, tile count, and scheme and stage of each kernel; its partitions do not count.
+    options
+        The request under way.
+    listed
+        As of :func:`priced_plan`.
+
     Raises
     ------
     PlanError
@@ -90,9 +101,9 @@ def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, list
     kernels = [at[kernel.name] for kernel in instance.graph.kernels]
     rows = least_rows(instance, [kernel.sharding for kernel in kernels])
     if mapping.tile_count not in (counts := tile_counts(instance.graph, instance.assumptions, rows)):
-        known = ", ".join(map(str, counts))
+        tried = ", ".join(map(str, counts))
         raise PlanError(
-            f"the mapping has {mapping.tile_count} tiles of the streamed axis, expected {known} under its assumptions;"
+            f"the mapping has {mapping.tile_count} tiles of the streamed axis, expected {tried} under its assumptions;"
             " take the assumptions that it was found with, or solve again"
         )
     sharding, stage_k = {kernel.name: kernel.sharding for kernel in kernels}, [kernel.stage for kernel in kernels]

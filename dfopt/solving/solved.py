@@ -64,7 +64,7 @@ class Pruned:
 def fused(
     ready: PricedPlan, options: Options, records: Sequence[SolveRecord], incumbent: float, begin: Clock | None = None
 ) -> Solved | Pruned:
-    """Fuse the kernels of every stage, then let the judge score the mapping.
+    """Fuse the kernels of every stage, then evaluate the mapping.
 
     Parameters
     ----------
@@ -99,19 +99,19 @@ def fused(
         cutoff = _cutoff(ready, number, incumbent)
         within = start, cutoff, reporter(options, ready.instance.plan, f"intrachip stage {number}")
         try:
-            found = best_partitions(stage, options, np.inf, *within)
-            if most_alive(stage.tables, stage.limits, found.partition_k) > room:
-                found = best_partitions(stage, options, room, *within)
+            best = best_partitions(stage, options, np.inf, *within)
+            if most_alive(stage.tables, stage.limits, best.partition_k) > room:
+                best = best_partitions(stage, options, room, *within)
         except CutOff as proof:
             note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
             form = "assignment" if asked.formulation == "assignment" else "columns"
             records.append(record_of("intrachip", number, form, proof.solution, None, proof.seconds, note))
             return Pruned(incumbent, tuple(records))
-        partition_k[stage.members] = numbered(stage.tables, stage.limits, found.partition_k)
-        times[number] = found.objective
-        if found.bound < found.objective * (1 - _ROUNDED):
-            least_share = min(least_share, found.bound / found.objective)
-        shown = found.formulation, found.solution, found.objective, found.bound, found.note
+        partition_k[stage.members] = numbered(stage.tables, stage.limits, best.partition_k)
+        times[number] = best.objective
+        if best.bound < best.objective * (1 - _ROUNDED):
+            least_share = min(least_share, best.bound / best.objective)
+        shown = best.formulation, best.solution, best.objective, best.bound, best.note
         records.append(record_of("intrachip", number, *shown))
     solved = scored(ready, partition_k, None, 0.0, tuple(records), p_used)
     for number, seconds in times.items():
@@ -134,6 +134,21 @@ def best_partitions(
     """The best partitions of a stage with so many bytes of DRAM for what waits between them.
 
     Those that are best with any room, and do with less, are best with less.
+
+    Parameters
+    ----------
+    stage
+        Kernels of the stage, priced.
+    options
+        The request under way.
+    room
+        Bytes of DRAM.
+    start
+        Partition of each kernel to start from, shape (kernels of the stage,).
+    cutoff
+        Seconds above which partitions are of no interest.
+    progress
+        Called with each point of the trace.
 
     Raises
     ------
@@ -172,7 +187,7 @@ def _cutoff(ready: PricedPlan, number: int, value: float) -> float | None:
 
 
 def check_stage(score: Score, stage: int, seconds: float) -> None:
-    """Hold the seconds of a stage's partitions against the judge's.
+    """Compare the seconds of a stage's partitions with those of the score.
 
     Raises
     ------
@@ -193,14 +208,29 @@ def scored(
     p_max: int,
     tokens_k: Ints | None = None,
 ) -> Solved:
-    """The mapping that partitions make, as the judge scores it.
+    """The mapping that partitions make, with its score.
 
-    ``expected``: the value that was promised, to be held against the judge's. ``tokens_k``: as of
-    :meth:`dfopt.fusion.priced.PricedPlan.mapping`.
+    Parameters
+    ----------
+    ready
+        The plan with its sharding.
+    partition_k
+        Partition of each kernel, shape (kernels,).
+    expected
+        Seconds of a step by the search, which the score must have too; none if the search does not say.
+    bound
+        Seconds of a step that no mapping of the plan is below.
+    records
+        Solves that led here.
+    p_max
+        Partitions of a stage at most.
+    tokens_k
+        As of :meth:`dfopt.fusion.priced.PricedPlan.mapping`.
 
     Raises
     ------
     ScoreMismatch
+        If the score has other seconds, or a limit is not kept.
     """
     mapping = ready.mapping(partition_k, tokens_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
