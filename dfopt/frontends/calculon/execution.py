@@ -83,7 +83,10 @@ def _degrees(execution: Execution) -> Iterator[tuple[str, int, int]]:
 
 
 def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str) -> list[int]:
-    """Chips along the dim of each network: the degrees of what is on it; `DocumentError` if it has not so many."""
+    """Chips along the dim of each network: the product of the degrees of all that is on it.
+
+    Raises `DocumentError`, with the path of the execution, if a network has not so many processors.
+    """
     sizes, issues = [1] * len(networks), []
     for (_, degree, network), (_, name) in zip(_degrees(execution), _AXES, strict=True):
         if network < len(networks):

@@ -112,7 +112,7 @@ class MemoryFile(Part):
 
 
 class Ops(Part):
-    """Of each communication how many times the tensor passes a link: a scalar, and how many n-th more of it.
+    """How many times a tensor passes a link, for each communication: a scalar, and how many n-th more of it.
 
     Attributes
     ----------

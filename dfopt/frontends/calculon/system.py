@@ -46,7 +46,21 @@ def engines(file: SystemFile, datatype: str, path: str) -> tuple[Engine, Engine]
 
 
 def system_of(file: SystemFile, name: str, datatype: str, sizes: Sequence[int], path: str) -> System:
-    """The system of chips in one type, whose networks connect so many; of a network of one chip there is no dim."""
+    """The system of a file of Calculon, whose chips compute in one type.
+
+    Parameters
+    ----------
+    file
+        The parsed file.
+    name
+        Of the system.
+    datatype
+        One of the types of its engines.
+    sizes
+        Chips along the dim of each network; a network of one chip has no dim.
+    path
+        Of the file, for errors.
+    """
     matrix, vector = engines(file, datatype, path)
     memories = [("memory1", file.mem1)] + ([("memory2", file.mem2)] if file.mem2.GiB else [])
     if not file.mem1.GiB:

@@ -110,7 +110,7 @@ class _Fields:
         self.text, self.family, self.issues = text, family, list[Issue]()
         self.rows = family.fields
         self.given: dict[str, Any] = {**family.always}
-        self.defaults: dict[str, Any] = {}
+        self.defaults: dict[str, Any] = {}  # of fields that the file leaves out
         self.origin: dict[str, str] = {}  # which field a parameter comes from
         self.data: dict[str, Any] = {}  # by the names that the tables have
         self.left_out: dict[str, Any] = {**text.left_out, **family.left_out}
@@ -122,12 +122,11 @@ class _Fields:
         before = dict[str, str]()
         for written, value in self.text.data.items():
             name = {**_OTHER_NAMES, **self.family.names}.get(written, written)
-            if value is None and self.data.get(name) is not None:
+            earlier = self.data.get(name)
+            if value is None and earlier is not None:
                 continue  # null says nothing beside another name of the field
-            if self.data.get(name) is not None and (
-                type(self.data[name]) is not type(value) or self.data[name] != value
-            ):
-                self.refuse(written, f"found {shown(value)}, but {before[name]} says {shown(self.data[name])}")
+            if earlier is not None and (type(earlier) is not type(value) or earlier != value):
+                self.refuse(written, f"found {shown(value)}, but {before[name]} says {shown(earlier)}")
             self.data[name], before[name] = value, written
             self.empty.discard(name)
             self.read_field(name, written, value)

@@ -205,7 +205,7 @@ def divide(names: Sequence[str]) -> Takes:
 
 
 def _times(times: int | str, *, of: str) -> Takes:
-    """So many times another field, or as often as a third one says."""
+    """A default that is a multiple of another field: by a number, or by a third field."""
 
     def takes(data: Mapping[str, Any]) -> int | None:
         size, often = data.get(of), data.get(times) if isinstance(times, str) else times

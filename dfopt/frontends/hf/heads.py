@@ -58,11 +58,9 @@ def other_heads(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, Mapping) or set(value) - {*names, "attention_type", "true_head_dim"}:
         return None
     sizes = {name: value[field] for field, name in names.items() if field in value}
-    valid = value.get("attention_type", "sliding_attention") == "sliding_attention" and all(
-        map(is_whole, sizes.values())
-    )
+    local = value.get("attention_type", "sliding_attention") == "sliding_attention"
     same = value.get("true_head_dim", value.get("head_dim")) == value.get("head_dim")
-    return {"own_of_windows": sizes} if valid and same else None
+    return {"own_of_windows": sizes} if local and same and all(map(is_whole, sizes.values())) else None
 
 
 def step(given: Given) -> dict[str, Any]:
@@ -71,10 +69,8 @@ def step(given: Given) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for name in ("types", "sparse"):
         if given.get(name) is not None:
-            if len(given[name]) not in (number, number + more):
-                raise ValueError(
-                    f"{name}: found {len(given[name])} of {number} layers, and of {more} that predict more"
-                )
+            if (count := len(given[name])) not in (number, number + more):
+                raise ValueError(f"{name}: found {count} of {number} layers, and of {more} that predict more")
             parameters[name] = given[name][:number]
     if (routed := given.get("routed")) is not None:
         if max(routed, default=0) >= number + more:

@@ -95,7 +95,18 @@ def routed(given: Given) -> dict[str, Any]:
 def put_together(
     given: Given, layers: Mapping[str, Any], order: Sequence[str], predicting: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The stack of layers in this order, and of modules of ``predicting`` layers that predict further tokens.
+    """The parameters of a stack.
+
+    Parameters
+    ----------
+    given
+        Sizes by the names of the workload's parameters; ``predicts``, how many modules predict further tokens.
+    layers
+        Kinds of layers by name.
+    order
+        Kind of each layer of the model.
+    predicting
+        Kinds of the layers of each module.
 
     Raises
     ------
@@ -162,7 +173,7 @@ def _forward(given: Given, *, sparse: bool) -> dict[str, Any]:
 
 
 def every_so_many(layers: int, period: int, usual: str, other: str) -> list[str]:
-    """The kinds of layers of which the last in every period is another.
+    """The kinds of ``layers`` layers, ``usual`` but for the last in every ``period``, which is ``other``.
 
     Examples
     --------
@@ -199,7 +210,7 @@ def experts_behind(given: Given) -> dict[str, Any]:
 
 
 def dense_first(given: Given) -> dict[str, Any]:
-    """Some dense layers, and layers of experts behind them, beside some that every token uses, as large as they are."""
+    """Layers of experts behind some dense ones, with shared experts as large as those that a token chooses."""
     return {**experts_behind(given), "shared": given.get("shared", 0) * given["expert_ffn"]}
 
 

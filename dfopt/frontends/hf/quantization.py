@@ -73,7 +73,7 @@ _ALGORITHMS: Final[Mapping[str, Scheme]] = {
     "W8A16": Scheme("int8"),
     "W8A8_SQ_PER_CHANNEL": Scheme("int8", "int8"),
 }
-"""Of modelopt, ``quant_algo``."""
+"""Schemes by the ``quant_algo`` of modelopt."""
 _OF_GROUPS: Final = {
     **{("W4A16_AWQ", group): Scheme(f"int4_g{group}") for group in (32, 64, 128)},
     ("W4A8_AWQ", 128): Scheme("int4_g128", "fp8"),
@@ -267,10 +267,8 @@ def _layers(reading: _Reading) -> dict[str, Scheme]:
     for name, entry in entries.items():
         scheme = _algorithm(entry.get("quant_algo"), entry.get("group_size")) if isinstance(entry, Mapping) else None
         if scheme is None or set(entry) - {"quant_algo", "group_size"}:
-            expected = f"quant_algo of {', '.join(_ALGORITHMS)}, and its group_size"
-            reading.issues.append(
-                Issue(f"{reading.where}.quantized_layers.{name}", f"found {_brief(entry)}, expected {expected}")
-            )
+            expected, where = f"quant_algo of {', '.join(_ALGORITHMS)}, and its group_size", f"quantized_layers.{name}"
+            reading.issues.append(Issue(f"{reading.where}.{where}", f"found {_brief(entry)}, expected {expected}"))
             return {}
         schemes[str(name)] = scheme
     return schemes
@@ -322,15 +320,11 @@ _FLOATS: Final[Mapping[tuple[Any, Any], str]] = {
 
 def _are_arguments(arguments: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether arguments of a type are known, and what they say could be true."""
-    if (
-        not isinstance(arguments, Mapping)
-        or set(arguments) - _ARGUMENTS
-        or arguments.get("dynamic") not in (None, True, False, "local")
-    ):
-        return False
-    numeric = all(isinstance(arguments.get(name), int | None) for name in ("num_bits", "group_size"))
     return (
-        numeric
+        isinstance(arguments, Mapping)
+        and not set(arguments) - _ARGUMENTS
+        and arguments.get("dynamic") in (None, True, False, "local")
+        and all(isinstance(arguments.get(name), int | None) for name in ("num_bits", "group_size"))
         and isinstance(arguments.get("type"), str | None)
         and arguments.get("symmetric") in (None, True, False)
         and arguments.get("strategy") in _STRATEGIES

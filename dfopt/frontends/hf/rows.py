@@ -31,12 +31,12 @@ _FILE: Final = _Fields.model_validate(table("fields"), context=_CODE)
 MEANINGS: Final[Mapping[str, Field]] = _FILE.meanings
 """Rows that fields of several names have."""
 FIELDS: Final[Mapping[str, Field]] = _FILE.alike
-"""Of decoders whose layers are all alike, as far as a type has them."""
+"""Rows of decoders whose layers are all alike, as far as a type has them."""
 BY_FAMILY: Final = _FILE.by_family
-"""Those of them that only some types have."""
+"""Rows of such decoders that only some types have."""
 STACKS: Final[Mapping[str, Field]] = {**FIELDS, **_FILE.stacks}
-"""The same of stacks, whose layers may differ, and more of them."""
+"""Rows of stacks, whose layers may differ: those of decoders, and more."""
 EVERYWHERE: Final[Mapping[str, Field]] = _FILE.everywhere
-"""Of what every config class has, the fields that change a shape unless they say that nothing is different."""
+"""Fields of every config class that change a shape unless they say that nothing is different."""
 COSMETIC: Final = frozenset[str]().union(*_FILE.cosmetic.values())
 """Fields that change no shape, cost or size of a graph: names, constants of formulas, defaults of generation."""

@@ -105,7 +105,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...], _Rule], ...]] = (
     ("step3p5", ("per_layer_config",),
      _sizes_of("sliding_attention", num_attention_heads="num_sliding_attention_heads")),
 )  # fmt: skip
-"""Of a type, the saved fields, the first of which is always there, and what they say."""
+"""Types, their saved fields, of which the first is always there, and the rule that gives published fields of them."""
 
 
 def as_published(text: Text) -> Text:

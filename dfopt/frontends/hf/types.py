@@ -299,11 +299,8 @@ def words(parameters: Mapping[str, Any]) -> str:
     dtypes = parameters.get("dtypes")
     if not dtypes:
         return ""
-    forwards = (
-        [layer.get("feed_forward") or {} for layer in parameters.get("layers", {}).values()]
-        if "sections" in parameters
-        else []
-    )
+    layers = parameters.get("layers", {}).values() if "sections" in parameters else ()
+    forwards = [layer.get("feed_forward") or {} for layer in layers]
     dense = any(forward.get("typed") == "experts" for forward in forwards)
     routed = parameters.get("experts") or any(forward.get("kind") == "moe" for forward in forwards)
     those = " and ".join([*(["experts"] if routed else []), *(["dense MLPs"] if dense else [])])

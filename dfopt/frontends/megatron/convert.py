@@ -51,7 +51,7 @@ class Run:
         return {**self.pins.on_axes, "pin_sharding": self.pins.sharding, **self.fixed}
 
     def words(self) -> list[str]:
-        """The same as options of ``dfopt solve``, beside those that a document of pins has."""
+        """The options of ``dfopt solve`` that fix a run, beside those that a document of pins has."""
         words = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
         if "zero_replicas" in self.fixed:
             words.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
@@ -188,7 +188,7 @@ def _recomputed(a: Arguments) -> int:
 
 
 def _types(a: Arguments) -> dict[str, Any]:
-    """Of a graph's data, and of its gradients: held and added up in fp32, or in the type of the weights."""
+    """Parameters for the types of a graph's data and gradients, which are added up in fp32 or as weights are held."""
     words = "bf16" if a.bf16 else "fp16" if a.fp16 else "fp32"
     wide = a.accumulate_allreduce_grads_in_fp32 or (a.bf16 and not a.grad_reduce_in_bf16)
     gradients: dict[str, Any] = {"trained": {"reduced": "fp32"}} if wide else {"main_gradients": words}

@@ -21,19 +21,7 @@ def refusals(a: Arguments) -> Iterator[Issue]:
     def issue(field: str, message: str, remedy: str) -> Issue:
         return Issue(f"$.{field}", f"found {message}", remedy)
 
-    cp, ep = a.context_parallel_size, a.expert_model_parallel_size
-    if ep > 1 and cp > 1 and ep != cp:
-        yield issue("expert-model-parallel-size", f"{ep} beside a context-parallel size of {cp}: both are on one axis",
-                    "make them equal, or one of them 1")  # fmt: skip
-    if ep > 1 and (a.num_experts is None or a.num_experts % ep):
-        experts = a.num_experts or "no"
-        yield issue("expert-model-parallel-size", f"{ep} for {experts} experts", "a divisor of --num-experts")
-    if cp > 1 and a.cp_comm_type not in ("allgather", "p2p"):
-        yield issue("cp-comm-type", f"{a.cp_comm_type}, which is not modelled", "write allgather or p2p")
-    if a.num_experts and a.tensor_model_parallel_size > 1 and not a.sequence_parallel:
-        yield issue("num-experts", "experts and tensor parallelism without --sequence-parallel", "add that")
-    if a.fp16 and ep > 1:
-        yield issue("fp16", "it beside expert parallelism", "write --bf16")
+    yield from _unshared(a, issue)
     if a.no_position_embedding and a.position_embedding_type != "rope" and not a.use_rotary_position_embeddings:
         yield issue("no-position-embedding", "an older option", "write --position-embedding-type")
     if a.expert_tensor_parallel_size not in (None, a.tensor_model_parallel_size):
@@ -65,6 +53,23 @@ def refusals(a: Arguments) -> Iterator[Issue]:
         yield issue("data-parallel-sharding-strategy", "no_shard beside --use-distributed-optimizer", "write optim")
 
 
+def _unshared(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[Issue]:
+    """Experts and contexts that chips cannot share out together."""
+    cp, ep = a.context_parallel_size, a.expert_model_parallel_size
+    if ep > 1 and cp > 1 and ep != cp:
+        yield issue("expert-model-parallel-size", f"{ep} beside a context-parallel size of {cp}: both are on one axis",
+                    "make them equal, or one of them 1")  # fmt: skip
+    if ep > 1 and (a.num_experts is None or a.num_experts % ep):
+        experts = a.num_experts or "no"
+        yield issue("expert-model-parallel-size", f"{ep} for {experts} experts", "a divisor of --num-experts")
+    if cp > 1 and a.cp_comm_type not in ("allgather", "p2p"):
+        yield issue("cp-comm-type", f"{a.cp_comm_type}, which is not modelled", "write allgather or p2p")
+    if a.num_experts and a.tensor_model_parallel_size > 1 and not a.sequence_parallel:
+        yield issue("num-experts", "experts and tensor parallelism without --sequence-parallel", "add that")
+    if a.fp16 and ep > 1:
+        yield issue("fp16", "it beside expert parallelism", "write --bf16")
+
+
 def _unsplit(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[Issue]:
     """What an embedding and a loss that count as layers do not go with."""
     ends = [a.decoder_first_pipeline_num_layers, a.decoder_last_pipeline_num_layers]
@@ -73,9 +78,8 @@ def _unsplit(a: Arguments, issue: Callable[[str, str, str], Issue]) -> Iterator[
     for name in counted:
         option, layers = f"account-for-{name}-in-pipeline-split", a.split_layers
         if a.vocab is None:
-            yield issue(
-                option, "it without --vocab-size, so that no embedding and logits are drawn", "add --vocab-size"
-            )
+            message = "it without --vocab-size, so that no embedding and logits are drawn"
+            yield issue(option, message, "add --vocab-size")
         elif any(ends):
             yield issue(option, "it beside layers of the first or the last stage", "keep one of them")
         elif stages == 1 or layers % stages:

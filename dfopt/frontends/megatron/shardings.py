@@ -19,8 +19,19 @@ _FEATURES: Final[tuple[Sharding, ...]] = ("outer", "m")
 
 
 def megatron_shardings(graph: Graph, tensor: int, sequence_parallel: bool) -> dict[str, Sharding]:
-    """The scheme of every kernel over so many tensor-parallel chips; none of one chip.
+    """The scheme of every kernel under Megatron-LM's tensor parallelism; none of one chip.
 
+    Parameters
+    ----------
+    graph
+        A model, with or without its backward pass.
+    tensor
+        Tensor-parallel chips.
+    sequence_parallel
+        Whether kernels between products have some of the tokens.
+
+    Notes
+    -----
     What cannot be said: a product with a weight is never split along the tokens, so that a router works on all of them
     on every chip, also with sequence parallelism. Where the gradient of what it reads takes in partial sums of the
     experts', its own is one of them: the sum travels once.
@@ -54,7 +65,7 @@ def megatron_shardings(graph: Graph, tensor: int, sequence_parallel: bool) -> di
 
 
 def _forward(kernel: Kernel, sources: list[Sharding], tokens: Sharding) -> Sharding:
-    """Of a forward kernel, from the schemes of those that it reads."""
+    """The scheme of a forward kernel, from the schemes of those that it reads."""
     inside = any(source in _FEATURES for source in sources)
     by_features: Sharding = "outer" if kernel.outer > 1 else "m"
     if kernel.op == "matmul":
@@ -67,7 +78,7 @@ def _forward(kernel: Kernel, sources: list[Sharding], tokens: Sharding) -> Shard
 
 
 def _later(kernel: Kernel, of: Sharding, tokens: Sharding, reduced: bool) -> Sharding:
-    """Of what is computed again, of gradients and of updates, from the scheme of the forward kernel."""
+    """The scheme of a recomputed, backward or update kernel, from the scheme of its forward kernel."""
     columns, rows = of in _FEATURES, of in ("k", "k>n")
     if kernel.pass_ == "recompute":
         return of
@@ -85,5 +96,5 @@ def _later(kernel: Kernel, of: Sharding, tokens: Sharding, reduced: bool) -> Sha
 
 
 def _summed(tokens: Sharding) -> Sharding:
-    """Of a contraction that is split: its sums are on every chip, or each chip has those of some tokens."""
+    """The scheme of a contraction that is split: its sums are on every chip, or each chip has those of some tokens."""
     return "k>n" if tokens == "n" else "k"

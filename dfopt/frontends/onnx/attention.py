@@ -65,10 +65,27 @@ def attend(
     keeps: bool,
     flop: int = 6,
 ) -> tuple[str, Axes]:
-    """Draw an attention of Q, K and V; ``keeps`` says that keys and values are held for the next evaluation.
+    """Draw an attention of Q, K and V.
 
-    Gives its last kernel, and axes by sample, head, token and feature. The scores are scaled, and their softmax counts
-    five; each mask is added to them.
+    Parameters
+    ----------
+    canvas, node
+        What is drawn so far, and the operator.
+    reads
+        Queries, keys and values.
+    sizes
+        Sequences, heads, tokens and features.
+    masks
+        Values that are added to the scores.
+    keeps
+        Whether keys and values are held for the next evaluation.
+    flop
+        FLOP of a score for its scale (1) and its softmax (5), without masks.
+
+    Returns
+    -------
+    (kernel, axes)
+        Its last kernel, and axes by sample, head, token and feature.
     """
     if sizes.heads % sizes.kv_heads:
         raise node.refuse(f"{sizes.kv_heads} heads of K and V do not divide {sizes.heads} of Q")

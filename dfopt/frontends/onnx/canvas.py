@@ -106,7 +106,7 @@ class Canvas:
         return next(other for other in (name, *again) if other not in self.kernels)
 
     def hold(self, kernel: str, value: Value, read: float | None = None) -> None:
-        """Let a kernel read a constant from DRAM, or so many elements of it; a single number is no data."""
+        """Let a kernel read a constant from DRAM, or ``read`` elements of it; a single number is no data."""
         if value.type.size > 1:
             kinds = [self.model.types[name] for name in value.made_of]
             stored = sum(kind.size for kind in kinds if kind.kind not in _INDICES) or value.type.size

@@ -206,9 +206,8 @@ class _Reader:
         if not proto.HasField("tensor_type"):
             kind = proto.WhichOneof("value") or "value without a type"
             message = f"{what} is a {kind.replace('_type', '')}, expected a tensor of known shape"
-            raise DocumentError(
-                "", [Issue(where, message, "only tensors whose shape follows from the inputs' are read")]
-            )
+            remedy = "only tensors whose shape follows from the inputs' are read"
+            raise DocumentError("", [Issue(where, message, remedy)])
         tensor = proto.tensor_type
         kind = _KINDS.get(tensor.elem_type, "unknown")
         if kind not in _BYTES:
@@ -336,9 +335,8 @@ class _Reader:
             for name, inferred in zip(node.outputs, rule(node, given), strict=False):
                 if name and inferred is not None:
                     kind = onnx.TensorProto.DataType.Value(inferred.kind)
-                    self._typed(
-                        name, helper.make_tensor_type_proto(kind, list(inferred.shape)), f"{name!r} of {node.what}"
-                    )
+                    inferred_type = helper.make_tensor_type_proto(kind, list(inferred.shape))
+                    self._typed(name, inferred_type, f"{name!r} of {node.what}")
             return None
         if node.domain not in STANDARD or not onnx.defs.has(node.op, max_inclusive_version=node.opset):
             raise node.refuse("the operator is not known", "nor does the file have a function of this name")

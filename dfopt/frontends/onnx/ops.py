@@ -94,7 +94,7 @@ def _each(flop: int | Callable[[Node, list[Value]], int], role: Role | None = No
 
 
 def _bias(node: Node, values: Sequence[Value]) -> dict[str, Any]:
-    """That a sum with a constant of features is a bias."""
+    """The role of a sum with a constant of features, which is a bias; none of other sums."""
     added = [len(value.shape) for value in values if value.constant]
     return {"role": "bias"} if node.op == "Add" and added == [1] else {}
 
