@@ -50,7 +50,15 @@ class Setting:
 
     @classmethod
     def resolved(cls, graph: Graph, system: System, assumptions: Assumptions) -> Self:
-        """A setting under assumptions with what they leave to the chips, and the graph as it is computed then."""
+        """A setting whose assumptions are resolved: what they leave open follows from the chips.
+
+        Parameters
+        ----------
+        graph
+            The model as it is written; the setting has it as it is computed under the assumptions.
+        system, assumptions
+            The machine, and assumptions that may leave rules to its chips.
+        """
         chip = system.chip
         rules = resolve(assumptions, chip.execution, chip.compute_utilization, chip.reserved(graph.trains), graph)
         computed: ByReads = graph.memo.setdefault("as computed", ByReads())
@@ -101,7 +109,7 @@ class Setting:
 
     @cached_property
     def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of each kernel's gradient the share that one chip of the second axis has whole, and that it has parts of."""
+        """Shares of each kernel's gradient: what one chip of the second axis has whole, and what it has parts of."""
         copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
         return 1.0 - copied_k, copied_k
 
@@ -203,7 +211,10 @@ class Instance:
 
     @cached_property
     def on_chip(self) -> Instance:
-        """The same whatever stage kernels are in: equal here, equal prices of kernels and of blocks of them."""
+        """An instance that stands for all plans under which kernels, and blocks of them, cost a chip the same.
+
+        The stage of a kernel makes no difference to it.
+        """
         shared: Instance = self.setting.reads["shared"].answer(self.plan, self._shared)
         return shared
 
@@ -235,7 +246,7 @@ class Instance:
 
     @cached_property
     def hidden_s(self) -> NDArray[np.float64]:
-        """The same where they are no part of it: another microbatch computes meanwhile (:mod:`dfopt.fusion.turns`)."""
+        """Seconds of each kernel's own communications while another microbatch computes (:mod:`dfopt.fusion.turns`)."""
         return self._sent_s if self.plan.two_batch_overlap else np.zeros_like(self._sent_s)
 
     @cached_property
@@ -255,5 +266,15 @@ class Instance:
         )
 
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
-        """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""
+        """Seconds of a collective, see :mod:`dfopt.physics.network`.
+
+        Parameters
+        ----------
+        kind
+            Of the collective; none takes no time.
+        volume
+            Bytes of the whole tensor.
+        dims
+            Network dims that it is over.
+        """
         return communication_seconds(kind, volume, dims, self.system, self.assumptions)

@@ -138,11 +138,11 @@ class Laid:
         return size // self.members
 
     def _cut(self, kernel: Kernel, axis: str) -> Kernel:
-        """Some of the features, along an axis."""
+        """A kernel with one chip's part of the features, along an axis."""
         return kernel.model_copy(update={axis: self._part(kernel, getattr(kernel, axis), "features")})
 
     def _by_samples(self, kernel: Kernel) -> Kernel:
-        """Some of the sequences."""
+        """A kernel with one chip's part of the sequences."""
 
         def of(size: int, what: str) -> int:
             part = size * self.samples
@@ -167,7 +167,10 @@ class Laid:
         return kernel.model_copy(update=changes | self._copied(kernel, 1.0))
 
     def _by_tokens(self, kernel: Kernel, scheme: ModuleScheme) -> Kernel:
-        """Some of the tokens of every sequence, each chip early and late ones: under a causal mask all do as much."""
+        """A kernel with one chip's part of the tokens of every sequence.
+
+        A chip has early and late tokens, so that under a causal mask all chips do as much.
+        """
         name, sequences = kernel.name, self.model.microbatch
         if kernel.module == "mixer" and scheme == "n":
             raise Unsplit(f"{name!r} shares sequences, the residual stream tokens of each")
@@ -211,7 +214,7 @@ class Laid:
         return self.model.operands()
 
     def _by_keys(self, kernel: Kernel) -> Placed:
-        """Some of the keys of every sequence, in turn; the parts of a softmax are put together behind it."""
+        """A kernel with one chip's part of the keys of every sequence; softmax parts are put together behind it."""
         if not any(k.module == "mixer" and k.role == "scores" for k in self.model.kernels):
             raise Unsplit("no kernel scores keys")
         axis = _OVER_KEYS.get(kernel.role or "")
@@ -227,7 +230,7 @@ class Laid:
         return Placed(self._masked(kernel, cut), "keys", "keys" if axis == "m" else "sums")
 
     def _masked(self, kernel: Kernel, part: Kernel) -> Kernel:
-        """With the density of a chip that has its share of what a mask leaves."""
+        """A part of a masked kernel with the density of a chip that has its share of what the mask leaves."""
         if kernel.density is None:
             return part
         rows, columns = operand_shape(part, kernel.masked) if kernel.masked else (part.m, part.n)
@@ -243,7 +246,7 @@ class Laid:
         return tuple(s.model_copy(update=p) for s, p in zip(kernel.states or (), parts, strict=True)) or None
 
     def _by_expert(self, kernel: Kernel) -> Kernel:
-        """Some of the experts, with the tokens sent to the most loaded chip."""
+        """A kernel with one chip's part of the experts, and the tokens sent to the most loaded chip."""
         experts, always, axis = self.experts, self.experts.always or 0, _tokens(kernel)
         if kernel.op == "matmul" or kernel.samples is not None:
             raise Unsplit(f"{kernel.name!r} is no work on tokens apart")
@@ -259,7 +262,7 @@ class Laid:
 
     @cached_property
     def experts(self) -> Experts:
-        """Those of the module, of which there is one kind."""
+        """The experts of the model, all of one kind."""
         kinds = {k.experts for k in self.model.kernels if k.module == "experts" and k.experts is not None}
         if len(kinds) != 1:
             raise Unsplit(f"experts of {len(kinds)} kinds")
@@ -316,7 +319,7 @@ class Laid:
         return Placed(self._cut(kernel, "m"), "whole", "features")
 
     def _by_heads(self, kernel: Kernel, heads: int) -> Kernel:
-        """So many of the heads, and what is kept for them: one that all share is on every chip."""
+        """A kernel with ``heads`` of its heads, and the states of these: one that all heads share is on every chip."""
         states = []
         for state in kernel.states or ():
             own = -(-state.heads // self.members)

@@ -49,5 +49,5 @@ class Listing:
         return self.known[axes]
 
     def picked(self, menu: list[Modules | None]) -> list[Modules | None]:
-        """Those of some schemes of all modules under which plans are listed."""
+        """Schemes of all modules under which plans are listed: those of a menu that are accepted, or else all."""
         return [each for each in menu if each is None or self.modules(each)] or menu

@@ -84,7 +84,7 @@ def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Gr
 
 
 def obstacle(graph: Graph, modules: Modules, members: int) -> str:
-    """What keeps modules from taking their schemes over so many chips; nothing if they can."""
+    """Why modules cannot take their schemes over ``members`` chips of the second axis; empty if they can."""
     try:
         drawn = _Member(graph, modules, members, members)
         drawn.laid, drawn.taken  # noqa: B018 - what is exchanged can always be
@@ -99,7 +99,7 @@ class _Member(Laid):
     # -- what is exchanged ------------------------------------------------------------------
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """With what they exchange."""
+        """Kernels of one chip, with the collectives and the DRAM traffic of what chips exchange."""
         wanted: dict[tuple[str, tuple[str, float, str | None]], set[Lies]] = defaultdict(set)  # by who pays
         passed: dict[str, list[float]] = defaultdict(list)  # through DRAM
         for tensor, needs in self.taken:

@@ -27,7 +27,17 @@ def refusal(graph: Graph) -> str | None:
 
 
 def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
-    """Why modules cannot take the schemes that are asked of them, each by itself, as the end of a sentence."""
+    """Why modules cannot take the schemes that are asked of them, as the end of a sentence.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    schemes
+        Scheme by module; each is tried by itself.
+    members
+        Chips of the second axis.
+    """
     none: dict[str, Any] = {kernel.module: "none" for kernel in graph.kernels if kernel.module} | {"stream": "none"}
     asked = (none | {name: scheme} for name, scheme in schemes.items() if name in none and name != "stream")
     reasons = dict.fromkeys(obstacle(graph, Modules(**fields), members) for fields in asked)
@@ -37,9 +47,16 @@ def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
 def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:
     """Schemes to try: all that modules can take, together; where one takes ``n``, the residual stream is shared too.
 
-    ``sparing``: ends are split by features where they can be, and what something else does as well is left out: copies
-    of everything (``dp``), features of everything (``tp``), tokens of sequences where there are enough of these, and
-    beside those tokens a dense feed-forward by features, and copies of experts.
+    Parameters
+    ----------
+    graph
+        The model.
+    members
+        Chips of the second axis.
+    sparing
+        Split ends by features where they can be, and leave out what something else does as well: copies of everything
+        (``dp``), features of everything (``tp``), tokens of sequences where there are enough of these, and beside those
+        tokens a dense feed-forward by features, and copies of experts.
 
     Examples
     --------

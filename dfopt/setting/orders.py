@@ -110,7 +110,7 @@ class Orders:
         return [order for names in used for order in itertools.permutations(names)]
 
     def _with_blocks(self, dims: Dims) -> Iterator[Dims]:
-        """Some dims with two of them, or each two of more, as a block."""
+        """Dims in which two lie together as a block, for each two that can."""
         for i, j in itertools.combinations(range(len(dims)), 2):
             if not all(split_part_name(dims[at])[0] in self._gridded for at in (i, j)):
                 continue
@@ -139,7 +139,7 @@ class Orders:
         return price
 
     def _price_of_copies(self, order: Shared) -> Price:
-        """Of what copies of the batch exchange at any level of ZeRO, alone and together with the second axis."""
+        """The price of what copies of the batch exchange at any level of ZeRO, alone and with the second axis."""
         members, copies = (
             {axis: dims for axis, dims in order.items() if AXES[axis].splits == splits}
             for splits in ("modules", "batch")

@@ -13,7 +13,17 @@ __all__ = ["forbidden", "forbidden_pins"]
 
 
 def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) -> str:
-    """Why the kernels of a graph cannot all have the schemes fixed for them over so many chips; empty if they can."""
+    """Why kernels cannot have the schemes that are fixed for them; empty if they can.
+
+    Parameters
+    ----------
+    setting
+        The graph and the assumptions under which schemes are legal.
+    pins
+        Schemes by kernel.
+    degree
+        Tensor-parallel chips.
+    """
     for kernel in setting.graph.kernels if degree > 1 else ():
         legal = ops.legal_schemes(kernel, degree, setting.assumptions)
         if reason := forbidden(kernel, pins.get(kernel.name, legal[0]), legal, degree):
@@ -22,7 +32,17 @@ def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) 
 
 
 def forbidden(kernel: Kernel, scheme: Sharding, legal: Sequence[Sharding], degree: int) -> str:
-    """Why a kernel cannot have a scheme over so many chips, from those that it can have; empty if it can."""
+    """Why a kernel cannot have a scheme; empty if it can.
+
+    Parameters
+    ----------
+    kernel, scheme
+        The kernel, and the scheme that is asked for.
+    legal
+        Schemes that it can have.
+    degree
+        Tensor-parallel chips.
+    """
     if scheme in legal:
         return ""
     return f"kernel {kernel.name!r} cannot be sharded by {scheme!r} over {degree} chips; it allows {', '.join(legal)}"

@@ -33,7 +33,11 @@ class Counted(NamedTuple):
     tables: float = 1.0
 
     def own_traffic(self, kernel: Kernel, scheme: Sharding, degree: int) -> float:
-        """What one of ``degree`` chips moves because the kernel says so: data, lookups, what is kept for sequences."""
+        """Bytes that one chip moves because the kernel says so: data, lookups, states of sequences.
+
+        They are counted as bytes of the fastest memory. ``scheme`` is that of the kernel over ``degree``
+        tensor-parallel chips.
+        """
         cached = sum(cache_traffic(kernel, scheme, degree))
         return data_traffic(kernel, degree) * self.tables + cached * self.caches
 
@@ -86,7 +90,7 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     >>> memories = tuple(Memory(name=name, bandwidth=1e12, capacity=size) for name, size in names.items())
     >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=memories)
     >>> graph = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),))
-    >>> [one and one.label for one in placements(graph, chip)]
+    >>> [placement and placement.label for placement in placements(graph, chip)]
     [None, 'weights in DDR']
     """
     asked = fixed or {}
@@ -134,6 +138,13 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
     """The placements of a training step that a request leaves free, that with least in slower memories first.
 
     One where it does not ask.
+
+    Parameters
+    ----------
+    graph, system, assumptions
+        A training step, on chips with several memories.
+    asked
+        Items that may be moved (``offload``), and those whose memory is fixed (``place``).
 
     **Wherever things lie, nothing is faster than in the fastest memory.** Of one mapping a placement only adds to its
     time (:mod:`dfopt.physics.offload`): a pass of a layer is as long as what is moved beside it at least, and the

@@ -123,7 +123,7 @@ def _others(of: type[Any]) -> tuple[str, ...]:
 
 
 def under(owner: Owner, plan: Plan) -> Owner:
-    """The same dataclass of an instance under another plan, with nothing that was worked out."""
+    """A copy of a dataclass of an instance under another plan, with nothing that was worked out."""
     return replace(owner, instance=replace(owner.instance, plan=plan))
 
 

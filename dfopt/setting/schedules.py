@@ -80,7 +80,7 @@ def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[
 
 
 def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Plan]:
-    """Of some plans those under which two microbatches can take turns, doing so.
+    """Variants of plans in which two microbatches take turns, of those plans that allow it.
 
     Not offered where nothing is sent that could be hidden, in training, where ``overlap: perfect`` hides it already,
     where chips share kernels (what these send would meet what the other half sends), on stacks of dies, and where the
@@ -109,7 +109,7 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
 
 
 def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> bool:
-    """Whether only the way to search, and no request of its own, may keep microbatches from taking turns."""
+    """Whether the way to search, and nothing else, keeps plans in which microbatches take turns out of the list."""
     free = asked.two_batch_overlap is None and not any(_of_the_machine(graph, system, assumptions))
     return free and any(_of_the_search(assumptions, asked))
 

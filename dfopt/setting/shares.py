@@ -24,9 +24,21 @@ def shares(
 ) -> Iterator[tuple[dict[str, int], Shared]]:
     """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
 
-    Inside a dim, neighbours go to the first axis, and the others follow; in those `nested` they go to each in turn.
-    Of ways that differ only in which of some dims that are wired alike is which, one is given, unless dims are `named`.
-    Axes other than those asked for have a degree of 1.
+    Inside a dim, neighbours go to the first axis, and the others follow. Axes other than those asked for have a degree
+    of 1.
+
+    Parameters
+    ----------
+    dims
+        Network dims of more than one chip.
+    parts
+        Whether several axes may share a dim.
+    nested
+        Names of dims in which neighbours go to each axis in turn.
+    named
+        Whether ways that differ only in which of several dims that are wired alike is which are all given, and not one.
+    axes
+        Axes that may have several chips.
 
     Examples
     --------

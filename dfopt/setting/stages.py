@@ -76,7 +76,7 @@ def _placed(graph: Graph, plan: Plan) -> tuple[tuple[PipelineStage, ...], tuple[
 def _of_layers(
     layers: Layers, stages: int, sizes: tuple[int, int, int]
 ) -> tuple[tuple[PipelineStage, ...], tuple[int, ...]]:
-    """The same of layers that repeat."""
+    """The distinct stages of layers that repeat, and which of them each stage is."""
     if len(layers.kinds) == 1:
         return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),), (0,) * stages
     if stages == 1:
@@ -108,7 +108,16 @@ def _runs(layers: Layers, start: int, size: int, first: bool, last: bool) -> tup
 
 
 def in_order(graph: Graph, plan: Plan, number: int) -> tuple[tuple[int, int], ...]:
-    """What a pipeline stage runs, as :attr:`PipelineStage.runs`, but one after the other: kinds, how often in a row.
+    """The layers that a pipeline stage runs, one after the other: pairs of a kind and how often it runs in a row.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    plan
+        How many layers each stage has.
+    number
+        The stage, from 0 on.
 
     Examples
     --------

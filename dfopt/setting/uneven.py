@@ -60,6 +60,15 @@ def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) ->
 
     All others have equally many, the fewest that hold the rest.
 
+    Parameters
+    ----------
+    graph
+        A model whose ends run once.
+    stages
+        Pipeline stages.
+    first, last
+        Layers of the first and of the last stage; none where they are free.
+
     Raises
     ------
     ValueError
@@ -91,10 +100,17 @@ def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) ->
 
 
 def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int | None]]:
-    """The same of stages that hold their layers in chunks, which are equal but for the first and the last of all.
+    """Changes of a plan of interleaved stages whose first or last chunk has fewer layers than all others.
 
-    Those have fewer layers, as beside an embedding or logits that count as layers: all that would be missing in the
-    last stages otherwise. Searched for layers of one kind, whose stages in the middle have as many as evenly split.
+    An embedding or logits count as layers there: these chunks lack all layers that would be missing in the last stages
+    otherwise. Searched for layers of one kind, whose stages in the middle have as many as evenly split.
+
+    Parameters
+    ----------
+    graph
+        A model whose ends run once.
+    stages, chunks
+        Pipeline stages, and chunks of layers in each of them.
 
     Returns
     -------
@@ -145,10 +161,24 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
 
 
 def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Kernel]]) -> int:
-    """How many layers, in the order in which a stage hands them on, weigh twice what kernels of its own do.
+    """Layers that together weigh twice as much as the kernels that an end of the pipeline has once.
 
-    By FLOP, by DRAM traffic, by bytes that are held or by outputs, the most; all layers if they weigh less. What no
-    layer has any of says nothing.
+    They weigh FLOP, bytes of DRAM traffic, bytes that are held, or bytes of outputs: the measure that needs the most
+    layers decides. A measure that no layer has any of is left out.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    own
+        Kernels that the first or the last stage runs once.
+    layers
+        Kernels of each layer, in the order in which the stage hands layers on.
+
+    Returns
+    -------
+    int
+        All layers if they weigh less.
     """
 
     def weights(kernel: Kernel, elements: float) -> float:
@@ -216,6 +246,11 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
     take about the same: f = (R + (b - a) / t) / 2 for R layers at the ends, rounded up or down; numbers around it are
     there too, as memory may ask for them.
 
+    Parameters
+    ----------
+    repeat, stages, first, last, alone
+        As of :func:`splits`.
+
     Examples
     --------
     >>> splits(4, 3, 3, 3, (True, True))
@@ -253,6 +288,11 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
     A stage with places to spare moves the cuts behind it. Where layers are of several kinds another cut shares out
     other kinds, so no number is better than another whatever the layers are.
 
+    Parameters
+    ----------
+    repeat, stages, first, last, alone
+        As of :func:`splits`.
+
     Examples
     --------
     >>> fewest(cuts(4, 4, 1, 2, (True, True)), 4, 4)
@@ -271,7 +311,15 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
 
 
 def fewest(candidates: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
-    """Of numbers that cut a row of layers in the same places those with the fewest places."""
+    """Numbers of layers without those that cut the row of layers where others with fewer places do.
+
+    Parameters
+    ----------
+    candidates
+        Layers of the first stage, of each in the middle, and of the last.
+    repeat, stages
+        Layers of the model, and its stages.
+    """
     by_cuts: dict[tuple[int, ...], Layers] = {}
     for first, most, last in sorted(candidates, key=lambda n: (n[0] + (stages - 2) * n[1] + n[2], n)):
         cuts = tuple(min(first + at * most, repeat) for at in range(stages - 1))
@@ -280,6 +328,6 @@ def fewest(candidates: Collection[Layers], repeat: int, stages: int) -> tuple[La
 
 
 def _undominated(candidates: Collection[Layers]) -> list[Layers]:
-    """Without those that have no less in any stage than others, and more in one."""
+    """Numbers of layers without those that have no less in any stage than others, and more in one."""
     every = np.array([*candidates])
     return [sizes for sizes, row in zip(candidates, every, strict=True) if (every <= row).all(axis=1).sum() == 1]

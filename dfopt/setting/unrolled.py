@@ -80,7 +80,7 @@ def _one_of(graph: Graph, size: int) -> Unrolled | None:
 
 
 def _renamed(part: _Part, names: Mapping[str, str]) -> _Part:
-    """The same about other kernels."""
+    """A kernel, tensor or end of a graph with the names of other kernels in it."""
     fields = {field: name for field in _NAMES if (name := getattr(part, field, None)) is not None}
     return part.model_copy(update={field: names[name] for field, name in fields.items() if name in names})
 

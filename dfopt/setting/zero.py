@@ -30,12 +30,22 @@ def shared_out(
     asked: Request,
     check_time: Callable[[], None] = lambda: None,
 ) -> list[Plan]:
-    """The plans with every level that is asked for, where it can be; with no copies there is nothing to share out.
+    """Variants of plans with every level of ZeRO that is asked for, where copies of the batch can share states out.
 
-    In training all levels are tried where nobody says which.
+    In training all levels are tried if none is asked for. Each level comes with every number of groups of copies that
+    is asked for, each of which holds all states: groups that the dims can be cut into
+    (:func:`dfopt.documents.hybrid.hybrid_of`), along whole dims where no part of one may carry an axis.
 
-    So many groups of copies as are asked for as well, each of which holds all: those that the dims can be cut into
-    (:func:`dfopt.documents.hybrid.hybrid_of`); whole dims only, where no part of one may carry an axis.
+    Parameters
+    ----------
+    candidates
+        Plans without a level.
+    graph, system, assumptions
+        What they are plans of.
+    asked
+        Levels (``zero``) and numbers of groups (``zero_replicas``).
+    check_time
+        Called for each group of plans, so that it may end the listing by an exception.
 
     Raises
     ------
@@ -75,7 +85,17 @@ def shared_out(
 
 
 def grouped(plan: Plan, system: System, assumptions: Assumptions, asked: Replicas) -> Iterator[Hybrid | None]:
-    """The groups of a plan's copies that are asked for; none is one group of all."""
+    """Ways to cut a plan's copies into groups, each of which holds all states; none is one group of all copies.
+
+    Parameters
+    ----------
+    plan
+        Its copies of the batch.
+    system, assumptions
+        Sizes of network dims, and whether a part of one may carry a group.
+    asked
+        Numbers of groups, ``all``, or none for one group.
+    """
     counts = divisors(plan.copies)[:0:-1] if asked == "all" else sorted({int(n) for n in asked or (1,)})
     for count in counts:
         hybrid = hybrid_of(plan.copy_dims, count, lambda name: system.dim(name).size) if count > 1 else None
