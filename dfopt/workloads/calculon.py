@@ -217,7 +217,7 @@ class _Block:
         self._back_of_stream("Heads_Fork_bwd", stream)
 
     def _back_of_joined(self, stream: Read) -> None:
-        """Of one product that makes queries, keys and values: its gradient is in two parts, and so is its update."""
+        """Draw the backward pass of a joined QKV product: its gradient is in two parts, and so is its update."""
         kernel, width = self._kernel("QKV"), self.p.width
         parts = Read("Scores_bwd", None, 2 * self.of_heads), Read("Context_bwd", None, self.of_heads, "value")
         self._back("QKV", *parts, m=kernel.k, k=kernel.m)

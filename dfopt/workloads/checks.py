@@ -33,7 +33,16 @@ def check_batch(batch: int | None, microbatch: int) -> None:
 
 
 def check_routing(routing: Routing | None, tokens: int, layers: Sequence[tuple[int, int]]) -> None:
-    """Refuse a routing of no experts, or of others than the layers have: how many, and how many a token chooses.
+    """Refuse a routing of a model without experts, or one that does not fit its experts.
+
+    Parameters
+    ----------
+    routing
+        How tokens choose experts; that of `Routing` itself if none.
+    tokens
+        Tokens of one evaluation.
+    layers
+        Experts, and how many of them a token chooses, of each kind of layer that has some.
 
     Examples
     --------

@@ -82,7 +82,7 @@ class _Sketch(Sketch):
         self.common: dict[str, Any] = {"n": p.microbatch, **({} if p.stream == "n" else {"stream": "none"})}
 
     def part(self, name: str, features: int) -> Read:
-        """So many features of a kernel's output."""
+        """A read of the first ``features`` features of a kernel's output, for every sample."""
         return Read(name, None, float(features * self.p.microbatch * self.p.word_bytes))
 
     def pointwise(self, name: str, m: int, *inputs: str | Read, flop: int = 1, **more: Any) -> str:

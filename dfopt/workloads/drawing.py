@@ -53,11 +53,21 @@ class Attending:
         return {"outer": self.heads, "n": self.new, "density": density, **samples, **stream}
 
     def pointwise(self, name: str, role: Role | None, *, normalizes: bool = False) -> Kernel:
-        """An elementwise kernel over the scores."""
+        """An elementwise kernel over the scores, such as the softmax."""
         return Kernel(name=name, op="elementwise", m=self.keys, role=role, normalizes=normalizes, **self._shape)
 
     def product(self, name: str, m: int, k: int, role: Role | None, states: tuple[SequenceState, ...] = ()) -> Kernel:
-        """A product of two activations: the scores, or what they weigh up."""
+        """A product of two activations: the scores, or the sum of values that they weigh.
+
+        Parameters
+        ----------
+        name, role
+            Of the kernel.
+        m, k
+            Features of its output for each query, and features that it contracts.
+        states
+            Keys or values that are kept of earlier tokens.
+        """
         shape = self._shape
         masked = 1 if shape["density"] is not None and role == "context" else None
         return Kernel(name=name, op="matmul", m=m, k=k, role=role, masked=masked, states=states or None, **shape)

@@ -151,7 +151,7 @@ def _exact(p: FftParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
 
 
 def _dfmodel(p: FftParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
-    """As in DFModel's generator (github.com/fengqian-ayce/DFModel, commit 04f93d5)."""
+    """Kernels and tensors as DFModel's generator draws them (github.com/fengqian-ayce/DFModel, commit 04f93d5)."""
     side = p.sides[0]
     radix = p.radix or 2  # the validator has seen to it
     depth = int(4 * math.log2(side) / math.log2(radix) * radix)

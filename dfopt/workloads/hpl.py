@@ -218,7 +218,10 @@ def _exact(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
 
 
 def _dfmodel(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
-    """As in DFModel's generator (github.com/fengqian-ayce/DFModel, commit 04f93d5): side x side times side x block."""
+    """Kernels as DFModel's generator draws them, products of ``side x side`` and ``side x block``, and their bytes.
+
+    See github.com/fengqian-ayce/DFModel, commit 04f93d5.
+    """
     kernels, volumes = [], []
     for step in range(p.groups):
         side = p.n - step * p.block

@@ -278,7 +278,7 @@ def variants(p: StackParameters) -> tuple[dict[str, Form | tuple[Form, ...]], ..
 
 
 def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:
-    """Without reading from DRAM what states bring already."""
+    """A graph that does not read from DRAM what states bring: operands as pairs of a kernel and its place."""
     if not brought:
         return graph
     read = [(graph.kernels[place].name, operand, size) for place, operand, size in graph.reads()]

@@ -158,7 +158,7 @@ def _trained(graph: Graph, p: TransformerParameters) -> Graph:
 
 
 def _keeping(graph: Graph) -> Graph:
-    """With what real backward kernels read and DFModel draws no tensor for: it is in memory all the same.
+    """A graph that keeps in memory what real backward kernels read, although DFModel draws no tensor for it.
 
     Together with the tensors it is what Korthikanti et al. count, arXiv:2205.05198, section 4.1: s b h (34 + 5 a s / h)
     bytes in half precision.

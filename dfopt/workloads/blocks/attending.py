@@ -81,7 +81,17 @@ class Sight:
         return min(limit for limit in (self.window, self.chunk, self.segment.keys) if limit is not None)
 
     def state(self, drawing: Drawing, name: str, heads: int, elements: int) -> tuple[SequenceState, ...]:
-        """What is kept of every token: ``elements`` of each of some heads. None where nothing is kept."""
+        """The state that holds keys, values or latents of every token; none where nothing is kept.
+
+        Parameters
+        ----------
+        drawing
+            The layer, or the view of a segment.
+        name
+            Of the state.
+        heads, elements
+            Heads, and elements of each of them per token.
+        """
         if not drawing.keeps:
             return ()
         kept = SequenceState(

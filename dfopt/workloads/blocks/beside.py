@@ -56,21 +56,21 @@ class Beside(Block):
 
     @property
     def token_elements(self) -> float:
-        """Elements that all of them keep of a token."""
+        """Elements that all mixers keep of a token."""
         return sum(mixer.token_elements for mixer in self.mixers)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of all of them."""
+        """Parameters of all mixers."""
         return sum(mixer.parameters(hidden) for mixer in self.mixers)
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """What does not fit to one of them, or gradients, which are not drawn."""
+        """Why a mixer cannot be drawn, and what to do; in training none can, as their gradients are not drawn."""
         if trains:
             return "found mixers side by side in a training step, whose gradients are not drawn", "write mode: forward"
         return next((misfit for mixer in self.mixers if (misfit := mixer.misfit(segment, trains=trains))), None)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw all of them, and the sum of what they give."""
+        """Draw all mixers, and the sum of their outputs."""
         views = (drawing.prefixed(f"{mixer.kind}_" if place else "") for place, mixer in enumerate(self.mixers))
         outputs = [mixer.draw(view, hidden, source) for view, mixer in zip(views, self.mixers, strict=True)]
         return drawing.pointwise("Mixers_Add", hidden, *outputs)

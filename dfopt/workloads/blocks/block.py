@@ -17,7 +17,16 @@ class Block(Part):
     """
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw its kernels behind the kernel ``source``, which gives ``hidden`` features of every token.
+        """Draw the kernels of a mixer or feed-forward.
+
+        Parameters
+        ----------
+        drawing
+            The layer so far, which the kernels are added to.
+        hidden
+            Features of a token, of the residual stream.
+        source
+            Kernel whose output, ``hidden`` features of every token, is read.
 
         Returns
         -------
@@ -44,5 +53,13 @@ class Block(Part):
         return 0
 
     def note(self, tokens: int, routing: Routing) -> str:
-        """What the description of a graph says of it, for so many tokens in one evaluation, sent to experts so."""
+        """A note for the description of a graph; empty if there is nothing to say.
+
+        Parameters
+        ----------
+        tokens
+            Tokens of one evaluation.
+        routing
+            How tokens choose their experts.
+        """
         return ""

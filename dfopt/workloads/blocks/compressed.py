@@ -34,7 +34,16 @@ _BUFFER_BYTES = 4  # of an element of a group that is not complete
 
 
 def group_pairs(segment: Segment, group: int, most: int | None = None) -> int:
-    """Pairs of a new token and a group that is complete with it or before it, in one sequence; ``most`` of a token.
+    """Pairs of a new token and a group of tokens that is complete with it or before it, in one sequence.
+
+    Parameters
+    ----------
+    segment
+        New and cached tokens of each sequence.
+    group
+        Tokens of a group.
+    most
+        Groups that a token attends to at most; all if left out.
 
     Examples
     --------
@@ -47,7 +56,7 @@ def group_pairs(segment: Segment, group: int, most: int | None = None) -> int:
 
 
 def _seen(tokens: int, group: int, most: int | None) -> int:
-    """The same for so many first tokens."""
+    """Pairs of a token and a group as of :func:`group_pairs`, for the first ``tokens`` tokens of a sequence."""
     groups, rest = divmod(tokens, group)
     if most is not None and groups > most:
         few = most * group

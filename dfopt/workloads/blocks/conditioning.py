@@ -48,7 +48,7 @@ class Conditioning(Part):
     classes: int = Field(default=0, ge=0, le=10**9)
 
     def parameters(self, hidden: int) -> int:
-        """Of both products behind a time step, and of the modulation of the final norm."""
+        """Parameters of both products behind a time step, and of the modulation of the final norm."""
         return hidden * (self.inputs + 1) + hidden * (hidden + 1) + modulation_parameters(hidden, FINAL)
 
     def draw(self, drawing: Drawing, hidden: int) -> None:
@@ -60,7 +60,22 @@ class Conditioning(Part):
 
 
 def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Reads, _Reads]:
-    """Draw scales, shifts and gates of a layer of so many parts; gives what the norm and what the sum of each read."""
+    """Draw scales, shifts and gates of a layer.
+
+    Parameters
+    ----------
+    drawing
+        The layer so far.
+    hidden
+        Features of a token.
+    parts
+        Mixers and feed-forwards of the layer, numbered from 1.
+
+    Returns
+    -------
+    (scaled, gated)
+        By part, the reads of its norm (scale and shift) and of its sum with the residual (gate).
+    """
     samples = drawing.sequences
     vector = drawing.draw(Kernel(name="Condition", op="elementwise", m=hidden, n=samples, stream="none"))
     name = drawing.draw(_product(drawing, "Modulation", PARTS * parts * hidden, hidden), vector)

@@ -71,7 +71,7 @@ class Convolution(Part):
 
     @property
     def parameters(self) -> int:
-        """Of the matrix, and of the bias."""
+        """Parameters of the matrix and of the bias."""
         return self.outputs * (self.inputs + self.bias)
 
 
@@ -280,7 +280,7 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
         tensors = [tensor for tensor in tensors if tensor not in crossing]
 
         def once(kernel: Kernel) -> Kernel:
-            """With what it reads from the layers and writes for them as DRAM traffic."""
+            """A kernel of the ends whose tensors from and to the layers count as DRAM traffic."""
             exchanged = sum(kernel.name in (tensor.src, tensor.dst) for tensor in crossing) * row_bytes
             layer = FRONT if (kernel.stage_with or kernel.name) in before else BACK
             return kernel.model_copy(update={"layer": layer, "dram_bytes": kernel.dram_bytes + exchanged})

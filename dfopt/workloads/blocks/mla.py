@@ -101,7 +101,7 @@ class LatentAttention(Block):
         return into + latents + self.heads * per_head + indexer
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Of what is trained, no matrices are put together, and nothing is chosen."""
+        """Why it cannot be drawn for training, and what to do: absorbed, or with an indexer; none if it can."""
         if trains and self.sparse is not None:
             return "found an indexer in a training step, whose gradients are not drawn", "write mode: forward"
         absorbed = trains and self.form == "absorbed"

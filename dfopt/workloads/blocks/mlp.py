@@ -60,7 +60,16 @@ class Mlp(Block):
 
 
 def mlp_parameters(hidden: int, ffn: int, *, gated: bool, bias: bool) -> int:
-    """Parameters of two or three projections.
+    """Parameters of the projections of an MLP.
+
+    Parameters
+    ----------
+    hidden, ffn
+        Features of a token outside and inside.
+    gated
+        Whether there is a third projection, the gate.
+    bias
+        Whether projections have biases.
 
     Examples
     --------
@@ -82,7 +91,30 @@ def draw_mlp(
     shares: tuple[Read, ...] = (),
     called: str = "",
 ) -> str:
-    """Draw projections and activation; the experts of a token are side by side, weighed by ``shares``."""
+    """Draw projections and activation of an MLP; the experts of a token lie side by side in its features.
+
+    Parameters
+    ----------
+    drawing
+        The layer so far.
+    hidden, inside
+        Features of a token outside and inside; inside those of all experts that it chooses.
+    source
+        Kernel whose output is read.
+    gated
+        Whether the activation is multiplied by a gate.
+    experts
+        Experts that hold the weights; none of a dense MLP.
+    shares
+        Reads of the weights of a token's experts.
+    called
+        Begin of the names of the kernels.
+
+    Returns
+    -------
+    str
+        The kernel of the projection down.
+    """
 
     def into(name: str, role: Role) -> str:
         return drawing.linear(f"{called}{name}", inside, hidden, source, role=role, experts=experts)

@@ -37,7 +37,19 @@ def predictor_parameters(p: EndsParameters) -> int:
 def with_predictors(
     graph: Graph, p: EndsParameters, modules: Sequence[Sequence[str]], kinds: Sequence[Graph] = ()
 ) -> Graph:
-    """Put modules, each of layers of some kinds, behind a graph with its ends; ``kinds``: those that only they have."""
+    """Put modules that predict further tokens behind a graph with its ends.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    p
+        Its sizes, and what one evaluation works on.
+    modules
+        Kinds of the layers of each module, in order.
+    kinds
+        Graphs of kinds of layers that only modules have.
+    """
     if not modules:
         return graph
     entry, end = p.drawing(), p.drawing()

@@ -112,7 +112,19 @@ class Recurrent(Block):
 
 
 def sequence_states(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
-    """What is kept of each sequence; first tokens read nothing."""
+    """The state of a fixed size that is kept of each sequence; none where nothing is kept.
+
+    Parameters
+    ----------
+    drawing
+        The view of a segment.
+    name
+        Of the state.
+    heads
+        Heads that it belongs to.
+    size
+        Bytes of a sequence.
+    """
     segment = drawing.segment
     if not drawing.keeps or not size:
         return None
@@ -249,8 +261,19 @@ class KimiDeltaAttention(Recurrent):
 
 
 def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) -> int:
-    """FLOP of one head for one sequence.
+    """FLOP of the delta rule, of one head for one sequence.
 
+    Parameters
+    ----------
+    segment
+        New and cached tokens of each sequence.
+    chunk
+        Tokens of a chunk.
+    key_dim, value_dim
+        Features of a key and of a value.
+
+    Notes
+    -----
     Of every pair in a chunk: a product of two keys, one of query and key, and with the keys, the values and the
     corrected values of the other token. Of every token: what the state says of its key and of its query, and what is
     added to the state.

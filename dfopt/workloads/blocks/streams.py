@@ -53,7 +53,19 @@ class Streams(Part):
         return self.count * (self.count * hidden + 1) + 1
 
     def read(self, drawing: Drawing, number: int, hidden: int, residual: str) -> str:
-        """Draw the weights of a mixer or feed-forward, and what is read of the streams."""
+        """Draw the weights of the streams, and the sum of streams that a mixer or feed-forward reads.
+
+        Parameters
+        ----------
+        drawing
+            The layer so far.
+        number
+            Place of the mixer or feed-forward in its layer, from 1 on.
+        hidden
+            Features of a token in one stream.
+        residual
+            Kernel whose output is all streams.
+        """
         weights, count = self._weights, self.count
         mix = drawing.linear(f"Mix_{number}", weights, count * hidden, residual, role="router")
         work = 4 * self.iterations * count**2  # of a token, for sums and quotients by rows and by columns
@@ -61,7 +73,15 @@ class Streams(Part):
         return drawing.pointwise(f"Streams_{number}", hidden, residual, mix, flop_per_element=each)
 
     def write(self, drawing: Drawing, number: int, hidden: int, out: str, residual: str) -> str:
-        """Draw what is written to the streams."""
+        """Draw the new streams, from the old ones and the output of a mixer or feed-forward.
+
+        Parameters
+        ----------
+        drawing, number, hidden, residual
+            As of :meth:`read`.
+        out
+            Kernel whose output, ``hidden`` features of a token, is added.
+        """
         each = {"flop_per_element": 1 + 2 * self.count}
         return drawing.pointwise(f"Add_{number}", self.count * hidden, out, residual, role="residual", **each)
 
