@@ -195,15 +195,15 @@ class Space:
     def _menus(self, plans: Iterable[Plan]) -> list[tuple[Menu, list[Plan]]]:
         """Some plans, with the menu that they share.
 
-        A sharding that comes first is chosen by other figures than those of the menu's look.
+        A sharding that comes first is chosen by other figures than those of the menu's signature.
         """
         alike: dict[tuple[object, ...], tuple[Menu, list[Plan]]] = {}
         group_of: dict[Hashable, list[Plan]] = {}
         for plan in plans:
             if (group := plan.apart_from_stages) not in group_of:
                 menu = self.menu(self.setting.under(plan))
-                look = menu.look if self.jointly else (menu.instance,)
-                key = menu.instance.setting, bool(plan.two_batch_overlap), *look, is_cut(self.setting.graph, plan)
+                signature = menu.signature if self.jointly else (menu.instance,)
+                key = menu.instance.setting, bool(plan.two_batch_overlap), *signature, is_cut(self.setting.graph, plan)
                 group_of[group] = alike.setdefault(key, (menu, []))[1]
             group_of[group].append(plan)
         return list(alike.values())
@@ -227,7 +227,7 @@ def _simplest(group: Mapping[Plan, float]) -> tuple[float, int, int]:
 
 def _domains(menu: Menu) -> Sequence[tuple[int, Domain]]:
     """Numbers of tiles with the options that go with each: chips that share no rows of a tile may have smaller ones."""
-    graph, assumptions = menu.instance.graph, menu.instance.assumptions
-    shared = tile_counts(graph, assumptions, menu.instance.plan.shards if menu.apart != menu.domain else 1)
+    graph, assumptions, unshared = menu.instance.graph, menu.instance.assumptions, menu.unshared
+    shared = tile_counts(graph, assumptions, menu.instance.plan.shards if unshared != menu.domain else 1)
     others = [tiles for tiles in tile_counts(graph, assumptions) if tiles not in shared]
-    return [(tiles, menu.domain) for tiles in shared] + [(tiles, menu.apart) for tiles in others if all(menu.apart)]
+    return [(tiles, menu.domain) for tiles in shared] + [(tiles, unshared) for tiles in others if all(unshared)]

@@ -121,7 +121,7 @@ class GraphSearch:
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.state.request, setting.assumptions
-                found, self.rejected = asked_plans(*of, Listing(self.state.check_time, known=self.state.plans))
+                found, self.rejected = asked_plans(*of, Listing(self.state.check_time, plans=self.state.plans))
                 self.state.clock.charge(work.LISTED * (len(found) + len(self.rejected)))
         except PlanError as error:
             self.refused = error

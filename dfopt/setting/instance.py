@@ -102,7 +102,7 @@ class Setting:
         return np.array([self.graph.kind_of(kernel) for kernel in self.graph.kernels], dtype=np.int64)
 
     @cached_property
-    def sums(self) -> frozenset[str]:
+    def sum_kernels(self) -> frozenset[str]:
         """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
         names: frozenset[str] = self.model.memo.setdefault("sums", adding(self.model))  # one object
         return names

@@ -25,7 +25,7 @@ class Listing:
         Whether plans are listed under which axes have these dims, or parts of dims.
     modules
         Whether modules have such schemes over the second axis; where none are accepted, all are.
-    known
+    plans
         Plans by what axes have of the chips, which listings of one question share: its graphs have most plans in
         common, and a plan keeps what is worked out of it.
     """
@@ -33,7 +33,7 @@ class Listing:
     check_time: Callable[[], None] = lambda: None
     share_outs: Callable[[Shared], bool] = lambda shared: True
     modules: Callable[[Modules], bool] = lambda modules: True
-    known: dict[Hashable, Plan] = field(default_factory=dict)
+    plans: dict[Hashable, Plan] = field(default_factory=dict)
 
     def shared(self, shared: Shared) -> bool:
         """Whether plans are listed with the dims of their axes."""
@@ -43,10 +43,10 @@ class Listing:
     def on_axes(self, degree: Mapping[str, int], order: Shared) -> Plan:
         """The plan whose axes have these degrees, along these dims in order."""
         axes = *degree.items(), *order.items()
-        if axes not in self.known:
+        if axes not in self.plans:
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
-            self.known[axes] = plan.with_extra()
-        return self.known[axes]
+            self.plans[axes] = plan.with_extra()
+        return self.plans[axes]
 
     def picked(self, menu: list[Modules | None]) -> list[Modules | None]:
         """Schemes of all modules under which plans are listed: those of a menu that are accepted, or else all."""

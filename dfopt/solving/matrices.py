@@ -164,7 +164,7 @@ def assignment_of(
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions)
     # with more tiles than these not every chip has rows of its own in each
     shared = tiles <= max(tile_counts(graph, instance.assumptions, instance.plan.shards))
-    if not all(domain := menu.domain if shared else menu.apart):
+    if not all(domain := menu.domain if shared else menu.unshared):
         raise Infeasible(f"a kernel that is pinned to be split by tokens allows fewer tiles than {tiles}")
     least_stage = menu.layer.least(domain, tiles)
     free, limits = is_cut(graph, instance.plan), []

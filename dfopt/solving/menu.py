@@ -52,7 +52,7 @@ class Menu:
         return build(self.instance, self.pins)
 
     @cached_property
-    def look(self) -> tuple[object, ...]:
+    def signature(self) -> tuple[object, ...]:
         """What the work of a chip depends on beside the setting: degrees, and seconds on the dims."""
         layer, plan = self.figures.layer, self.instance.plan
         seconds = self.figures.network_o, *(layer.conversion(wanted)[0] for wanted in layer.wanted)
@@ -86,7 +86,7 @@ class Menu:
         return options_left(self.figures.layer, self.pins)
 
     @cached_property
-    def apart(self) -> Domain:
+    def unshared(self) -> Domain:
         """Options by kernel under which chips share no rows of a tile; a kernel may have none."""
         shares_ko = self.figures.layer.shares_rows_ko
         pairs = zip(self.domain, shares_ko, strict=True)

@@ -158,7 +158,7 @@ class LayerKernel:
 
         Their inputs are outputs of kernels with ``accumulates_into``. See :mod:`dfopt.physics.operands`.
         """
-        return self.layer.instance.setting.sums
+        return self.layer.instance.setting.sum_kernels
 
     @property
     def passed(self) -> tuple[tuple[tuple[int, ...], float, float], ...]:

@@ -91,7 +91,7 @@ def programs(world: World, options: Options) -> list[Solved | Pruned]:
     menu = Menu(instance.shared, options.request.pin_sharding)
     choose = partial(best_sharding, instance, menu.tables, options)
     # also tiles in each of which every chip has rows of its own
-    rows = {1, world.plan.shards} if menu.apart != menu.domain else {1}
+    rows = {1, world.plan.shards} if menu.unshared != menu.domain else {1}
     for tiles in {count for least in rows for count in tile_counts(world.graph, world.assumptions, least)}:
         with suppress(Infeasible):
             found.append(from_levels(instance, options, menu, tiles, math.inf, choose))
