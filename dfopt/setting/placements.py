@@ -97,13 +97,13 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     if asked:
         _check(graph, chip, asked)
     if graph.trains:
-        return [_beside_fastest(asked, chip)]
+        return [_placement(asked, chip)]
     names = list(chip.tiers)
     endless = [number for number, memory in enumerate(chip.tiers.values()) if memory.capacity is None]
     last = max((names.index(name) for name in asked.values()), default=0)
     names = names[: max(min(endless, default=len(names)), last) + 1]
     every = _every([(item,) for item in items_of(graph)], names, lambda places: (sum(places), places))
-    return [_beside_fastest(lies, chip) for lies in every if lies.items() >= asked.items()]
+    return [_placement(lies, chip) for lies in every if lies.items() >= asked.items()]
 
 
 def _check(graph: Graph, chip: Chip, fixed: Mapping[Item, str]) -> None:
@@ -123,7 +123,7 @@ def _every(
         yield {item: tiers[place] for items, place in zip(groups, places, strict=True) for item in items}
 
 
-def _beside_fastest(lies: Mapping[Item, str], chip: Chip) -> Placement | None:
+def _placement(lies: Mapping[Item, str], chip: Chip) -> Placement | None:
     """The placement of items, none if all lie in the fastest memory."""
     elsewhere = {item: name for item, name in lies.items() if name != chip.fastest_tier}
     return Placement.model_validate(elsewhere) if elsewhere else None
@@ -172,7 +172,7 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
     if asked.offload is None or not graph.trains:
         if asked.offload not in (None, "any"):
             raise PlanError(f"offload: {graph.name} does not train, so nothing waits for a backward pass; use place")
-        return [_beside_fastest(fixed, system.chip)]
+        return [_placement(fixed, system.chip)]
     free = _free(graph, asked, assumptions)
     tiers = list(system.chip.tiers)
     if len(tiers) == 1:
@@ -182,7 +182,7 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
         )
     _check_rates(system, assumptions)
     every = _every(free, tiers, lambda places: (sum(map(bool, places)), sum(places), places[::-1]))
-    return [_beside_fastest({**fixed, **lies}, system.chip) for lies in every]
+    return [_placement({**fixed, **lies}, system.chip) for lies in every]
 
 
 def _free(graph: Graph, asked: Request, assumptions: Assumptions) -> list[tuple[Item, ...]]:

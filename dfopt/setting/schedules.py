@@ -98,7 +98,7 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
     """
     reasons = (*_of_the_machine(graph, system, assumptions), *_of_the_search(assumptions, asked))
     reason = next(iter(reasons), None)
-    kept = [] if reason else [plan for plan in plans if _can(plan, graph)]
+    kept = [] if reason else [plan for plan in plans if _can_alternate(plan, graph)]
     if asked.two_batch_overlap and not kept:
         reason = reason or (
             "no plan with an even number of microbatches has messages that sharing out a kernel does not change, such"
@@ -131,7 +131,7 @@ def _of_the_search(assumptions: Assumptions, asked: Request) -> Iterator[str]:
         yield "partitions are counted, pinned or asked for as matrices"
 
 
-def _can(plan: Plan, graph: Graph) -> bool:
+def _can_alternate(plan: Plan, graph: Graph) -> bool:
     """Whether two microbatches can take turns, and something is sent meanwhile."""
     if plan.shards > 1 or plan.interleave > 1 or plan.microbatches % 2 or (plan.stages > 1 and not graph.folded):
         return False

@@ -59,7 +59,8 @@ def shares(
         same = [] if named else [of for of in alike if dims[of[0]].model_copy(update={"name": dim.name}) == dim]
         same[0].append(number) if same else alike.append([number])
     ways = [
-        itertools.combinations_with_replacement(_of_one(dims[of[0]].size, parts, len(axes)), len(of)) for of in alike
+        itertools.combinations_with_replacement(_factorizations(dims[of[0]].size, parts, len(axes)), len(of))
+        for of in alike
     ]
     place_of = np.argsort(list(itertools.chain(*alike))).tolist()
     for picked in itertools.product(*ways):
@@ -117,13 +118,13 @@ def in_rank_order(
             yield dict.fromkeys(AXES, 1) | dict(zip(named, sizes, strict=True)), shared
 
 
-def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
+def _factorizations(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
     """Every way to write the size of a dim as a product of one number per axis."""
     if axes == 1:
         yield (size,)
         return
     for own in divisors(size) if parts else sorted({size, 1}, reverse=True):
-        yield from ((own, *others) for others in _of_one(size // own, parts, axes - 1))
+        yield from ((own, *others) for others in _factorizations(size // own, parts, axes - 1))
 
 
 def _named(dim: NetworkDim, sizes: Sequence[int], nested: bool) -> list[dict[int, str]]:

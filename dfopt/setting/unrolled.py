@@ -52,12 +52,12 @@ def unrolled(graph: Graph) -> Unrolled | None:
     if graph.sections is None or len(graph.sections) > 1 or len(graph.layers.kinds) > 1 or not graph.carried:
         return None
     for size in range(1, count // 2 + 1):
-        if count % size == 0 and (layer := _one_of(graph, size)) is not None:
+        if count % size == 0 and (layer := _layer_of(graph, size)) is not None:
             return layer
     return None
 
 
-def _one_of(graph: Graph, size: int) -> Unrolled | None:
+def _layer_of(graph: Graph, size: int) -> Unrolled | None:
     """The first so many kernels as a layer, if the graph is what :func:`~dfopt.workloads.unroll.unroll` makes of it."""
     assert graph.sections is not None
     names, (section,) = [kernel.name for kernel in graph.kernels], graph.sections

@@ -215,7 +215,7 @@ def with_entrances(graph: Graph, run: Run) -> tuple[Graph, Run]:
         for read in wiring.reads[dst]:
             if run.start <= read.src < run.start + period:
                 heads[read.src - run.start, read.bytes].append((dst - run.start - period, read.operand))
-    several = {key: dsts for key, dsts in heads.items() if len(dsts) > 1 and _one_before(wiring, run, key, dsts)}
+    several = {key: dsts for key, dsts in heads.items() if len(dsts) > 1 and _has_one_source(wiring, run, key, dsts)}
     if not several:
         return graph, run
     names = {kernel.name for kernel in graph.kernels}
@@ -261,7 +261,7 @@ def _before(wiring: _Wiring, run: Run, layer: int, place: int, dst: tuple[int, i
     return next((key[1] for key in rest if key[2:] == (dst[1], size, None)), -1)
 
 
-def _one_before(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: list[tuple[int, int]]) -> bool:
+def _has_one_source(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: list[tuple[int, int]]) -> bool:
     """Whether all of a kernel's output is handed on, and the first layer reads it of one kernel, or from DRAM, too."""
     place, size = key
     complete = wiring.graph.output_bytes(run.start + place) == size

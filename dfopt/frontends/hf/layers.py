@@ -58,10 +58,10 @@ def layers_of(given: Given) -> dict[str, Any]:
     ([{'layers': ['local', 'global'], 'repeat': 2}], 3)
     """
     number = given["layers"]
-    types = _one_each("types", given.get("types") or ["global"] * number, number)
-    sparse = _one_each("sparse", given.get("sparse") or ["experts" in given] * number, number)
+    types = _per_layer("types", given.get("types") or ["global"] * number, number)
+    sparse = _per_layer("sparse", given.get("sparse") or ["experts" in given] * number, number)
     forwards = ["experts" if has_experts else "dense" for has_experts in sparse]
-    names = ["_".join(parts) for parts in _told_apart(types, forwards)]
+    names = ["_".join(parts) for parts in _labels(types, forwards)]
     layers = dict[str, Any]()
     for name, kind, has_experts in zip(names, types, sparse, strict=True):
         if name not in layers:
@@ -131,13 +131,13 @@ def put_together(
     return {**kept, "layers": used, "sections": sections, "causal": True}
 
 
-def _one_each(name: str, values: Sequence[Any], layers: int) -> Sequence[Any]:
+def _per_layer(name: str, values: Sequence[Any], layers: int) -> Sequence[Any]:
     if len(values) != layers:
         raise ValueError(f"{name}: found {len(values)} of {layers} layers")
     return values
 
 
-def _told_apart(*words: Sequence[str]) -> list[tuple[str, ...]]:
+def _labels(*words: Sequence[str]) -> list[tuple[str, ...]]:
     """What tells layers apart; if nothing does, that they are layers."""
     differ = [column for column in words if len(set(column)) > 1]
     return list(zip(*differ, strict=True)) if differ else [("layer",)] * len(words[0])

@@ -263,7 +263,7 @@ def _with_types(
     return workload, {**given, "dtypes": types}, []
 
 
-def _shares_apart(layer: Mapping[str, Any]) -> bool:
+def _has_shared_mlp(layer: Mapping[str, Any]) -> bool:
     """Whether experts that every token uses are no more of the others, but an MLP of their own."""
     forward = layer.get("feed_forward") or {}
     alone = forward.get("latent") or forward.get("shared_norms") or forward.get("shared", 0) % forward.get("ffn", 1)
@@ -282,7 +282,7 @@ def _typed_layer(
         own = {"typed": "experts"}
     if forward.get("shared") and by_part["shared"] != by_part["experts"]:
         own = {"shared_apart": True}
-    elif _shares_apart(layer) and by_part["shared"] != attention:
+    elif _has_shared_mlp(layer) and by_part["shared"] != attention:
         own = {"shared_typed": "experts"}
     return {**layer, "feed_forward": {**forward, **own}} if own else {**layer}
 

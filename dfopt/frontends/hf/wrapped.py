@@ -115,7 +115,7 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
         raise DocumentError(file, issues)
     assert isinstance(inner, Mapping)
     where = f"$.{wrapper.inside}"
-    inner = {name: value for name, value in inner.items() if not _said_beside(wrapper, name, value)}
+    inner = {name: value for name, value in inner.items() if not _is_of_wrapper(wrapper, name, value)}
     paths = {name: f"{where}.{name}" for name in inner}
     above = [name for name in _INHERITED if name in data and inner.get(name) is None]
     merged = {**inner, **{name: data[name] for name in above}}
@@ -140,7 +140,7 @@ def _alike(first: Any, other: Any) -> bool:
     return bool(first == other) or (first in halves and other in halves)
 
 
-def _said_beside(wrapper: Wrapper, name: str, value: Any) -> bool:
+def _is_of_wrapper(wrapper: Wrapper, name: str, value: Any) -> bool:
     """Whether a field of the config inside says nothing of the text model."""
     return name in wrapper.drops or (name in wrapper.off and value is False)
 

@@ -25,7 +25,7 @@ def draw_parts(canvas: Canvas) -> None:
         parts = _parts(canvas, name) if name in cut else {}
         if parts:
             cut |= {value.source for dst, _, value in canvas.reads if dst == name} - shown
-            _take_apart(canvas, name, parts)
+            _split(canvas, name, parts)
 
 
 def _parts(canvas: Canvas, name: str) -> dict[str, int]:
@@ -49,7 +49,7 @@ def _size(fields: dict[str, Any]) -> int:
     return int(fields["m"] * fields["n"])
 
 
-def _take_apart(canvas: Canvas, name: str, parts: dict[str, int]) -> None:
+def _split(canvas: Canvas, name: str, parts: dict[str, int]) -> None:
     fields, named = canvas.kernels[name], {part: canvas.unused(f"{name}.{place}") for place, part in enumerate(parts)}
     before = [(operand, value) for dst, operand, value in canvas.reads if dst == name]
     reads = []

@@ -268,7 +268,7 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     front, back = _front(p), _back(p)
     tensors = [*front.tensors, Tensor(src=front.kernels[-1].name, dst=joints[0])]
     if back.kernels:
-        tensors += [Tensor(src=joints[1], dst=back.kernels[0].name, bytes=_looked_at(p, back)), *back.tensors]
+        tensors += [Tensor(src=joints[1], dst=back.kernels[0].name, bytes=_head_bytes(p, back)), *back.tensors]
     gradients = list[Kernel]()
     if graph.trains:
         gradients, more = _backward(p, front, back, joints, tensors)
@@ -342,7 +342,7 @@ def _back(p: EndsParameters) -> Drawing:
     return drawing
 
 
-def _looked_at(p: EndsParameters, back: Sketch) -> float | None:
+def _head_bytes(p: EndsParameters, back: Sketch) -> float | None:
     """Bytes of the last layer's output that the ends read; none = all."""
     few = back.kernels[0].n
     return few * p.hidden * p.words.activations if few < p.tokens else None
