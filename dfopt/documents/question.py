@@ -7,9 +7,11 @@ Every door asks with this one document: the command line, ``df.solve``, studies,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import Field, InstanceOf, SerializerFunctionWrapHandler, field_serializer, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_serializer, field_validator
+from pydantic_core import CoreSchema, PydanticOmit
+from pydantic_core.core_schema import is_instance_schema
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
@@ -24,6 +26,19 @@ __all__ = ["AUTO", "Question"]
 
 AUTO: Final = "auto"
 """Assumptions that are the calibration of the chip where it has one for the phase, else the default profile."""
+
+
+class _InPython:
+    """Marks a document that a question may hold in Python: a file has its name. Pydantic's own mark would make the
+    validators of all that is in such documents, for files."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: type, _handler: object) -> CoreSchema:
+        return is_instance_schema(source)
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_schema: object, _handler: object) -> dict[str, Any]:
+        raise PydanticOmit
 
 
 class Question(Document):
@@ -68,14 +83,14 @@ class Question(Document):
     SCHEMA: ClassVar[str] = "dfopt/question/2"
     EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/question/1",)
 
-    graph: str | InstanceOf[Graph] | None = None
+    graph: str | Annotated[Graph, _InPython] | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
-    system: str | InstanceOf[Source] | None = None
+    system: str | Annotated[Source, _InPython] | None = None
     chips: int | None = Field(default=None, ge=1)
     nodes: int | None = Field(default=None, ge=1)
     set: dict[str, Any] = Field(default_factory=dict)
-    stack: str | InstanceOf[Stack] | None = None
-    assumptions: str | InstanceOf[Assumptions] | InstanceOf[Calibration] | None = AUTO
+    stack: str | Annotated[Stack, _InPython] | None = None
+    assumptions: str | Annotated[Assumptions, _InPython] | Annotated[Calibration, _InPython] | None = AUTO
     options: Request = Request()
 
     @classmethod
