@@ -62,6 +62,15 @@ class Lattice:
         row, column = np.nonzero(inside)
         return some[row], column + first
 
+    def smaller(self, some: Ints) -> tuple[Ints, Ints]:
+        """Pairs of down-sets that some hold, and hold more than, with those: sorted by these."""
+        end = int(some.max(initial=0))
+        inside: Bools = self.size[:end] < self.size[some][:, None]
+        for word in self.words.T:
+            inside &= (word[:end] & ~word[some][:, None]) == 0
+        row, column = np.nonzero(inside)
+        return column, some[row]
+
     def steps(self, tables: StageTables, clock: Clock = UNLIMITED) -> Steps:
         """The steps that a chip with a library may take: of thousands of pairs of down-sets few are a block of one.
 

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints, stable_order
 from dfopt.regions.factors import least_by_side
 from dfopt.terms.counting import Counting
 from dfopt.terms.incidence import Has, Incidence
@@ -144,7 +144,7 @@ class Arcs:
     def _reversed(self) -> Arcs:
         """The same arcs the other way, from the full down-set to the empty one, which is then the last."""
         last = len(self.set_jk) - 1
-        order = np.argsort(last - self.before_a, kind="stable")
+        order = stable_order(last - self.before_a)
         before_a, after_a = last - self.after_a[order], last - self.before_a[order]
         set_jk = self.set_jk[-1] & ~self.set_jk[::-1]
         return Arcs(self.member_bk, set_jk, before_a, after_a, self.block_a[order])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints, stable_order
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.regions.arcs import Arcs
@@ -288,6 +288,6 @@ def _union(parts: Sequence[Arcs], places: Sequence[Ints], set_jk: Bools) -> tupl
     before_a = np.concatenate([rank_j[place[part.before_a]] for part, place in pairs])
     after_a = np.concatenate([rank_j[place[part.after_a]] for part, place in pairs])
     block_a = np.concatenate([part.block_a for part in parts])
-    order_a = np.argsort(after_a, kind="stable")
+    order_a = stable_order(after_a)
     found = Arcs(parts[0].member_bk, set_jk[order], before_a[order_a], after_a[order_a], block_a[order_a])
     return found, rank_j

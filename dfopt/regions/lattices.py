@@ -6,12 +6,13 @@ the number of compute tiles. What fits SRAM, and what blocks cost, depends on pr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dfopt.arrays import Bools, Ints
+from dfopt.arrays import Bools, Ints, stable_order
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -29,7 +30,16 @@ from dfopt.terms.chip import chip_of
 from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = ["MOST_SETS", "KnownArcs", "arcs_among", "arcs_of", "down_sets_by_kind", "kinds_of", "sides_of"]
+__all__ = [
+    "MOST_SETS",
+    "KnownArcs",
+    "arcs_among",
+    "arcs_of",
+    "distinct_blocks",
+    "down_sets_by_kind",
+    "kinds_of",
+    "sides_of",
+]
 
 KnownArcs = dict[Hashable, tuple[Arcs | None, Numbering]]
 """Arcs by the structure that they follow from: graphs of one workload share them, and what is counted along them."""
@@ -44,8 +54,9 @@ _SOME = 400
 """Of more down-sets, those near topological orders that are listed: enough for good orders of partitions."""
 _WORK = 4_000_000.0
 """Units of work for an order of partitions with numbers as asked for, where none is listed: about ten seconds."""
-_ROWS = 2_000_000
-"""Pairs of down-sets that are compared at a time, 16 MB for each word of their kernels."""
+_PAIRS = 65_536
+"""Pairs of down-sets that are compared at a time: half a megabyte for each word of their kernels, which stays in the
+processor's cache."""
 
 
 def arcs_of(
@@ -127,18 +138,17 @@ def _listed(
 
 
 def _joins(lattice: Lattice, tables: StageTables, rule: str) -> tuple[Ints, Ints]:
-    """Pairs of down-sets of which a block leads from the first to the second."""
-    if tables.chip.library:
-        steps = lattice.steps(tables)
-        before, after = steps.before, steps.after
-    else:
-        before, after = _pairs(lattice, tables.chip.tiles)
-    keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
-    if rule == "separate":
-        ahead = (lattice.member & tables.sharded.forward_k).sum(axis=1)
-        behind = lattice.size - ahead
-        keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
-    return before[keep], after[keep]
+    """Pairs of down-sets of which a block leads from the first to the second, sorted by the second."""
+    ahead = (lattice.member & tables.sharded.forward_k).sum(axis=1)
+    behind, pairs = lattice.size - ahead, _steps(lattice, tables) if tables.chip.library else _pairs(lattice)
+    found = list[tuple[Ints, Ints]]()
+    for before, after in pairs:
+        keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
+        if rule == "separate":
+            keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
+        found.append((before[keep].astype(np.int32), after[keep].astype(np.int32)))  # memory that is new takes long
+    before, after = (np.concatenate(parts, dtype=np.int64) for parts in zip(*found, strict=True))
+    return before, after
 
 
 def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs | None:
@@ -207,30 +217,54 @@ def _structure(instance: Instance, member_k: Bools) -> tuple[StageTables, Ints]:
     return stage_tables(restrict(LayerOptions.of(instance).plain, members), chip), members
 
 
-def _pairs(lattice: Lattice, tiles: int) -> tuple[Ints, Ints]:
-    """Pairs of down-sets of which the second holds the first, and so many kernels more at most."""
-    count, found = len(lattice.size), list[tuple[Ints, Ints]]()
-    step = max(_ROWS // count, 1)
-    for first in range(0, count - 1, step):
-        rows = np.arange(first, min(first + step, count - 1))
-        larger = int(np.searchsorted(lattice.size, lattice.size[first], side="right"))
-        end = int(np.searchsorted(lattice.size, lattice.size[rows[-1]] + tiles, side="right"))
-        found.append(lattice.larger(rows, larger, end))
-    before, after = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return before, after
+def _pairs(lattice: Lattice) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs of down-sets of which the second holds the first, and more: some at a time, sorted by the second."""
+    step = max(_PAIRS // len(lattice.size), 1)
+    for first in range(1, len(lattice.size), step):
+        yield lattice.smaller(np.arange(first, min(first + step, len(lattice.size))))
+
+
+def _steps(lattice: Lattice, tables: StageTables) -> Iterator[tuple[Ints, Ints]]:
+    """The same of those with a block of a library between them."""
+    steps = lattice.steps(tables)
+    order = stable_order(steps.after)
+    yield steps.before[order], steps.after[order]
 
 
 def _arcs(kernels: int, lattice: Lattice, members: Ints, before: Ints, after: Ints) -> Arcs:
     """Arcs between down-sets of the kernels of a layer, sorted, with each distinct block once."""
-    order = np.argsort(after, kind="stable")
-    before, after = before[order], after[order]
-    words = lattice.words[after] & ~lattice.words[before]
-    alike = words[:, 0] if words.shape[1] == 1 else words
-    _, first, block_a = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    words = lattice.words.take(after, axis=0)
+    words &= (~lattice.words).take(before, axis=0)
+    first, block_a = distinct_blocks(words)
     set_jk = np.zeros((len(lattice.size), kernels), dtype=bool)
     set_jk[:, members] = lattice.member
-    member_bk = set_jk[after[first]] & ~set_jk[before[first]]
-    return Arcs(member_bk, set_jk, before.astype(np.int64), after.astype(np.int64), block_a.ravel().astype(np.int64))
+    return Arcs(set_jk[after[first]] & ~set_jk[before[first]], set_jk, before, after, block_a)
+
+
+def distinct_blocks(words: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    """A row of each distinct block, these in ascending order, and the number among them of the block of every row.
+
+    A row has a bit for each kernel. Of rows with one word, a place in a table decides (multiplicative hashing: Knuth,
+    The Art of Computer Programming 3, 6.4). Only those that share it with others are compared: to sort a million takes
+    three times as long.
+    """
+    if words.shape[1] > 1:
+        _, first, number = np.unique(words, axis=0, return_index=True, return_inverse=True)
+        return first, number.ravel()
+    word, row = words[:, 0], np.arange(len(words), dtype=np.int32)
+    bits = len(row).bit_length()
+    place = ((word * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits)).view(np.int64)
+    row_of = np.zeros(1 << bits, dtype=np.int32)
+    row_of[place] = row
+    like = row_of[place]
+    others = np.flatnonzero(word[like] != word)
+    _, first, number = np.unique(word[others], return_index=True, return_inverse=True)
+    like[others] = others[first[number]]
+    distinct = np.flatnonzero(like == row)
+    distinct = distinct[np.argsort(word[distinct])]
+    number_of = np.zeros(len(row), dtype=np.int32)
+    number_of[distinct] = np.arange(len(distinct))
+    return distinct, number_of[like].astype(np.int64)
 
 
 def kinds_of(instance: Instance) -> range:

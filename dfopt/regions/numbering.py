@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.arrays import Bools, Ints
+from dfopt.arrays import Bools, Ints, stable_order
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.regions.arcs import Arcs
 
@@ -126,7 +126,7 @@ def _states(arcs: Arcs, next_bn: Ints, ends_n: Bools, reached_jn: Bools) -> tupl
     state_jn = np.full(reached_jn.shape, _NEVER)
     state_jn[last, reached_jn[last] & ends_n] = 0
     states = [(last, int(np.flatnonzero(ends_n)[0]))]
-    order = np.argsort(arcs.before_a, kind="stable")
+    order = stable_order(arcs.before_a)
     begins = np.searchsorted(arcs.before_a[order], np.arange(last + 1))
     for j in range(last - 1, -1, -1):
         leaving = order[begins[j] : begins[j + 1]]
@@ -145,7 +145,7 @@ def _states(arcs: Arcs, next_bn: Ints, ends_n: Bools, reached_jn: Bools) -> tupl
 
 def _joined(arcs: Arcs, next_bn: Ints, state_jn: Ints, states: list[tuple[int, int]]) -> Arcs:
     """Arcs between states, the start first and the end last."""
-    order = np.argsort(arcs.before_a, kind="stable")
+    order = stable_order(arcs.before_a)
     begins = np.searchsorted(arcs.before_a[order], np.arange(len(arcs.set_jk) + 1))
     leaving_s = [order[begins[j] : begins[j + 1]] for j, _ in states[1:]]
     arc_a = np.concatenate(leaving_s)
@@ -155,7 +155,7 @@ def _joined(arcs: Arcs, next_bn: Ints, state_jn: Ints, states: list[tuple[int, i
     lives = onward_a != _NEVER
     # states were listed from the end on: turned round, smaller sets come first
     before_a, after_a = (len(states) - 1 - each[lives] for each in (place_a, onward_a))
-    sort = np.argsort(after_a, kind="stable")
+    sort = stable_order(after_a)
     blocks, block_a = np.unique(arcs.block_a[arc_a[lives]][sort], return_inverse=True)
     set_jk = arcs.set_jk[[j for j, _ in reversed(states)]]
     return Arcs(arcs.member_bk[blocks], set_jk, before_a[sort], after_a[sort], block_a.astype(np.int64), arcs.apart_k)

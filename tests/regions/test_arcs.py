@@ -14,7 +14,7 @@ from strategies import World, share
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.arcs import Arcs
-from dfopt.regions.lattices import arcs_of
+from dfopt.regions.lattices import arcs_of, distinct_blocks
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Inside, counts
 
 MANY = 3000
@@ -114,3 +114,12 @@ def test_no_path_pays_less_often_by_side(drawn: tuple[Arcs, list[tuple[int, ...]
         for side in np.unique(side_b).tolist():
             paid = [count_b[[b for b in arcs.block_a[list(path)] if side_b[b] == side]].sum() for path in paths]
             assert found[incidence].get(side, 0.0) == pytest.approx(min(paid))
+
+
+@pytest.mark.parametrize("words", [1, 2])
+def test_distinct_blocks(words: int) -> None:
+    some = np.random.default_rng(3).integers(0, 1 << 63, (300, words), dtype=np.uint64)
+    rows = some[np.random.default_rng(4).integers(0, 300, 2_000)]
+    first, number = distinct_blocks(rows)
+    assert np.array_equal(rows[first], np.unique(rows, axis=0))
+    assert np.array_equal(rows[first][number], rows)
