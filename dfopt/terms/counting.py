@@ -170,12 +170,14 @@ class Counting:
             if each not in self._columns:
                 of_class.setdefault(type(each), []).append(each)
         lot = max(_LOT // max(len(self._member_bk), 1), 1)
+        starts = np.arange(lot + 1) * len(self._member_bk)
         for kind, several in of_class.items():
             for first in range(0, len(several), lot):
                 some = several[first : first + lot]
                 count_n = kind.of_blocks(some, self._by_kernel).T.ravel()  # those of one incidence side by side
-                paid = np.flatnonzero(count_n != 0)
-                blocks, times = (paid % len(self._member_bk)).astype(np.int32), self._times([count_n[paid]])
-                ends = np.searchsorted(paid, np.arange(len(some) + 1) * len(self._member_bk)).tolist()
+                paid, begins = np.flatnonzero(count_n.astype(bool, copy=False)), starts[: len(some) + 1]
+                ends = np.searchsorted(paid, begins)
+                blocks = (paid - begins[:-1].repeat(np.diff(ends))).astype(np.int32)
+                times, ends = self._times([count_n[paid]]), ends.tolist()
                 for each, start, end in zip(some, ends, ends[1:], strict=False):
                     self._columns[each] = blocks[start:end], times[start:end]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dfopt.arrays import Bools, Floats
 
@@ -39,7 +40,7 @@ class Incidence(ABC):
 
     @classmethod
     @abstractmethod
-    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats | Bools:
         """Number of times that each block pays a cost under each of some rules of this class.
 
         Parameters
@@ -51,7 +52,7 @@ class Incidence(ABC):
 
         Returns
         -------
-        float array, shape (blocks, incidences)
+        float or bool array, shape (blocks, incidences)
             Never negative. The amount of a charge with this incidence counts that many times for the block.
         """
 
@@ -70,7 +71,7 @@ class Has(Incidence):
     Examples
     --------
     >>> Has.of_blocks([Has(0), Has(1)], np.array([[True, False]])).tolist()
-    [[1.0, 0.0]]
+    [[True, False]]
     """
 
     kernel: int
@@ -81,8 +82,8 @@ class Has(Incidence):
         return (self.kernel,)
 
     @classmethod
-    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each block pays: 1 if it holds the kernel of the rule, else 0.
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Bools:
+        """Whether each block pays: it does if it holds the kernel of the rule.
 
         Parameters
         ----------
@@ -93,10 +94,10 @@ class Has(Incidence):
 
         Returns
         -------
-        float array, shape (blocks, incidences)
-            By block and rule, 1 or 0.
+        bool array, shape (blocks, incidences)
+            By block and rule, whether it pays.
         """
-        return member_bk[:, [each.kernel for each in incidences]].astype(np.float64)
+        return member_bk[:, [each.kernel for each in incidences]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class AnyOf(Incidence):
     Examples
     --------
     >>> AnyOf.of_blocks([AnyOf((0, 2))], np.array([[True, False, True], [False, True, False]])).tolist()
-    [[1.0], [0.0]]
+    [[True], [False]]
     """
 
     kernels: tuple[int, ...]
@@ -122,8 +123,8 @@ class AnyOf(Incidence):
         return self.kernels
 
     @classmethod
-    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each block pays: 1 if it holds at least one of the kernels of the rule, else 0.
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Bools:
+        """Whether each block pays: it does if it holds at least one of the kernels of the rule.
 
         Parameters
         ----------
@@ -134,10 +135,10 @@ class AnyOf(Incidence):
 
         Returns
         -------
-        float array, shape (blocks, incidences)
-            By block and rule, 1 or 0.
+        bool array, shape (blocks, incidences)
+            By block and rule, whether it pays.
         """
-        return (_held(member_bk, [each.kernels for each in incidences]) > 0).astype(np.float64)
+        return _held(member_bk, [each.kernels for each in incidences]) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,12 @@ class Crosses(OfTensor):
 
     >>> blocks = np.array([[True, True, True], [True, True, False], [False, False, True]])
     >>> Crosses.of_blocks([Crosses(0, (1, 2))], blocks).T.tolist()
-    [[0.0, 1.0, 1.0]]
+    [[False, True, True]]
     """
 
     @classmethod
-    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each block pays: 1 if it stores the tensor for others or reads it from another, else 0.
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Bools:
+        """Whether each block pays: it does if it stores the tensor for others or reads it from another.
 
         Parameters
         ----------
@@ -198,13 +199,13 @@ class Crosses(OfTensor):
 
         Returns
         -------
-        float array, shape (blocks, incidences)
-            By block and rule, 1 or 0.
+        bool array, shape (blocks, incidences)
+            By block and rule, whether it pays.
         """
         made_bi = member_bk[:, [each.source for each in incidences]]
         read_bi = _held(member_bk, [each.readers for each in incidences])
-        every_i = np.array([len(each.readers) for each in incidences])
-        return np.where(made_bi, read_bi < every_i, read_bi > 0).astype(np.float64)
+        every_i = np.array([len(each.readers) for each in incidences], dtype=np.uint16)
+        return np.where(made_bi, read_bi < every_i, read_bi > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +279,12 @@ class Open(OfTensor):
     --------
     >>> sets = np.array([[True, False, False], [True, True, False], [True, True, True], [False, True, True]])
     >>> Open.of_blocks([Open(0, (1, 2))], sets).T.tolist()
-    [[1.0, 1.0, 0.0, 0.0]]
+    [[True, True, False, False]]
     """
 
     @classmethod
-    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each set of kernels pays: 1 if it makes the tensor but lacks any of its readers, else 0.
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Bools:
+        """Whether each set of kernels pays: it does if it makes the tensor but lacks any of its readers.
 
         Here a block may be any set of kernels, such as all that ran before.
 
@@ -296,13 +297,13 @@ class Open(OfTensor):
 
         Returns
         -------
-        float array, shape (blocks, incidences)
-            By set and rule, 1 or 0.
+        bool array, shape (blocks, incidences)
+            By set and rule, whether it pays.
         """
         read_bi = _held(member_bk, [each.readers for each in incidences])
-        every_i = np.array([len(each.readers) for each in incidences])
+        every_i = np.array([len(each.readers) for each in incidences], dtype=np.uint16)
         made_bi = member_bk[:, [each.source for each in incidences]]
-        return (made_bi & (read_bi < every_i)).astype(np.float64)
+        return made_bi & (read_bi < every_i)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,7 @@ class Exactly(Incidence):
     Examples
     --------
     >>> Exactly.of_blocks([Exactly((0, 1), (True, False))], np.array([[True, False], [True, True]])).T.tolist()
-    [[1.0, 0.0]]
+    [[True, False]]
     """
 
     kernels: tuple[int, ...]
@@ -334,8 +335,8 @@ class Exactly(Incidence):
         return self.kernels
 
     @classmethod
-    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Floats:
-        """Number of times that each block pays: 1 if it holds all kernels that the rule asks for and none that it bars.
+    def of_blocks(cls, incidences: Sequence[Self], member_bk: Bools) -> Bools:
+        """Whether each block pays: it does if it holds all kernels that the rule asks for and none that it bars.
 
         A rule has a few kernels (``kernels``). It says of each whether a block must hold it or must not (``held``). All
         other kernels do not matter. All other blocks pay 0 times.
@@ -349,11 +350,11 @@ class Exactly(Incidence):
 
         Returns
         -------
-        float array, shape (blocks, incidences)
-            By block and rule, 1 or 0.
+        bool array, shape (blocks, incidences)
+            By block and rule, whether it pays.
         """
         columns = [(member_bk[:, each.kernels] == np.array(each.held)).all(axis=1) for each in incidences]
-        return np.stack(columns, axis=1).astype(np.float64)
+        return np.stack(columns, axis=1)
 
 
 def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
@@ -387,9 +388,9 @@ def counts(incidences: Sequence[Incidence], member_bk: Bools) -> Floats:
     return count_bi
 
 
-def _held(member_bk: Bools, kernels_i: Sequence[tuple[int, ...]]) -> Floats:
+def _held(member_bk: Bools, kernels_i: Sequence[tuple[int, ...]]) -> NDArray[np.uint16]:
     """How many of some kernels each block holds, shape (blocks, incidences)."""
-    held_bi = np.zeros((len(member_bk), len(kernels_i)), order="F")
+    held_bi = np.zeros((len(member_bk), len(kernels_i)), dtype=np.uint16, order="F")
     some_i = [list(dict.fromkeys(kernels)) for kernels in kernels_i]
     for place in range(max(map(len, some_i), default=0)):  # most incidences have two kernels or three
         having = [i for i, some in enumerate(some_i) if place < len(some)]
