@@ -57,7 +57,7 @@ class CertifiedRegion(Part):
 
 
 class CertifiedPlans(Part):
-    """The regions of plans under which a layer pays the same, in one number of tiles.
+    """The regions of plans under which a layer pays the same, in some numbers of tiles.
 
     Attributes
     ----------
@@ -67,8 +67,8 @@ class CertifiedPlans(Part):
         Variant of that graph. None: the graph has no variants.
     plan : e.g. {microbatches: 16}
         The first of the plans.
-    tile_count : tiles, e.g. 8
-        Number of tiles of the mappings.
+    tile_counts : tiles, e.g. [16, 8]
+        Numbers of tiles of the mappings. In none of them does a block pay less than these regions say.
     left_open : 1, e.g. [2]
         Numbers of plans that the regions do not show, in the order in which the plans are listed.
     weights : 1, e.g. [[[0.5, 0.5]]]
@@ -81,7 +81,7 @@ class CertifiedPlans(Part):
     microbatch: int
     variant: str | None = None
     plan: Plan
-    tile_count: int
+    tile_counts: tuple[int, ...]
     left_open: tuple[Number, ...] = ()
     weights: tuple[tuple[tuple[Annotated[float, Field(ge=0)], ...], ...], ...] = ()
     regions: tuple[CertifiedRegion, ...] = ()

@@ -10,6 +10,7 @@ Suffixes: k kernel, z option of a kernel, b block, r resource.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, get_args
@@ -97,6 +98,24 @@ class LayerItems:
         self._made = Tables(cases, legal, self.resources, latency_l)
         members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
         self._shared, self._like = {} if shared is None else shared, (plan.shards, *members_of, tile_count)
+
+    def at_least(self, other: LayerItems) -> LayerItems:
+        """What blocks pay at least in this number of tiles or in another one: one of both if that is nowhere more.
+
+        Parameters
+        ----------
+        other : LayerItems
+            Of a plan that is alike, with the same seconds of kernels under the cycle model.
+        """
+        both = self._tables.keys() & other.items
+        least = {item: np.minimum(table, other.table(item)) for item, table in self._tables.items() if item in both}
+        for of in (self, other):
+            if len(of.items) == len(both) and all(np.array_equal(least[item], of.table(item)) for item in both):
+                return of
+        result = copy.copy(self)
+        result._tables, result.items = least, (*least,)
+        result.own_kz = tuple(map(np.minimum, self.own_kz, other.own_kz))
+        return result
 
     @staticmethod
     def alike(plan: Plan, graph: Graph, assumptions: Assumptions) -> tuple[tuple[str, Any], ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Final
+
+import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.certificate import Certificate, CertifiedPlans
@@ -22,6 +25,7 @@ from dfopt.proof.blocks import Component, TooMany
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.regions import LATE, ClassProof, Outcome
 from dfopt.proof.replay import Replay
+from dfopt.proof.tile_steps import TileSteps
 
 __all__ = ["Claim", "Proven", "proven"]
 
@@ -88,25 +92,39 @@ def proven(
         Nothing is said of a mapping that breaks what is asked for beside the claims, such as partitions that are
         pinned: it may be below a claim and is no counterexample.
     """
-    result, classes = Proven(), defaultdict[tuple[int, Hashable], list[Plan]](list)
-    drawn, followed = (graph.microbatch, graph.variant), certificate.classes if certificate else ()
-    ways = {(way.plan, way.tile_count): way for way in followed if (way.microbatch, way.variant) == drawn}
-    prover = _Prover(graph, system, assumptions, pins or {}, over)
-    for plan, tiles in claims:
-        classes[tiles, LayerItems.alike(plan, graph, assumptions)].append(plan)
-    for (tiles, _), plans in classes.items():
-        way = CertifiedPlans(microbatch=drawn[0], variant=drawn[1], plan=plans[0], tile_count=tiles)
-        follow = None if certificate is None else ways.get((plans[0], tiles), way)
-        outcome = prover.outcome({plan: claims[plan, tiles] for plan in plans}, tiles, follow)
-        result.regions += outcome.regions
-        result.open |= {(plan, tiles): reason for plan, reason in outcome.open.items()}
-        result.below |= {(plan, tiles): mapping for plan, mapping in outcome.below.items()}
-        result.refused += [f"{plans[0].label}, tiles {tiles}: {outcome.refused}"] * bool(outcome.refused)
-        if outcome.steps or outcome.open:
-            left_open = tuple(number for number, plan in enumerate(plans) if plan in outcome.open)
-            shown = {"left_open": left_open, "weights": tuple(outcome.weights), "regions": tuple(outcome.steps)}
-            result.classes.append(way.model_copy(update=shown))
+    result, drawn = Proven(), (graph.microbatch, graph.variant)
+    followed = None if certificate is None else defaultdict[Plan, list[CertifiedPlans]](list)
+    for way in certificate.classes if certificate and followed is not None else ():
+        if (way.microbatch, way.variant) == drawn:
+            followed[way.plan].append(way)
+    prover = _Prover(graph, system, assumptions, pins or {}, over, followed)
+    for lows, tiles in _alike(graph, assumptions, claims):
+        for way, outcome in prover.outcomes(lows, tiles):
+            plan = way.plan
+            result.regions += outcome.regions
+            result.open |= {(plan, count): why for plan, why in outcome.open.items() for count in way.tile_counts}
+            result.below |= {(plan, mapping.tile_count): mapping for plan, mapping in outcome.below.items()}
+            result.refused += [f"{plan.label}, tiles {way.tile_counts}: {outcome.refused}"] * bool(outcome.refused)
+            if outcome.steps or outcome.open:
+                left_open = tuple(number for number, plan in enumerate(lows) if plan in outcome.open)
+                shown = {"left_open": left_open, "weights": tuple(outcome.weights), "regions": tuple(outcome.steps)}
+                result.classes.append(way.model_copy(update=shown))
     return result
+
+
+def _alike(
+    graph: Graph, assumptions: Assumptions, claims: Dict[Claim, float]
+) -> Iterator[tuple[dict[Plan, float], tuple[int, ...]]]:
+    """Claims about plans under which a layer pays the same, with the numbers of tiles in which they are the same."""
+    lows_of = defaultdict[Hashable, dict[int, dict[Plan, float]]](dict)
+    for (plan, tiles), low in claims.items():
+        lows_of[LayerItems.alike(plan, graph, assumptions)].setdefault(tiles, {})[plan] = low
+    for by_tiles in lows_of.values():
+        while by_tiles:
+            lows = next(iter(by_tiles.values()))
+            same = sorted((tiles for tiles, each in by_tiles.items() if each == lows), reverse=True)
+            yield lows, tuple(same)
+            by_tiles = {tiles: each for tiles, each in by_tiles.items() if tiles not in same}
 
 
 @dataclass
@@ -118,25 +136,47 @@ class _Prover:
     assumptions: Assumptions
     pins: Dict[str, Sharding]
     over: Callable[[], bool]
+    followed: Dict[Plan, list[CertifiedPlans]] | None
     components: dict[Same[Graph], list[Component]] = field(default_factory=dict)
     known: Shared = field(default_factory=dict)
 
-    def outcome(self, claims: Dict[Plan, float], tiles: int, way: CertifiedPlans | None) -> Outcome:
-        """What is shown of the plans of a class, in the way of a certificate if there is one."""
+    def outcomes(self, claims: Dict[Plan, float], tiles: tuple[int, ...]) -> Iterator[tuple[CertifiedPlans, Outcome]]:
+        """What is shown of the plans of a class in all of some numbers of tiles together, or else in each.
+
+        It is shown in the way of a certificate if there is one.
+        """
+        graph, plan = self.graph, next(iter(claims))
+        way = CertifiedPlans(microbatch=graph.microbatch, variant=graph.variant, plan=plan, tile_counts=tiles)
+        ways = [] if self.followed is None else self.followed.get(plan, [])
+        follow = None if self.followed is None else way
+        follow = next((each for each in ways if {*tiles} <= {*each.tile_counts}), follow)
+        apart = bool(ways) and follow is way and len(tiles) > 1
+        outcome = None if apart else self._outcome(claims, tiles, follow)
+        if outcome is None:
+            for count in tiles:
+                yield from self.outcomes(claims, (count,))
+        else:
+            yield way, outcome
+
+    def _outcome(self, claims: Dict[Plan, float], tiles: tuple[int, ...], way: CertifiedPlans | None) -> Outcome | None:
+        """What is shown in all of some numbers of tiles; nothing where more may be shown in each."""
         if self.over():
             return Outcome(open=dict.fromkeys(claims, LATE))
-        of, first = (self.graph, self.system, self.assumptions), next(iter(claims))
-        steps, left_out = dict[Plan, PlanSteps](), dict[Plan, str]()
+        of, steps, left_out = (self.graph, self.system, self.assumptions), dict[Plan, TileSteps](), dict[Plan, str]()
         for number, plan in enumerate(claims):
             try:
-                steps[plan] = PlanSteps(*of, plan, tiles)
+                steps[plan] = TileSteps([PlanSteps(*of, plan, count) for count in tiles])
             except NotSteps as error:
                 left_out[plan] = str(error)
             if way is not None and number in way.left_open:
                 left_out[plan] = "the certificate leaves it open"
         lows = {plan: low for plan, low in claims.items() if plan not in left_out}
         try:
-            bounds = LayerBounds(LayerItems(*of, first, tiles, self.known), self.pins, self.components)
+            each = [LayerItems(*of, next(iter(claims)), count, self.known) for count in tiles]
+            if any(not np.array_equal(items.time.latency_l, each[0].time.latency_l) for items in each):
+                return None
+            least = reduce(LayerItems.at_least, each)
+            bounds = LayerBounds(least, self.pins, self.components)
             if way is None:
                 above = {plan: low * (1 + _ROUNDED) for plan, low in lows.items()}
                 outcome = ClassProof(bounds, steps, above).run(self.over)
@@ -144,5 +184,7 @@ class _Prover:
                 outcome = Replay(bounds, steps, lows, way).run(self.over)
         except (NotItems, TooMany, DfoptError) as error:  # a plan that the judge refuses has no mapping to show
             return Outcome(open=dict.fromkeys(claims, str(error)))
+        if outcome.open and way is None and not any(least is items for items in each) and not self.over():
+            return None
         outcome.open |= left_out
         return outcome

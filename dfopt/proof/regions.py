@@ -25,12 +25,12 @@ from dfopt.arrays import Floats
 from dfopt.documents.certificate import CertifiedRegion
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
-from dfopt.judge.steps import PlanSteps
 from dfopt.proof.blocks import TooMany
 from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.region import Region
+from dfopt.proof.tile_steps import TileSteps
 
 __all__ = ["LATE", "ClassProof", "Outcome", "Passes"]
 
@@ -101,7 +101,7 @@ class ClassProof:
         By plan the seconds that no mapping is said to be below; infinite where none is said to fit.
     """
 
-    def __init__(self, bounds: LayerBounds, steps: Dict[Plan, PlanSteps], claims: Dict[Plan, float]) -> None:
+    def __init__(self, bounds: LayerBounds, steps: Dict[Plan, TileSteps], claims: Dict[Plan, float]) -> None:
         self._bounds, self._steps, self._claims = bounds, steps, claims
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
@@ -184,7 +184,8 @@ class ClassProof:
         weight_kr = weights[number] if weights else None
         if (each := bounds.each(domain, group.components)) is not None:
             return _LeastSum(each, None, weight_kr)
-        return _LeastSum(*bounds.duals.best(domain, group.kernels, enough, weight_kr))
+        dual = bounds.duals.best(domain, group.kernels, enough, weight_kr)
+        return _LeastSum(dual.elimination, dual.weight_cr, dual.weight_kr)
 
     @staticmethod
     def _bounded_by(sums: Sequence[_LeastSum], outcome: Outcome) -> dict[str, Any]:

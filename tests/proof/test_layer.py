@@ -48,8 +48,9 @@ def _numbers(graph: Graph, bounds: LayerBounds, dice: Any) -> list[int]:
 
 
 def _check(graph: Graph, system: System, chosen: Assumptions, plan: Plan, tiles: int, dice: Any) -> bool:
-    """Bounds of schemes among which those of a mapping are; whether it is one that fits."""
-    bounds = LayerBounds(LayerItems(graph, system, chosen, plan, tiles))
+    """Bounds of schemes among which those of a mapping are, maybe in any of two numbers of tiles; whether it fits."""
+    items = LayerItems(graph, system, chosen, plan, tiles)
+    bounds = LayerBounds(items.at_least(LayerItems(graph, system, chosen, plan, dice([tiles, 1, 2]))))
     seen, schemes_k = bounds.items.graph, bounds.items.schemes_k
     scheme_k = [dice(range(len(schemes))) for schemes in schemes_k]
     domain: Domain = tuple(

@@ -51,14 +51,14 @@ def _opened(certificate: Data, above: float) -> dict[Claim, str]:
 def _with(certificate: Data, key: str) -> Data:
     """A region that has something, in the class of the best mapping."""
     tiles = _result().mapping.tile_count
-    best = next(each for each in certificate["classes"] if each["tile_count"] == tiles)
+    best = next(each for each in certificate["classes"] if tiles in each["tile_counts"])
     region: Data = next(region for region in best["regions"] if key in region)
     return region
 
 
 def _regions(certificate: Data) -> list[Data]:
     tiles = _result().mapping.tile_count
-    regions: list[Data] = next(each["regions"] for each in certificate["classes"] if each["tile_count"] == tiles)
+    regions: list[Data] = next(each["regions"] for each in certificate["classes"] if tiles in each["tile_counts"])
     return regions
 
 
@@ -246,3 +246,21 @@ def test_where_there_was_no_time_it_leaves_all_open() -> None:
     result = _result()
     early = df.check(result, time_limit=1e-9).certificate
     assert early is None or df.check(result, certificate=early).ok
+
+
+@pytest.mark.parametrize(("below", "shown"), [(1 - 1e-6, True), (1.01, False)])
+def test_numbers_of_tiles_show_together_what_each_shows(below: float, shown: bool) -> None:
+    """Where more tiles are not allowed for all schemes, neither number of tiles pays less than the other everywhere."""
+    result = df.solve("gpt2-small", "sn10-8-ring", tp=8, microbatch=1, sensitivity=False)
+    of, tiles = (result.graph, result.system, result.assumptions), (1024, 128)
+    first, second = (LayerItems(*of, result.plan, count) for count in tiles)
+    assert first.at_least(second) not in (first, second)
+    assert first.at_least(first) is first
+    claims = {(result.plan, count): below * result.value for count in tiles}
+    together = proven(*of, claims)
+    apart = [proven(*of, {claim: low}) for claim, low in claims.items()]
+    assert together.open.keys() == {claim for each in apart for claim in each.open}
+    assert bool(together.open) != shown
+    again = proven(*of, claims, certificate=Certificate(result="", classes=tuple(together.classes)))
+    assert again.open.keys() == together.open.keys() and not again.refused
+    assert len(together.classes) == (1 if shown else 2)
