@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -61,6 +62,11 @@ class Component:
         """Whether all blocks are listed."""
         return self.sets > 0
 
+    @cached_property
+    def count_b(self) -> Ints:
+        """Number of kernels of every block."""
+        return self.member_bk.sum(axis=1)
+
     def pattern_b(self, kernels: tuple[int, ...]) -> Ints:
         """Which of some kernels every block has, as bits: bit i says whether kernels[i]."""
         if kernels not in self._patterns:
@@ -79,7 +85,35 @@ class Component:
 
     def distances(self, price_b: Floats) -> Floats:
         """The same for every down-set, which is the last axis where blocks are that of the prices."""
-        return _distances(self.before_a, self.after_a, price_b[..., self.block_a], self.sets)
+        distance_j, price_a = np.full((*price_b.shape[:-1], self.sets), np.inf), price_b[..., self.block_a]
+        distance_j[..., 0] = 0.0
+        for arcs, begin_j, after_j in self._levels:
+            through = distance_j[..., self.before_a[arcs]] + price_a[..., arcs]
+            distance_j[..., after_j] = np.minimum.reduceat(through, begin_j, axis=-1)
+        return distance_j
+
+    @cached_property
+    def _levels(self) -> list[tuple[slice, Ints, Ints]]:
+        """Arcs into down-sets none of which leads to another, where those into each begin, and these down-sets."""
+        after_j, begin_j = np.unique(self.after_a, return_index=True)
+        last_j = np.maximum.reduceat(self.before_a, begin_j).tolist() if len(begin_j) else []
+        firsts = [0]
+        for place, last in enumerate(last_j):
+            if last >= after_j[firsts[-1]]:
+                firsts.append(place)
+        ends = [*begin_j.tolist(), len(self.after_a)]
+        return [
+            (slice(ends[first], ends[end]), begin_j[first:end] - ends[first], after_j[first:end])
+            for first, end in pairwise([*firsts, len(after_j)])
+            if first < end
+        ]
+
+    @cached_property
+    def _backwards(self) -> Component:
+        """The same from the last down-set to the first."""
+        order_a, last = np.argsort(-self.before_a, kind="stable"), self.sets - 1
+        arcs = last - self.after_a[order_a], last - self.before_a[order_a], self.block_a[order_a]
+        return Component(self.kernels, self.member_bk, *arcs, self.sets)
 
     def shortest(self, price_b: Floats) -> list[list[int]]:
         """Kernels of the blocks whose prices have the least sum, which is finite."""
@@ -101,11 +135,10 @@ class Component:
         most : s
             Above the least sum.
         """
-        order_a = np.argsort(-self.before_a, kind="stable")
-        before_a, after_a, price_a = self.before_a[order_a], self.after_a[order_a], price_b[self.block_a[order_a]]
-        last = self.sets - 1
-        behind_j = _distances(last - after_a, last - before_a, price_a, self.sets)[::-1]
+        behind_j = self._backwards.distances(price_b)[::-1]
         left_a = self.distances(price_b)[self.before_a] + price_b[self.block_a] + behind_j[self.after_a] < most
+        if left_a.all():
+            return self
         sets, ends = np.unique([self.before_a[left_a], self.after_a[left_a]], return_inverse=True)
         before_a, after_a = ends.reshape(2, -1)
         blocks, block_a = np.unique(self.block_a[left_a], return_inverse=True)
@@ -126,26 +159,16 @@ class Component:
     @cached_property
     def parts(self) -> list[Component]:
         """Kernels that share blocks, be it through others, each part without an order of its blocks."""
-        part_k = {k: k for k in self.kernels}
-        for row in self.member_bk:
-            joined = {part_k[k] for k in np.flatnonzero(row).tolist()}
-            part_k = {k: min(joined) if part in joined else part for k, part in part_k.items()}
-        each = [tuple(k for k in self.kernels if part_k[k] == part) for part in sorted({*part_k.values()})]
+        member_bk = self.member_bk[:, self.kernels].astype(np.float32)
+        shared_kk = (member_bk.T @ member_bk > 0) | np.eye(len(self.kernels), dtype=bool)
+        part_k, before_k = np.array(self.kernels), np.zeros(0, dtype=np.int64)
+        while not np.array_equal(part_k, before_k):  # the first kernel that is shared with, be it through others
+            before_k, part_k = part_k, np.where(shared_kk, part_k, self.kernels[-1]).min(axis=1)
+        each = [tuple(np.array(self.kernels)[part_k == part].tolist()) for part in np.unique(part_k).tolist()]
         if len(each) == 1 or not self.is_listed:
             return [self]
         none = np.zeros(0, dtype=np.int64)
         return [Component(few, self.member_bk[self.member_bk[:, few].any(axis=1)], none, none, none, 1) for few in each]
-
-
-def _distances(before_a: Ints, after_a: Ints, price_a: Floats, sets: int) -> Floats:
-    """Least sums of prices from the first of some down-sets to each, over arcs in the order of ``after_a``."""
-    distance_j = np.full((*price_a.shape[:-1], sets), np.inf)
-    distance_j[..., 0] = 0.0
-    starts = np.searchsorted(after_a, np.arange(sets + 1)).tolist()
-    for j in range(1, sets):
-        some = slice(starts[j], starts[j + 1])
-        distance_j[..., j] = (distance_j[..., before_a[some]] + price_a[..., some]).min(axis=-1, initial=np.inf)
-    return distance_j
 
 
 def components_of(
@@ -228,19 +251,15 @@ def _component(
     member_bk = np.concatenate([_blocks(part, before, count, allowed) for part in parts])
     set_j = _down_sets(kernels, before)
     bits_b = member_bk[:, kernels] @ (1 << np.arange(len(kernels)))
-    befores, afters, blocks = list[Ints](), list[Ints](), list[Ints]()
-    order_j = np.argsort(set_j)
-    for b, bits in enumerate(bits_b.tolist()):
-        before_j = np.flatnonzero(set_j & bits == 0)
-        place_j = np.searchsorted(set_j, set_j[before_j] | bits, sorter=order_j)
-        after_j = order_j[np.minimum(place_j, len(set_j) - 1)]
-        there = set_j[after_j] == set_j[before_j] | bits
-        befores.append(before_j[there])
-        afters.append(after_j[there])
-        blocks.append(np.full(int(there.sum()), b))
-    before_a, after_a, block_a = (np.concatenate(each) for each in (befores, afters, blocks))
-    order_a = np.argsort(after_a, kind="stable")
-    return Component(tuple(kernels), member_bk, before_a[order_a], after_a[order_a], block_a[order_a], len(set_j))
+    order_b = np.argsort(bits_b)
+    arcs = list[Ints]()
+    for j in range(1, len(set_j)):
+        before_a = np.flatnonzero(set_j[:j] & ~set_j[j] == 0)
+        joins_a = set_j[before_a] ^ set_j[j]
+        place_a = np.minimum(np.searchsorted(bits_b, joins_a, sorter=order_b), len(bits_b) - 1)
+        there = bits_b[order_b[place_a]] == joins_a
+        arcs.append(np.stack([before_a[there], np.full(int(there.sum()), j), order_b[place_a[there]]]))
+    return Component(tuple(kernels), member_bk, *np.concatenate(arcs, axis=1), len(set_j))
 
 
 def _blocks(

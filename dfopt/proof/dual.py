@@ -10,17 +10,18 @@ Suffixes: k kernel, r resource that takes time, c component, p pattern: which ke
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Bools, Floats
 from dfopt.judge.items import LayerItems
 from dfopt.proof.blocks import Component, TooMany
-from dfopt.proof.factors import Elimination, Factor
+from dfopt.proof.costs import Costs, Cover, Spread
+from dfopt.proof.factors import Elimination
 from dfopt.proof.weights import Weights
 
 __all__ = ["Domain", "Dual", "Duals"]
@@ -33,33 +34,18 @@ _CLOSE: Final = 1e-6
 """Share of a dual that better weights could add at most where it ends."""
 _COVERS: Final = 300
 """Ways to spread the kernels of an item over blocks, at most: an item with more counts for nothing."""
-_KEPT: Final = 32
-"""Weights whose costs of all schemes are kept."""
-
-
-class _Cover(NamedTuple):
-    """A way to spread the kernels of an item over blocks: the component and the pattern of each block."""
-
-    component_g: tuple[int, ...]
-    pattern_g: tuple[int, ...]
-
-
-class _Cost(NamedTuple):
-    """What an item adds at least to a weighted sum, by the schemes of its scope, and by which cover."""
-
-    least: Floats
-    cover: Ints
 
 
 class Dual(NamedTuple):
     """A bound: variables of the elimination are kernels, their values the schemes that are left.
 
-    Its weights are there by component and by kernel.
+    Its weights are there by component and by kernel, and what each cover adds, as :class:`Costs` says.
     """
 
     elimination: Elimination
     weight_cr: Floats
     weight_kr: Floats
+    cover_v: Floats
 
     @property
     def least(self) -> float:
@@ -82,7 +68,9 @@ class Duals:
 
     def __init__(self, items: LayerItems, weights: Weights, components: Sequence[Component]) -> None:
         self._items, self._weights, self._components = items, weights, components
-        self._costs = dict[bytes, list[_Cost | None]]()
+        self._spread_of = dict[tuple[int, Domain], Spread]()
+        self._least_of = dict[tuple[int, Domain], Floats]()
+        self._costs_of = lru_cache(maxsize=4)(self._costs)
         component_of = {k: c for c, of in enumerate(components) for k in of.kernels}
         self.component_k = [component_of[k] for k in range(len(component_of))]
 
@@ -115,7 +103,7 @@ class Duals:
                 best = dual
             if not dual.least < enough:
                 break
-            met_cr = self._met(domain, dual)
+            met_cr = self._costs_of(domain).met(dual.elimination.values, dual.cover_v, len(counts_c))
             better_cr = counts_c * self._weights.greedy(met_cr)
             more = float(((better_cr - weight_cr) * met_cr).sum())
             if more <= _CLOSE * best.least:
@@ -126,66 +114,37 @@ class Duals:
 
     def of(self, domain: Domain, weight_cr: Floats) -> Dual:
         """The dual with some weights: none of which blocks take less than their weighted sum."""
-        elimination = Elimination(self._factors(domain, weight_cr), [len(left) for left in domain])
-        return Dual(elimination, weight_cr, weight_cr[self.component_k])
+        factors, cover_v = self._costs_of(domain).factors(weight_cr)
+        elimination = Elimination(factors, [len(left) for left in domain])
+        return Dual(elimination, weight_cr, weight_cr[self.component_k], cover_v)
 
     def counts(self, kernels: Collection[int]) -> Bools:
         """Which components have some kernels: shape (components, 1)."""
         return np.array([of.kernels[0] in kernels for of in self._components])[:, None]
 
-    def _factors(self, domain: Domain, weight_cr: Floats) -> list[Factor]:
-        """What every item adds at least to the weighted sum, by the schemes of its kernels."""
-        pairs = zip(self._items.items, self._costs_of(weight_cr), strict=True)
-        return [
-            Factor(item.scope, cost.least[np.ix_(*(domain[k] for k in item.scope))])
-            for item, cost in pairs
-            if cost is not None
-        ]
+    def _costs(self, domain: Domain) -> Costs:
+        """What items add under the schemes of a domain; one with too many covers counts for nothing."""
+        scopes = [item.scope for item, covers in zip(self._items.items, self._covers, strict=True) if covers]
+        nothing = Spread.of(np.zeros((1, len(self._weights.time))), np.zeros(1), [Cover((), ())])
+        spreads = [nothing, *(of for _, of in self._spreads(domain))]
+        return Costs(spreads, [(), *scopes], [len(left) for left in domain])
 
-    def _costs_of(self, weight_cr: Floats) -> list[_Cost | None]:
-        """The costs of all items under all schemes; none of one that counts for nothing."""
-        key = weight_cr.tobytes()
-        if key not in self._costs:
-            if len(self._costs) >= _KEPT:
-                del self._costs[next(iter(self._costs))]
-            self._costs[key] = [self._cost(i, weight_cr) for i in range(len(self._items.items))]
-        return self._costs[key]
-
-    def _cost(self, i: int, weight_cr: Floats) -> _Cost | None:
-        timed, legal = self._timed[i], self._legal[i]
-        each = [
-            sum(timed[..., p, :] @ weight_cr[c] + legal[..., p] for c, p in zip(*cover, strict=True))
-            for cover in self._covers[i]
-        ]
-        if not each:
-            return None
-        every = np.stack(each)
-        return _Cost(every.min(axis=0), every.argmin(axis=0))
-
-    def _met(self, domain: Domain, dual: Dual) -> Floats:
-        """Seconds of each resource of every component under the schemes that a dual meets, spread as it has them."""
-        met_cr = np.zeros_like(dual.weight_cr)
-        scheme_k = [left[value] for left, value in zip(domain, dual.elimination.values, strict=True)]
-        costs = self._costs_of(dual.weight_cr)
-        for i, (item, cost) in enumerate(zip(self._items.items, costs, strict=True)):
-            if cost is not None:
-                place = tuple(scheme_k[k] for k in item.scope)
-                for c, pattern in zip(*self._covers[i][int(cost.cover[place])], strict=True):
-                    met_cr[c] += self._timed[i][place][pattern]
-        return met_cr
+    def _spreads(self, domain: Domain) -> Iterator[tuple[tuple[int, Domain], Spread]]:
+        for i, item in enumerate(self._items.items):
+            key = i, tuple(domain[k] for k in item.scope)
+            if key not in self._spread_of and self._covers[i]:
+                part = np.ix_(*key[1])
+                self._spread_of[key] = Spread.of(self._timed[i][part], self._legal[i][part], self._covers[i])
+            if self._covers[i]:
+                yield key, self._spread_of[key]
 
     def least_sums(self, domain: Domain) -> Floats:
         """Seconds of each resource of every component at least, each for itself: shape (components, resources)."""
         total_cr = np.zeros((len(self._components), len(self._weights.time)))
-        for i, item in enumerate(self._items.items):
-            part = np.ix_(*(domain[k] for k in item.scope))
-            least_pr = self._timed[i][part].min(axis=tuple(range(len(item.scope))))
-            each = np.zeros((len(self._covers[i]), *total_cr.shape))
-            for number, cover in enumerate(self._covers[i]):
-                for c, pattern in zip(*cover, strict=True):
-                    each[number, c] += least_pr[pattern]
-            if len(each):
-                total_cr += each.min(axis=0)
+        for key, spread in self._spreads(domain):
+            if key not in self._least_of:
+                self._least_of[key] = spread.least_sums(len(total_cr))
+            total_cr += self._least_of[key]
         return total_cr
 
     @cached_property
@@ -201,11 +160,12 @@ class Duals:
         return [self._items.table(item)[..., r] for item in self._items.items]
 
     @cached_property
-    def _covers(self) -> list[list[_Cover]]:
+    def _covers(self) -> list[list[Cover]]:
         """By item all ways to spread its kernels over blocks; none if there are too many."""
         covers_i = []
         for item in self._items.items:
-            patterns = [(c, p) for c, of in enumerate(self._components) for p in _patterns(of, item.inside)]
+            having = sorted({self.component_k[k] for k in item.inside})
+            patterns = [(c, p) for c in having for p in _patterns(self._components[c], item.inside)]
             try:
                 covers_i.append(_spread((1 << len(item.inside)) - 1, patterns))
             except TooMany:
@@ -221,16 +181,16 @@ def _patterns(of: Component, inside: tuple[int, ...]) -> list[int]:
     return [sum(few) for size in range(1, len(bits) + 1) for few in combinations(bits, size)]
 
 
-def _spread(left: int, patterns: Sequence[tuple[int, int]]) -> list[_Cover]:
+def _spread(left: int, patterns: Sequence[tuple[int, int]]) -> list[Cover]:
     """All ways to spread some kernels, as bits, over blocks of some components and patterns."""
     if not left:
-        return [_Cover((), ())]
-    covers = list[_Cover]()
+        return [Cover((), ())]
+    covers = list[Cover]()
     lowest = left & -left
     for c, pattern in patterns:
         if pattern & lowest and not pattern & ~left:
             for rest in _spread(left & ~pattern, patterns):
-                covers.append(_Cover((c, *rest.component_g), (pattern, *rest.pattern_g)))
+                covers.append(Cover((c, *rest.component_g), (pattern, *rest.pattern_g)))
                 if len(covers) > _COVERS:
                     raise TooMany(f"an item has more than {_COVERS} ways to spread its kernels over blocks")
     return covers

@@ -40,8 +40,18 @@ class Factor(NamedTuple):
     scope: tuple[int, ...]
     cost: Floats
 
+    @property
+    def open(self) -> Factor:
+        """The same without the variables that have one value."""
+        if 1 not in self.cost.shape:
+            return self
+        scope = tuple(v for v, size in zip(self.scope, self.cost.shape, strict=True) if size > 1)
+        return Factor(scope, self.cost.squeeze())
+
     def over(self, scope: Sequence[int]) -> Floats:
         """The cost with an axis for each of more variables."""
+        if scope == self.scope:
+            return self.cost
         return self.cost.reshape([self.cost.shape[self.scope.index(v)] if v in self.scope else 1 for v in scope])
 
     def without(self, variable: int) -> Factor:
@@ -95,28 +105,40 @@ class Elimination:
     @cached_property
     def values(self) -> tuple[int, ...]:
         """A value of every variable with which the sum is the least."""
-        value_of: dict[int, int] = {}
+        value_of = dict.fromkeys(range(len(self._sizes)), 0)
         for bucket in reversed(self._buckets):
             scope, cost = bucket.total
-            some = cost[tuple(value_of.get(v, slice(None)) for v in scope)]
+            some = cost[tuple(slice(None) if v == bucket.variable else value_of[v] for v in scope)]
             value_of[bucket.variable] = int(np.argmin(some))
-        return tuple(value_of[v] for v in range(len(self._sizes)))
+        return tuple(value_of.values())
 
     def _run(self, factors: list[Factor]) -> list[tuple[int, float]]:
-        sent: list[tuple[Factor, int]] = [(factor, -1) for factor in factors]  # with the bucket that it comes from
-        for variable in _order(tuple(factor.scope for factor in factors), tuple(self._sizes)):
-            mine = [(factor, origin) for factor, origin in sent if variable in factor.scope]
-            sent = [(factor, origin) for factor, origin in sent if variable not in factor.scope]
+        """Eliminate all variables but those that have one value: these decide nothing."""
+        sent: list[tuple[Factor, int] | None] = []  # with the bucket that it comes from
+        numbers_v: list[list[int]] = [[] for _ in self._sizes]
+
+        def send(factor: Factor, origin: int) -> None:
+            for v in factor.scope:
+                numbers_v[v].append(len(sent))
+            sent.append((factor, origin))
+
+        open_ = [factor.open for factor in factors]
+        for factor in open_:
+            send(factor, -1)
+        for variable in _order(tuple(factor.scope for factor in open_), tuple(self._sizes)):
+            mine = [each for number in numbers_v[variable] if (each := sent[number]) is not None]
+            for number in numbers_v[variable]:
+                sent[number] = None
             parts = [factor for factor, _ in mine] or [Factor((variable,), np.zeros(self._sizes[variable]))]
-            bucket = _Bucket(variable, parts, _sum(parts), [origin for _, origin in mine])
+            bucket = _Bucket(variable, parts, _sum(parts, self._sizes), [origin for _, origin in mine])
             self._buckets.append(bucket)
-            sent.append((bucket.total.without(variable), len(self._buckets) - 1))
-        return [(origin, float(factor.cost)) for factor, origin in sent]
+            send(bucket.total.without(variable), len(self._buckets) - 1)
+        return [(origin, float(factor.cost)) for factor, origin in filter(None, sent)]
 
     @cached_property
     def marginals(self) -> list[Floats]:
         """By variable the least sum with each of its values."""
-        marginals = [np.zeros(size) for size in self._sizes]
+        marginals = [np.full(size, self.least) for size in self._sizes]
         # what all that is not below a bucket comes to at least, by the variables that they have in common
         above: dict[int, Factor] = {}
         for origin, _ in self._ends:
@@ -124,14 +146,14 @@ class Elimination:
                 above[origin] = Factor((), np.array(_total(value for other, value in self._ends if other != origin)))
         for place in range(len(self._buckets) - 1, -1, -1):
             bucket, outside = self._buckets[place], above[place]
-            whole = _sum([bucket.total, outside])
+            whole = _sum([bucket.total, outside], self._sizes)
             axis = whole.scope.index(bucket.variable)
             marginals[bucket.variable] = whole.cost.min(axis=tuple(a for a in range(whole.cost.ndim) if a != axis))
             for number, child in enumerate(bucket.children):
                 if child >= 0:
                     others = [part for other, part in enumerate(bucket.parts) if other != number]
                     scope = bucket.parts[number].scope
-                    rest = _sum([*others, outside], bucket.total.scope, self._sizes)
+                    rest = _sum([*others, outside], self._sizes, bucket.total.scope)
                     for variable in [v for v in rest.scope if v not in scope]:
                         rest = rest.without(variable)
                     above[child] = rest
@@ -140,12 +162,12 @@ class Elimination:
 
 @lru_cache(maxsize=32)
 def _order(scopes: tuple[tuple[int, ...], ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The variables, the one first whose elimination then writes down the cost of fewest entries."""
+    """The variables of several values, the one first whose elimination then writes down the cost of fewest entries."""
     beside_v = [set[int]() for _ in sizes]
     for scope in scopes:
         for variable in scope:
             beside_v[variable].update(scope)
-    entries_of = {v: math.prod(sizes[other] for other in beside) for v, beside in enumerate(beside_v)}
+    entries_of = {v: math.prod(sizes[other] for other in beside_v[v]) for v, size in enumerate(sizes) if size > 1}
     order = list[int]()
     while entries_of:
         variable = min(entries_of, key=lambda v: (entries_of[v], v))
@@ -164,17 +186,13 @@ def _total(costs: Iterable[float]) -> float:
     return math.fsum(every) if all(map(math.isfinite, every)) else math.inf
 
 
-def _sum(factors: Sequence[Factor], scope: tuple[int, ...] | None = None, sizes: Sequence[int] = ()) -> Factor:
+def _sum(factors: Sequence[Factor], sizes: Sequence[int], scope: tuple[int, ...] | None = None) -> Factor:
     """The sum of some costs, over given variables if it has to have an axis for each."""
     together = scope if scope is not None else tuple(sorted({v for factor in factors for v in factor.scope}))
-    shape = [max([sizes[v]] if scope is not None else _lengths(factors, v)) for v in together]
+    shape = [sizes[v] for v in together]
     if math.prod(shape) > _LARGEST:
         raise TooLarge(f"a cost of {len(together)} kernels together has {math.prod(shape)} entries")
     total = np.zeros(shape)
     for factor in factors:
         total += factor.over(together)
     return Factor(together, total)
-
-
-def _lengths(factors: Sequence[Factor], variable: int) -> list[int]:
-    return [factor.cost.shape[factor.scope.index(variable)] for factor in factors if variable in factor.scope]

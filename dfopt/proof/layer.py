@@ -9,6 +9,7 @@ Suffixes: k kernel, b block, r resource, c component, p pattern: which kernels o
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import defaultdict
 from collections.abc import Mapping as Dict
@@ -129,12 +130,13 @@ class LayerBounds:
     def _price_b(self, c: int, domain: Domain) -> Floats:
         """Seconds of the blocks of a component at least."""
         of = self.components[c]
-        sums_br = np.zeros((len(of.member_bk), len(self.items.resources)))
+        sums_rb = np.zeros((len(self.items.resources), len(of.member_bk)))
         for inside, numbers in self._paid[c].items():
-            least_pr = np.sum([self._least_of(i, domain) for i in numbers], axis=0)
-            sums_br += least_pr[of.pattern_b(inside)]
+            least_pr = sum((self._least_of(i, domain) for i in numbers), start=np.zeros(()))
+            for r in np.flatnonzero(least_pr.any(axis=0)).tolist():
+                sums_rb[r] += least_pr[:, r].take(of.pattern_b(inside))
         decided = all(len(domain[k]) == 1 for k in self._deciding[c])
-        return self.items.seconds(sums_br, of.member_bk.sum(axis=1), decided=decided)
+        return self.items.seconds(sums_rb.T, of.count_b, decided=decided)
 
     def mapping(self, plan: Plan, domain: Domain) -> Mapping | None:
         """The mapping of shortest paths where every kernel has one scheme left; none if their blocks have no order.
@@ -183,14 +185,15 @@ class LayerBounds:
         scheme_k = [left[0] if len(left) == 1 else np.array(left) for left in domain]
         for k, place in zip(scope, np.indices(shape).reshape(len(scope), choices), strict=True):
             scheme_k[k] = np.array(domain[k])[place]
-        sums_vbr = np.zeros((choices, len(of.member_bk), len(self.items.resources)))
+        sums_rvb = np.zeros((len(self.items.resources), choices, len(of.member_bk)))
         for inside, numbers in self._paid[c].items():
-            amount_vpr = np.zeros((1, 2 ** len(inside), sums_vbr.shape[-1]))
+            amount_vpr = np.zeros((1, 2 ** len(inside), len(sums_rvb)))
             for i in numbers:  # the same under all choices where none is left
                 amount_vpr = amount_vpr + self._tables[i][tuple(scheme_k[k] for k in self.items.items[i].scope)]
-            sums_vbr += amount_vpr[:, of.pattern_b(inside)]
-        count_b = np.tile(of.member_bk.sum(axis=1), choices)
-        price_b = self.items.seconds(sums_vbr.reshape(len(count_b), -1), count_b, decided=True)
+            for r in np.flatnonzero(amount_vpr.any(axis=(0, 1))).tolist():
+                sums_rvb[r] += amount_vpr[..., r].take(of.pattern_b(inside), axis=1)
+        sums_br = sums_rvb.reshape(len(sums_rvb), -1).T
+        price_b = self.items.seconds(sums_br, np.tile(of.count_b, choices), decided=True)
         return of.distances(price_b.reshape(choices, -1))[:, -1].reshape(shape)
 
     def within(self, domain: Domain, most_c: Sequence[float]) -> LayerBounds:
@@ -205,7 +208,7 @@ class LayerBounds:
         """
         pairs = enumerate(zip(self.components, most_c, strict=True))
         smaller = [of.within(self._price_b(c, domain), most) if of.is_listed else of for c, (of, most) in pairs]
-        return self._of(smaller)
+        return self if smaller == self.components else self._of(smaller)
 
     def with_few_blocks(self, most: int) -> int | None:
         """The kernel with the fewest blocks; none where no component has so few, or there is but one of each.
@@ -231,7 +234,11 @@ class LayerBounds:
         return [self._of([*self.components[:c], some, *self.components[c + 1 :]]) for some in each]
 
     def _of(self, components: list[Component]) -> LayerBounds:
-        return LayerBounds(self.items, self._pins, {Same(self.items.graph): components})
+        """The same with other blocks of the same kernels: all that does not depend on blocks is shared."""
+        result = copy.copy(self)
+        result.__dict__.pop("duals", None)
+        result.components, result._seconds = components, {}
+        return result
 
     @cached_property
     def _paid(self) -> list[dict[tuple[int, ...], list[int]]]:
