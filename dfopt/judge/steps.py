@@ -47,8 +47,8 @@ class PlanSteps:
 
     Parameters
     ----------
-    graph, system, assumptions, plan, tile_count
-        As a mapping is judged by; the plan must fit graph and system.
+    graph, system, assumptions, plan
+        As a mapping is judged by; the plan must fit graph and system. The number of tiles makes no difference.
 
     Attributes
     ----------
@@ -78,9 +78,9 @@ class PlanSteps:
     True
     """
 
-    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan, tile_count: int = 1) -> None:
+    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan) -> None:
         like = _Plan(plan.apart_from_stages, plan)
-        self._alike = _plans(Same(graph), Same(system), Same(assumptions), like, tile_count)
+        self._alike = _plans(Same(graph), Same(system), Same(assumptions), like)
         self._case = replace(self._alike.case, plan=plan)
         self.inexact = _inexact(self._case)
         if reason := _obstacle(self._case):
@@ -211,10 +211,10 @@ class _Options:
         here = KernelMapping(name=kernel.name, sharding=schemes[0], stage=self._stages[number], partition=0)
         return self._placing.of(kernel, here)
 
-    def _placed(self, domain_k: Domain, tile_count: int) -> tuple[tuple[Placed, ...], tuple[Fan, ...], tuple[Fan, ...]]:
+    def _placed(self, domain_k: Domain) -> tuple[tuple[Placed, ...], tuple[Fan, ...], tuple[Fan, ...]]:
         """Kernels, tensors between them and carried ones, as they are at least."""
         kernels = tuple(self.of(number, schemes) for number, schemes in enumerate(domain_k))
-        return kernels, *fans_of(self._graph, self._placing.assume, kernels, tile_count)
+        return kernels, *fans_of(self._graph, self._placing.assume, kernels, tile_count=1)
 
 
 class _Alike:
@@ -242,7 +242,7 @@ class _Alike:
         )
 
     def _with(self, case: Case, domain_k: Domain) -> Case:
-        kernels, fans, carried = self._options.placed(domain_k, case.tile_count)
+        kernels, fans, carried = self._options.placed(domain_k)
         return replace(case, kernels=kernels, fans=fans, carried=carried)
 
     def _figures(self, domain_k: Domain) -> _Figures:
@@ -271,9 +271,7 @@ class _Plan:
 
 
 @lru_cache(maxsize=1024)
-def _plans(
-    graph: Same[Graph], system: Same[System], assumptions: Same[Assumptions], like: _Plan, tile_count: int
-) -> _Alike:
+def _plans(graph: Same[Graph], system: Same[System], assumptions: Same[Assumptions], like: _Plan) -> _Alike:
     model, assume = _resolved(graph, system, assumptions, like.plan.tensor_overlap)
     seen = seen_by_a_chip(model, like.plan, system.document)
     case = Case(
@@ -282,7 +280,7 @@ def _plans(
         system=system.document,
         plan=like.plan,
         assume=assume,
-        tile_count=tile_count,
+        tile_count=1,
         kernels=(),
         fans=(),
         carried=(),

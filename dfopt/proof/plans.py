@@ -25,7 +25,6 @@ from dfopt.proof.blocks import Component, TooMany
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.regions import LATE, ClassProof, Outcome
 from dfopt.proof.replay import Replay
-from dfopt.proof.tile_steps import TileSteps
 
 __all__ = ["Claim", "Proven", "proven"]
 
@@ -162,10 +161,10 @@ class _Prover:
         """What is shown in all of some numbers of tiles; nothing where more may be shown in each."""
         if self.over():
             return Outcome(open=dict.fromkeys(claims, LATE))
-        of, steps, left_out = (self.graph, self.system, self.assumptions), dict[Plan, TileSteps](), dict[Plan, str]()
+        of, steps, left_out = (self.graph, self.system, self.assumptions), dict[Plan, PlanSteps](), dict[Plan, str]()
         for number, plan in enumerate(claims):
             try:
-                steps[plan] = TileSteps([PlanSteps(*of, plan, count) for count in tiles])
+                steps[plan] = PlanSteps(*of, plan)
             except NotSteps as error:
                 left_out[plan] = str(error)
             if way is not None and number in way.left_open:

@@ -25,12 +25,12 @@ from dfopt.arrays import Floats
 from dfopt.documents.certificate import CertifiedRegion
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
+from dfopt.judge.steps import PlanSteps
 from dfopt.proof.blocks import TooMany
 from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.region import Region
-from dfopt.proof.tile_steps import TileSteps
 
 __all__ = ["LATE", "ClassProof", "Outcome", "Passes"]
 
@@ -101,7 +101,7 @@ class ClassProof:
         By plan the seconds that no mapping is said to be below; infinite where none is said to fit.
     """
 
-    def __init__(self, bounds: LayerBounds, steps: Dict[Plan, TileSteps], claims: Dict[Plan, float]) -> None:
+    def __init__(self, bounds: LayerBounds, steps: Dict[Plan, PlanSteps], claims: Dict[Plan, float]) -> None:
         self._bounds, self._steps, self._claims = bounds, steps, claims
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:

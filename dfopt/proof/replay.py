@@ -17,12 +17,12 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.documents.certificate import CertifiedPlans, CertifiedRegion
 from dfopt.documents.plan import Plan
+from dfopt.judge.steps import PlanSteps
 from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.region import Region
 from dfopt.proof.regions import LATE, ClassProof, Outcome, Passes
-from dfopt.proof.tile_steps import TileSteps
 
 __all__ = ["Replay"]
 
@@ -45,7 +45,7 @@ class Replay(ClassProof):
     def __init__(
         self,
         bounds: LayerBounds,
-        steps: Mapping[Plan, TileSteps],
+        steps: Mapping[Plan, PlanSteps],
         claims: Mapping[Plan, float],
         certificate: CertifiedPlans,
     ) -> None:
