@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -14,7 +15,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.matrices import Matrices
-from dfopt.documents.plan_records import DIFFERENT, Alternative, GraphRecord, PlanRecord, Provenance, Sensitivity
+from dfopt.documents.plan_records import DIFFERENT, Alternative, GraphRecord, Provenance, Sensitivity
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.result import LOOSE, TOO_WIDE, Result, Status
@@ -24,6 +25,7 @@ from dfopt.milp import highs_version
 from dfopt.physics.window import by_window
 from dfopt.search.kept import Kept, proven_gap
 from dfopt.search.space import together
+from dfopt.search.status_record import AnyRecord
 from dfopt.search.unlisted import in_few_words
 from dfopt.search.workload_search import WorkloadSearch
 from dfopt.setting.placements import looked_at_later
@@ -71,7 +73,7 @@ _WORDS = {
 }
 
 
-def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRecord]) -> tuple[float, float]:
+def proven(value: float, records: Sequence[AnyRecord], apart: Sequence[GraphRecord]) -> tuple[float, float]:
     """Bounds over all plans: of every mapping, and of those with the sharding that was chosen for each plan."""
     whole = [value, *(one.bound for one in apart)]
     bounds = [record.bound for record in records if record.bound is not None]
@@ -79,7 +81,7 @@ def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRec
     return min([*whole, *bounds]), min([*whole, *levels])
 
 
-def status_of(gap: float, level_gap: float, asked: float, records: Sequence[PlanRecord]) -> Status:
+def status_of(gap: float, level_gap: float, asked: float, records: Sequence[AnyRecord]) -> Status:
     """What a result may call itself."""
     if gap == 0.0:
         return "optimal"
@@ -97,7 +99,7 @@ def conclusions(
     system: System,
     assumptions: Assumptions,
     value: float,
-    records: Sequence[PlanRecord],
+    records: Sequence[AnyRecord],
     apart: Sequence[GraphRecord],
     kept: Kept,
     p_max: int,
@@ -134,7 +136,7 @@ def fixed_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions, 
 def proof_of(
     graphs: Sequence[Graph],
     system: System,
-    records: Sequence[PlanRecord],
+    records: Sequence[AnyRecord],
     apart: Sequence[GraphRecord],
     assumptions: Assumptions,
     p_max: int,
@@ -142,9 +144,8 @@ def proof_of(
     request: Request,
 ) -> str:
     """One sentence on what was done with every plan, and what was taken for granted."""
-    kinds = [record.note if record.note in (TOO_WIDE, LOOSE) else record.status for record in records]
-    counts = [(kinds.count(kind), word) for kind, word in _WORDS.items()]
-    listed = ", ".join(f"{count} {word}" for count, word in counts if count)
+    kinds = Counter(record.note if record.note in (TOO_WIDE, LOOSE) else record.status for record in records)
+    listed = ", ".join(f"{kinds[kind]} {word}" for kind, word in _WORDS.items() if kinds[kind])
     for verb, state in (("excluded", "pruned_by_bound"), ("left open", "limit")):
         if whole := sum(one.status == state for one in apart):
             listed += f", and all of {whole} other graphs {verb} unlisted, by what all chips have to do at least"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -12,7 +13,7 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import GraphRecord, PlanRecord
+from dfopt.documents.plan_records import GraphRecord
 from dfopt.documents.request import Request
 from dfopt.documents.space import Space as Size
 from dfopt.documents.uncollected import uncollected
@@ -24,6 +25,7 @@ from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
 from dfopt.search.space import search_space
 from dfopt.search.state import SearchState
+from dfopt.search.status_record import AnyRecord, StatusRecord, with_note
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import Listing
@@ -63,7 +65,7 @@ class GraphSearch:
 
     Attributes
     ----------
-    records : list of PlanRecord
+    records : list
         What is known of plans that are done with.
     units : dict
         What is known of every plan and tile count that may fit the memories.
@@ -75,7 +77,7 @@ class GraphSearch:
 
     def __init__(self, setting: Setting, state: SearchState, legal: Sequence[Plan] | None = None) -> None:
         self.setting, self.state = setting, state
-        self.records: list[PlanRecord] = []
+        self.records: list[AnyRecord] = []
         self.units: dict[Unit, UnitState] = {}
         self.apart: GraphRecord | None = None
         self.refused: PlanError | None = None
@@ -127,7 +129,7 @@ class GraphSearch:
             self.refused = error
             return []
         self.records += [
-            PlanRecord(plan=each.plan, variant=setting.graph.variant, status="infeasible", bound=None, note=each.reason)
+            StatusRecord(each.plan, None, setting.graph.variant, "infeasible", None, None, each.reason)
             for each in self.rejected
         ]
         return found
@@ -241,14 +243,17 @@ class GraphSearch:
     def give_up(self, of: PlanGroup, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
         """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
         for i in plan_i:
-            self.give_up_unit(unit := self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
-            self.units[unit].wide |= not of.complete
-            if of.sharded_first is not None:
-                self.units[unit].sharded_first = of.sharded_first
+            known = self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
+            known.wide |= not of.complete
+            known.sharded_first = of.sharded_first or known.sharded_first
 
-    def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> None:
-        """Leave a plan and tile count with a bound."""
-        self.units.setdefault(unit, UnitState()).give_up(low, late=late)
+    def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> UnitState:
+        """Leave a plan and tile count with a bound: what is known of it then."""
+        known = self.units.get(unit)
+        if known is None:
+            known = self.units[unit] = UnitState()
+        known.give_up(low, late=late)
+        return known
 
     def give_up_graph(self, low: float, *, late: bool) -> None:
         """Leave all plans together, with a bound that holds under each."""
@@ -272,14 +277,14 @@ class GraphSearch:
         for plan in (each for each in self.space.least if each not in opened):  # its options cannot be together
             self.units[plan, None] = UnitState()
         with uncollected():
-            for unit, known in [*(self.units.items() if apart else self._together())]:
-                self.records.append(self._record(unit, known, kept))
+            units = [*(self.units.items() if apart else self._together())]
+            self.records += [self._record(unit, known, kept) for unit, known in units]
 
     def _together(self) -> Iterator[tuple[Unit, UnitState]]:
         """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
-        of_plan: dict[Plan, list[tuple[Unit, UnitState]]] = {}
+        of_plan = defaultdict[Plan, list[tuple[Unit, UnitState]]](list)
         for each in self.units.items():
-            of_plan.setdefault(each[0][0], []).append(each)
+            of_plan[each[0][0]].append(each)
         for plan in self.legal:
             ways = [of_plan[way] for way in self._ways.get(plan, (plan,)) if way in of_plan]
             pairs = [*chain.from_iterable(ways)]
@@ -295,12 +300,12 @@ class GraphSearch:
         infeasible = (record for record in self.records if record.status == "infeasible")
         return [f"{each.plan.label}: {self.reason(each)}" for each in infeasible if each.plan not in rejected]
 
-    def reason(self, record: PlanRecord) -> str:
+    def reason(self, record: AnyRecord) -> str:
         """What a record says of its plan, or why that holds too much."""
         unfit = None if record.note or record.status != "infeasible" else self._unfit.get(record.plan)
         return record.note if unfit is None else self._too_large(unfit)
 
-    def _record(self, unit: Unit, known: UnitState, kept: Kept) -> PlanRecord:
+    def _record(self, unit: Unit, known: UnitState, kept: Kept) -> AnyRecord:
         """The record of a plan and tile count; where nothing fits, why."""
         plan, _ = unit
         record = known.plan_record(unit, self.setting.graph.variant, self.bounds[plan], kept, self.state.stopped)
@@ -309,7 +314,7 @@ class GraphSearch:
         if known.unfit is not None:
             self._unfit[plan] = known.unfit
             return record
-        return record.model_copy(update={"note": self._refusals.of(*unit)})
+        return with_note(record, self._refusals.of(*unit))
 
     @cached_property
     def _refusals(self) -> Refusals:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import GraphRecord, PlanRecord, different
+from dfopt.documents.plan_records import GraphRecord, different
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
+from dfopt.search.status_record import AnyRecord
 
 __all__ = ["PROOF", "Kept", "proven_gap"]
 
@@ -52,18 +55,19 @@ class Kept:
         """What another mapping of a plan has to beat: the last one, or that of the plan where only one is kept."""
         return min(self.last, self.best.get((plan, variant), self.last))
 
-    def bound(self, record: PlanRecord, name: str = "bound") -> float | None:
+    def bound(self, record: AnyRecord, name: str = "bound") -> float | None:
         """What a record says that no mapping is below: of a plan that may have several of the best, none but these."""
         if self.request.several and record.status == "solved":
             return self.last * (1 - self.request.gap)
         bound: float | None = getattr(record, name)
         return bound
 
-    def gap(self, records: Sequence[PlanRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
+    def gap(self, records: Sequence[AnyRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
         """How much, relatively, another mapping may be below what it has to beat, as far as that is shown."""
         low_of = {self.last: min((each.bound for each in unlisted), default=self.last)}  # by what is to be beaten
+        of_record = partial(self.bound, name=name) if self.request.several else attrgetter(name)
         for record in records:
-            if (low := self.bound(record, name)) is not None and low < self.last:
+            if (low := of_record(record)) is not None and low < self.last:
                 beat = self.to_beat(record.plan, record.variant)
                 low_of[beat] = min(low, low_of.get(beat, low))
         return max(proven_gap(beat, low) for beat, low in low_of.items())

@@ -36,6 +36,7 @@ from dfopt.regions.space import Space
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.kept import PROOF
 from dfopt.search.state import SearchState
+from dfopt.search.status_record import with_note
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
@@ -271,8 +272,7 @@ class ClaimedPlans(GraphSearch):
             whole = self.claims.jointly if first is None else first.alone and first.proven
             if not whole and record.status != "infeasible":
                 part.add(record.plan)
-            note = self.reason(record)
-            of_plan[record.plan].append(record if note == record.note else record.model_copy(update={"note": note}))
+            of_plan[record.plan].append(with_note(record, self.reason(record)))
         return {plan: Shown(records, plan not in part) for plan, records in of_plan.items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -15,8 +15,8 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
 from dfopt.documents.uncollected import uncollected
 from dfopt.search.graph_search import GraphSearch
+from dfopt.search.status_record import AnyRecord, StatusRecord, with_note
 from dfopt.setting.plans import Rejected
-from dfopt.setting.reads import ByReads
 
 __all__ = ["LISTED", "expanded", "in_few_words"]
 
@@ -49,7 +49,7 @@ def in_few_words(
         text = cache(_text)  # graphs have most plans in common
         unlisted = [plans for search in searches if (plans := _of_graph(search, stay, text)) is not None]
     kept = (
-        record.model_copy(update={"note": search.reason(record)})
+        with_note(record, search.reason(record))
         for search in searches
         for record in search.records
         if id(record) in stay
@@ -68,12 +68,12 @@ def _of_graph(search: GraphSearch, stay: set[int], text: Callable[[Plan], str]) 
     groups: list[PlanGroup | None] = [None] * len(places)
     group_of = cache(lambda status, note: PlanGroup(status=status, note=note))  # there are few
     for record in search.records:
-        place = places.get((record.plan, ""), places.get((record.plan, record.note)))
+        if (place := places.get((record.plan, ""))) is None:
+            place = places.get((record.plan, record.note))
         if place is None or several[record.plan] > 1 or not _says_status(record):
             stay.add(id(record))
         elif id(record) not in stay:
-            note = record.note if record.status in OPEN else ""
-            groups[place] = group_of(record.status, note)
+            groups[place] = group_of(record.status, record.note if record.status in OPEN else "")
     return UnlistedPlans.of(search.setting.graph, groups) if any(groups) else None
 
 
@@ -121,21 +121,24 @@ def _chosen(plan: Plan) -> set[object]:
     return {*enumerate(axis.degree for axis in plan.axes), ("chunks", plan.interleave), ("zero", plan.zero)}
 
 
-def _nearest(records: Sequence[PlanRecord]) -> Iterator[PlanRecord]:
+def _nearest(records: Sequence[AnyRecord]) -> Iterator[AnyRecord]:
     """Records of the plans with the least bounds, and of the first one with every value of what plans choose."""
-    seen, known, question = set[object](), set[int](), ByReads()  # known: numbers of sets whose values are all seen
+    seen, alike = set[object](), set[Hashable]()  # plans with the same axes share them
     least = sorted(records, key=lambda r: np.inf if r.bound is None else r.bound)
     for number, record in enumerate(least):
-        values = question.answer(record.plan, _chosen)
-        if number < _NEAREST or (id(values) not in known and not values <= seen):
+        plan, is_new = record.plan, False
+        if (key := (id(plan.axes), plan.interleave, plan.zero)) not in alike:
+            alike.add(key)
+            is_new = not _chosen(plan) <= seen
+            seen |= _chosen(plan)
+        if number < _NEAREST or is_new:
             yield record
-        if id(values) not in known:
-            known.add(id(values))
-            seen |= values
 
 
-def _says_status(record: PlanRecord) -> bool:
+def _says_status(record: AnyRecord) -> bool:
     """Whether a record says no more of its plan than a status, and a bound that holds for all shardings."""
+    if isinstance(record, StatusRecord):
+        return record.tile_count is None
     says = record.tile_count, record.value, *record.solves
     bounded = record.status == "infeasible" or record.level_bound == record.bound
     return bounded and set(says) <= {None} and record.status in (_EXCLUDED, "infeasible", *OPEN)

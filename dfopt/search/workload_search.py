@@ -10,7 +10,7 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem
 from dfopt.bnb import Progress as Step
-from dfopt.documents.plan_records import OPEN, GraphRecord, PlanRecord
+from dfopt.documents.plan_records import OPEN, GraphRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.interrupts import LIMIT, SIGNALS, now
 from dfopt.regions.judged import JudgedMapping, cutoffs_of
@@ -18,6 +18,7 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.problem import parameters_of, problem_in, searched
 from dfopt.regions.region import Part, Region, Unclassed, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
+from dfopt.search.status_record import AnyRecord
 from dfopt.solving.options import Progress
 
 __all__ = ["WorkloadSearch", "is_late", "lows"]
@@ -198,7 +199,7 @@ def _reasons(graph: GraphSearch) -> str:
     return reasons[0] if len(reasons) == 1 else "no plan fits:\n  " + "\n  ".join(reasons)
 
 
-def _all_records(graph: GraphSearch) -> list[PlanRecord | GraphRecord]:
+def _all_records(graph: GraphSearch) -> list[AnyRecord | GraphRecord]:
     """The records of all plans of a graph, or of all together."""
     return [*graph.records, *([graph.apart] if graph.apart is not None else [])]
 

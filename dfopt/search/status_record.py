@@ -1,0 +1,37 @@
+"""A record of a plan that says no more than a status and a bound: a search makes hundreds of thousands of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.plan_records import PlanRecord, PlanStatus, SolveRecord
+
+__all__ = ["AnyRecord", "StatusRecord", "with_note"]
+
+_EMPTY = PlanRecord(plan=Plan(), status="not_reached", bound=None)
+
+
+class StatusRecord(NamedTuple):
+    """A status and a bound of a plan that is in no result; attributes are those of a :class:`PlanRecord`."""
+
+    plan: Plan
+    tile_count: int | None
+    variant: str | None
+    status: PlanStatus
+    bound: float | None
+    level_bound: float | None
+    note: str = ""
+    value: None = None
+    solves: tuple[SolveRecord, ...] = ()
+
+
+AnyRecord = PlanRecord | StatusRecord
+"""A record of a plan, for a result or not."""
+
+
+def with_note(record: AnyRecord, note: str) -> PlanRecord:
+    """A record for a result, with a reason for its status."""
+    if isinstance(record, PlanRecord):
+        return record.model_copy(update={"note": note})
+    return _EMPTY.model_copy(update={**record._asdict(), "note": note})  # nothing to validate, and there may be many
