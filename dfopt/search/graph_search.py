@@ -147,7 +147,7 @@ class GraphSearch:
         with uncollected():
             self._bound(self.legal)
             self.state.listed.append(len(self.legal))
-            every = list(chain.from_iterable(map(self._choices, self.legal)))
+            every = list(chain.from_iterable(self._choices(plan, cutoff) for plan in self.legal))
             if every != self.legal:
                 self._bound(every)
             found = {plan: self.bounds[plan] for plan in every if self._fits(plan)}
@@ -157,7 +157,7 @@ class GraphSearch:
         self._fitting_low_i = np.array([*found.values()])
         return found
 
-    def _choices(self, plan: Plan) -> list[Plan]:
+    def _choices(self, plan: Plan, cutoff: float) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
 
         No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
@@ -165,7 +165,7 @@ class GraphSearch:
         """
         low = max(self.bounds[plan], self.known_plans.get(plan, 0.0)) if self.known_plans else self.bounds[plan]
         ways = self.variants.of(plan)
-        if len(ways) > 1 and low >= self.state.incumbent:
+        if len(ways) > 1 and low >= cutoff:
             self.give_up_unit((plan, None), low, late=False)
             return []
         if len(ways) > 1:

@@ -219,7 +219,7 @@ class ClaimedPlans(GraphSearch):
         self.ways = {plan: self.variants.of(plan) for plan in legal}
         self.claims, self.kept = claims_of(setting, self.ways), kept
 
-    def _choices(self, plan: Plan) -> list[Plan]:
+    def _choices(self, plan: Plan, cutoff: float) -> list[Plan]:
         """A plan with its variants, but where its own bound shows what is claimed of each: then that is shown."""
         ways = self.ways[plan]
         most = max(claimed for way in ways for claimed in self.claims.every(way))
