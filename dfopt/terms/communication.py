@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
@@ -9,7 +10,12 @@ from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds
 from dfopt.physics.tiled import Products, Sent, beside_s, spread_s, usage_of, waves_of
 from dfopt.setting.instance import Instance
 
-__all__ = ["added_up_s", "between_shards_s"]
+__all__ = ["added_up_s", "between_shards_s", "is_of_bytes"]
+
+
+def is_of_bytes(assumptions: Assumptions) -> bool:
+    """Whether a tensor's bytes alone decide how long a collective on it takes, whichever kernels make and read it."""
+    return assumptions.collective_work is None and assumptions.tensor_overlap is None
 
 
 def between_shards_s(
@@ -57,7 +63,7 @@ def between_shards_s(
     plan, graph, chip, chosen = instance.plan, instance.graph, instance.system.chip, instance.assumptions
     dims, shards = plan.shard_dims, plan.shards
     seconds = instance.communication_s(kind, volume, dims)
-    if kind is None or seconds <= 0 or (chosen.collective_work, chosen.tensor_overlap) == (None, None):
+    if kind is None or seconds <= 0 or is_of_bytes(chosen):
         return seconds
     made = graph.kernels[kernel]
     elements, again = volume / graph.words.of_output(made), again or made.pass_ == "recompute"

@@ -27,7 +27,7 @@ from dfopt.physics.network import bytes_sent
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import by_reads, memoized
 from dfopt.terms.by_kernel import depths, fanout_groups
-from dfopt.terms.communication import between_shards_s
+from dfopt.terms.communication import between_shards_s, is_of_bytes
 from dfopt.terms.conversions import LAYOUTS, gathered_late
 from dfopt.terms.cycle import compute_menu
 from dfopt.terms.working import Beside, beside_of
@@ -334,7 +334,6 @@ class Layer:
                 found[reader.kernel] = found.get(reader.kernel, np.zeros_like(bits)) | bits
         return found
 
-    @memoized
     def conversion(self, one: Wanted) -> tuple[Floats, Floats]:
         """Seconds of one evaluation to bring a tensor from one layout into a set of them, and bytes sent: (3, 8).
 
@@ -344,9 +343,14 @@ class Layer:
         parallelism one all-gather serves all readers if one of them needs an all-gather anyhow, or if it is faster than
         a collective for each layout.
         """
-        fan, given = one.fan, (one.late, one.behind)
-        seconds = np.array([between_shards_s(self.instance, kind, fan.whole, fan.source, *given) for kind in _KINDS])
-        sent = np.array([bytes_sent(kind, fan.whole, self.degree) for kind in _KINDS])
+        kernels = (0, False, ()) if is_of_bytes(self.assumptions) else (one.fan.source, one.late, one.behind)
+        return self._conversion(one.fan.whole, *kernels)
+
+    @memoized
+    def _conversion(self, whole: float, source: int, late: bool, behind: tuple[int, ...]) -> tuple[Floats, Floats]:
+        given = whole, source, late, behind
+        seconds = np.array([between_shards_s(self.instance, kind, *given) for kind in _KINDS])
+        sent = np.array([bytes_sent(kind, whole, self.degree) for kind in _KINDS])
         each_s, each_bytes = _COUNTS @ seconds, _COUNTS @ sent
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (seconds[_GATHER] < each_s))
         return np.where(gathers, seconds[_GATHER], each_s), np.where(gathers, sent[_GATHER], each_bytes)
