@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
+import numpy as np
+
+from dfopt.arrays import Ints
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Layers
@@ -157,6 +160,15 @@ def _in_order(layers: Layers, stages: int, sizes: tuple[int, int, int], number: 
 
 def _in_words(count: int) -> str:
     return f"{count} layer{'' if count == 1 else 's'}"
+
+
+def in_one_stage(graph: Graph) -> Ints:
+    """Of kernels that must share a pipeline stage (``stage_with``) the place of one of them, for every kernel."""
+    first_k, index = np.arange(len(graph.kernels)), graph.index()
+    for k, kernel in enumerate(graph.kernels):
+        if kernel.stage_with is not None:
+            first_k[first_k == first_k[k]] = first_k[index[kernel.stage_with]]
+    return first_k
 
 
 def is_cut(graph: Graph, plan: Plan) -> bool:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
+from dfopt.setting.stages import in_one_stage
 from dfopt.terms.bounds.beside import Beside
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
@@ -134,8 +135,12 @@ class PlanTable(PlanArrays):
 
     @cached_property
     def _longest_rv(self) -> Floats:
-        """Seconds of the longest kernel with a chip to itself: some stage runs it, where kernels are drawn once."""
-        longest_s = combine(self._seconds_tsk, self._chip).max(axis=1)
+        """Seconds of the kernels that take longest of those that must share a stage, with a chip to themselves.
+
+        Some stage runs them, where kernels are drawn once.
+        """
+        together_kn = np.equal.outer(in_one_stage(self.setting.graph), np.arange(len(self.kind_k))).astype(float)
+        longest_s = combine(self._seconds_tsk @ together_kn, self._chip).max(axis=1)
         return np.where(self.share_r < 1, longest_s[self._shared_r], 0.0)[:, None]
 
     @cached_property

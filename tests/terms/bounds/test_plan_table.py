@@ -108,3 +108,16 @@ def test_hidden_exchanges_are_those_of_each_stage_by_itself(way: str, data: st.D
     beside = table._beside._replace(hop_rv=np.full((len(table.plan_r), 1), hop_s))
     assert table.steps.of(np.array(low_k)[:, None], beside)[:, 0] == pytest.approx(alone, rel=1e-12)
     assert np.isinf(table.steps.of(np.full((len(low_k), 1), np.inf), beside)).all()
+
+
+def test_kernels_that_must_share_a_stage_are_bounded_together() -> None:
+    def interval(stage_with: str | None) -> float:
+        shared = {"op": "gemm", "m": 64, "k": 64, "n": 64}
+        kernels = (df.Kernel(name="a", **shared), df.Kernel(name="b", stage_with=stage_with, **shared))
+        graph = df.Graph(name="three alike", batch=2, kernels=(*kernels, df.Kernel(name="c", **shared)))
+        ring, chosen = df.load_system("sn10-8-ring"), df.Assumptions(compute_utilization=1.0, overlap="none")
+        setting = Setting.resolved(graph, ring, chosen)
+        plans, _ = asked_plans(graph, ring, Request.of(pp=2, tp=4), setting.assumptions)
+        return PlanBounds(setting).interval(setting.under(plans[0]))
+
+    assert interval("a") == pytest.approx(interval(None) * 2 / 1.5, rel=1e-12)
