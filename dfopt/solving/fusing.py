@@ -66,7 +66,17 @@ def limits_of(
 
 
 def default_p_max(stage: StageTables, forward_backward: str, clock: Clock = UNLIMITED) -> int:
-    """Two partitions more than the best cut of a topological order uses; of those that the clock allows."""
+    """The usual limit on partitions of a stage: two more than the best cut of a topological order uses.
+
+    Parameters
+    ----------
+    stage
+        Kernels of the stage, priced.
+    forward_backward
+        Whether partitions may hold kernels of both passes.
+    clock
+        Limits how many orders are cut.
+    """
     n, used = stage.kernels, []
     with suppress(OutOfTime):
         for order in topological_orders(stage):

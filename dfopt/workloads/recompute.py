@@ -122,7 +122,7 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
 
 
 def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
-    """The training graph of a layer that keeps less for its backward pass, and computes that again.
+    """The training graph of a layer that keeps less for its backward pass, and computes the rest again.
 
     ``attention``: the scores, and what follows until they meet the values. ``full``: all but what is handed on from
     the layer before. Of several the smaller ones first: ``full+attention`` is all of it, and within that the scores

@@ -67,14 +67,22 @@ def load_case(
     chips: int | None = None,
     overlaps: bool = False,
 ) -> ImportedCase:
-    """Read Calculon's files. Without an execution a block is trained in the type of the system, float16 of several.
+    """Read Calculon's files.
 
-    ``chips``: so many processors of the system; an execution says it, without one they are all there. ``overlaps``:
-    without an execution, communication may be hidden (the ``ring`` of tensor_par_overlap, which is never slower than
-    the two others; data_par_overlap where it helps), gathered tensors are kept, and activations are fused.
+    Parameters
+    ----------
+    application, system, execution
+        Paths of the three files. Without an execution a block is trained in the type of the system, float16 of several.
+    chips
+        Processors, without an execution; all of the system if left out.
+    overlaps
+        Without an execution, communication may be hidden (the ``ring`` of tensor_par_overlap, which is never slower
+        than the two others; data_par_overlap where it helps), gathered tensors are kept, and activations are fused.
 
-    Raises `DocumentError` for unknown keys, missing fields, values that cannot be, and every value of an execution
-    that dfopt cannot say.
+    Raises
+    ------
+    DocumentError
+        For unknown keys, missing fields, values that cannot be, and every value of an execution that dfopt cannot say.
     """
     app, file = read(Application, application), read(SystemFile, system)
     run = None if execution is None else read(Execution, execution)
@@ -182,9 +190,19 @@ def write_case(
     chips: int | None = None,
     overlaps: bool = False,
 ) -> list[str]:
-    """Write graph.yaml, system.yaml, assumptions.yaml and of an execution pins.yaml; see :func:`load_case`.
+    """Write graph.yaml, system.yaml, assumptions.yaml and of an execution pins.yaml.
 
-    The answer says what was written, and the command that solves it.
+    Parameters
+    ----------
+    application, system, execution, chips, overlaps
+        As of :func:`load_case`.
+    folder
+        Where the files go.
+
+    Returns
+    -------
+    list of str
+        Lines that name the files, and the command that solves the case.
     """
     case = load_case(application, system, execution, chips=chips, overlaps=overlaps)
     target = folder_of(folder)

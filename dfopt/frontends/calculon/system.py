@@ -119,7 +119,20 @@ def _dim(number: int, network: NetworkFile, size: int) -> NetworkDim:
 
 
 def sizes_without_execution(file: SystemFile, path: str, chips: int | None = None) -> list[int]:
-    """Chips along each network's dim, groups of the network before; all processors are there unless it is said."""
+    """Chips along the dim of each network, without an execution: groups of the network before it.
+
+    Parameters
+    ----------
+    file, path
+        The parsed file, and its path for errors.
+    chips
+        Processors in all; as many as the largest network has if left out.
+
+    Raises
+    ------
+    DocumentError
+        If the networks cannot connect so many.
+    """
     most = max(network.size for network in file.networks)
     if chips is not None and not 1 <= chips <= most:
         message = f"found {most} processors at most, expected {chips}"

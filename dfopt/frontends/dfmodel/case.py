@@ -119,7 +119,15 @@ class ImportedCase:
 
 
 def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Override, ...]]:
-    """The data of a case with its overrides, and these; a folder stands for its ``overrides.yaml``."""
+    """The data of a case with its overrides, and the overrides.
+
+    Parameters
+    ----------
+    data, name
+        Parsed data of the case, and its name in the file of overrides.
+    path
+        The file of overrides, or a folder with ``overrides.yaml``; none if there are no overrides.
+    """
     if path is None:
         return data, ()
     path = path / "overrides.yaml" if os.path.isdir(path) else path

@@ -65,7 +65,22 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
 
 
 def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCase:
-    """Turn parsed case data into documents, with the overrides of a path; see :func:`load_case`."""
+    """Turn the parsed data of a case into documents, as :func:`load_case` does.
+
+    Parameters
+    ----------
+    data
+        Messages of the case by name: setup, graph, outputs.
+    name
+        Of the case.
+    path
+        A file of overrides, or its folder.
+
+    Raises
+    ------
+    DocumentError
+        If the data are incomplete or not supported.
+    """
     if not isinstance(data.get("setup"), dict):
         message = "not a DFModel case: found no setup object"
         raise DocumentError(name, [Issue("$.setup", message, "a case has setup, graph and outputs")])
@@ -188,9 +203,19 @@ def _with_weight_setup(graph: Graph, training: Data, system: Data, notes: list[s
 
 
 def write_case(path: str | Path, folder: str | Path, overrides: str | Path | None = None) -> list[str]:
-    """Write a case as graph.yaml, system.yaml, assumptions.yaml and pins.yaml into a folder; see :func:`load_case`.
+    """Write a case as graph.yaml, system.yaml, assumptions.yaml and pins.yaml into a folder.
 
-    The answer says what was written, and the command that solves it.
+    Parameters
+    ----------
+    path, overrides
+        As of :func:`load_case`.
+    folder
+        Where the files go.
+
+    Returns
+    -------
+    list of str
+        Lines that name the files and what the import notes, and the command that solves the case.
     """
     case = load_case(path, overrides)
     target = folder_of(folder)

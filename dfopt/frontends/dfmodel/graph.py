@@ -38,11 +38,24 @@ Built = tuple[list[Kernel], Callable[[Data], float], Data]
 
 
 def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], name: str) -> Graph:
-    """The graph of a case, from what it has drawn and its ``execution`` message.
+    """The graph of a case.
 
-    ``block`` is the field of that with the workload: ``llm``, ``dlrm``, ``hpl`` (whose axes are the two sides of the
-    grid), ``fft``, or ``training``, the language model of the first generation. Raises `Unsupported` if a kernel
-    communicates in a way that this kind of workload does not have.
+    Parameters
+    ----------
+    block
+        Field of ``execution`` with the workload: ``llm``, ``dlrm``, ``hpl``, ``fft``, or ``training``, the language
+        model of the first generation.
+    drawn, execution
+        The ``dataflow_graph`` and the ``execution`` message.
+    axes
+        Network axes; those of ``hpl`` are the two sides of the grid.
+    name
+        Of the graph.
+
+    Raises
+    ------
+    Unsupported
+        If a kernel communicates in a way that this kind of workload does not have.
     """
     for data in drawn["kernels"]:
         for kind in (data.get("communication_type"), data.get("communication_type_2")):

@@ -92,7 +92,19 @@ def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
 def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
     """The system of a ``system`` message, and the names of the dims that carry each parallelism.
 
-    Raises `Unsupported` if an axis carries something else than TP, PP or DP, or the axes do not make up the chips.
+    Parameters
+    ----------
+    data
+        The message.
+    axes
+        Its network axes.
+    name
+        Of the system.
+
+    Raises
+    ------
+    Unsupported
+        If an axis carries something else than TP, PP or DP, or the axes do not make up the chips.
     """
     core, memory = data["accelerator"], data.get("memory") or data["accelerator"]
     parallel: Parallel = {}

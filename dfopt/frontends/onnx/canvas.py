@@ -89,7 +89,10 @@ class Canvas:
         part: str = "",
         **more: Any,
     ) -> str:
-        """Add a kernel that reads some values; constants among them come from DRAM. Gives its name."""
+        """Add a kernel that reads some values, with constants from DRAM; gives its name.
+
+        ``sizes`` are fields of the kernel, ``part`` tells kernels of one node from each other.
+        """
         name = self.unused(node.name[:_LONGEST] + (f".{part}" if part else ""))
         self.kernels[name] = {"name": name, "op": op, **sizes, **more}
         for read in reads:
@@ -150,7 +153,7 @@ class Canvas:
         return Value(kernel, kind, axes, kernel, kind.size)
 
     def pointwise(self, node: Node, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
-        """An elementwise kernel whose output has these axes."""
+        """Draw an elementwise kernel whose output has these axes; ``flop`` for each element."""
         return self.draw(node, "elementwise", extents(axes), *reads, part=part, flop_per_element=flop, **more)
 
     def product(
@@ -163,7 +166,7 @@ class Canvas:
         part: str = "",
         **more: Any,
     ) -> tuple[str, Axes]:
-        """A product of two values whose dims have labels, as those of an Einsum; gives the kernel and its axes.
+        """Draw a product of values whose dims have labels, as those of an Einsum; gives the kernel and its axes.
 
         Labels of both that the output has are independent products, others of both are contracted. The side of a
         constant is a weight, else the labels of the first alone are the tokens and those of the second the features.

@@ -47,7 +47,7 @@ class Value:
         return self.type.shape
 
     def seen_as(self, name: str, kind: Type, axes: Axes) -> Value:
-        """The same elements, or a part of them, under another name and in another shape; stored as they are."""
+        """A value of the same elements, or of a part of them, under another name and in another shape."""
         kind = kind if self.source else Type(self.type.kind, kind.shape)
         if kind.size < self.elements:
             return replace(self, name=name, type=kind, axes=axes, elements=kind.size, part=name)
