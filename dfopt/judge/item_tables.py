@@ -139,13 +139,12 @@ class Tables:
         for place, of in enumerate(case.tensors):
             decides = of.src if isinstance(of, Fan) else of.kernel if of.carried is None else of.carried
             inside = tuple(sorted({of.src, *of.readers})) if isinstance(of, Fan) else (of.kernel,)
-            table = self._zeros((decides,), inside)
-            sizes: dict[tuple[float, float], int] = {}
+            table, sizes = self._zeros((decides,), inside), dict[tuple[float, float], int]()
+            case_p = [self._case({k for i, k in enumerate(inside) if p >> i & 1}) for p in range(1, 2 ** len(inside))]
             for z in range(len(self.schemes_k[decides])):
                 as_held = self.cases[z].tensors[place]
                 same = sizes.setdefault((as_held.chip, as_held.tile), z)
-                for pattern in range(2 ** len(inside)) if same == z else ():
-                    here = self._case({k for i, k in enumerate(inside) if pattern >> i & 1})
+                for pattern, here in enumerate(case_p if same == z else (), 1):
                     self._of_tensor(table[z, pattern], here, as_held, by_scheme=apart and isinstance(of, Fan))
                 table[z] = table[same]
             name = self._graph.kernels[decides].name

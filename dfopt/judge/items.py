@@ -35,7 +35,7 @@ __all__ = ["Item", "LayerItems", "NotItems", "Shared"]
 
 
 Shared = dict[Hashable, list[tuple[Item, Floats]]]
-"""What tensors pay, by what it depends on."""
+"""What tensors and their conversions pay, by what it depends on."""
 
 
 class LayerItems:
@@ -49,6 +49,7 @@ class LayerItems:
         Into how many the streamed axis is cut.
     shared : dict, optional
         What tensors pay under other plans for these documents, which is kept there: their network dims do not matter.
+        And what conversions pay in another number of tiles, which does not matter to them.
 
     Attributes
     ----------
@@ -82,7 +83,8 @@ class LayerItems:
         chosen = pipeline.resolve(chosen, chip.execution, chip.compute_utilization, graph=graph)
         if not graph.folded and plan.stages > 1:
             raise NotItems("kernels drawn once are on several pipeline stages")
-        seen, read = members.seen_by_a_chip(graph, plan, system), Plan.saying(self.alike(plan, graph, assumptions))
+        alike = self.alike(plan, graph, assumptions)
+        seen, read = members.seen_by_a_chip(graph, plan, system), Plan.saying(alike)
         legal = tuple(ops.legal_schemes(kernel, plan.shards, chosen) for kernel in seen.kernels)
         self.schemes_k: tuple[tuple[Sharding, ...], ...] = legal
         cases = list[Case]()
@@ -97,7 +99,8 @@ class LayerItems:
         self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0], latency_l)
         self._made = Tables(cases, legal, self.resources, latency_l)
         members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
-        self._shared, self._like = {} if shared is None else shared, (plan.shards, *members_of, tile_count)
+        self._shared = {} if shared is None else shared
+        self._like, self._converted = (plan.shards, *members_of, tile_count), ("conversions", alike)
 
     def at_least(self, other: LayerItems) -> LayerItems:
         """What blocks pay at least in this number of tiles or in another one: one of both if that is nowhere more.
@@ -152,7 +155,9 @@ class LayerItems:
     def _tables(self) -> dict[Item, Floats]:
         if self._like not in self._shared:
             self._shared[self._like] = [*self._made.tensors()]
-        return _merged(self._made, [*self._kernels, *self._shared[self._like]])
+        if self._converted not in self._shared:
+            self._shared[self._converted] = [*self._made.conversions()]
+        return _merged(self._made, [*self._kernels, *self._shared[self._like], *self._shared[self._converted]])
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
@@ -234,7 +239,7 @@ def _mapped(
     return Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tile_count)
 
 
-def _merged(of: Tables, kernels_and_tensors: Iterable[tuple[Item, Floats]]) -> dict[Item, Floats]:
+def _merged(of: Tables, given: Iterable[tuple[Item, Floats]]) -> dict[Item, Floats]:
     """All items, those of the same kernels as one."""
     names, tables = dict[Key, str](), dict[Key, Floats]()
 
@@ -244,6 +249,6 @@ def _merged(of: Tables, kernels_and_tensors: Iterable[tuple[Item, Floats]]) -> d
             names.setdefault(key, item.name)
             tables[key] = tables[key] + table if key in tables else table
 
-    add((*kernels_and_tensors, *of.conversions(), *of.pairs()))
+    add((*given, *of.pairs()))
     add(list(of.must_be_alone(tables)))
     return {Item(names[key], *key): table for key, table in tables.items() if table.any()}
