@@ -112,12 +112,13 @@ class LayerItems:
         """
         both = self._tables.keys() & other.items
         least = {item: np.minimum(table, other.table(item)) for item, table in self._tables.items() if item in both}
+        own_kz = tuple(map(np.minimum, self.own_kz, other.own_kz))
         for of in (self, other):
-            if len(of.items) == len(both) and all(np.array_equal(least[item], of.table(item)) for item in both):
+            same = len(of.items) == len(both) and all(map(np.array_equal, own_kz, of.own_kz))
+            if same and all(np.array_equal(least[item], of.table(item)) for item in both):
                 return of
         result = copy.copy(self)
-        result._tables, result.items = least, (*least,)
-        result.own_kz = tuple(map(np.minimum, self.own_kz, other.own_kz))
+        result._tables, result.items, result.own_kz = least, (*least,), own_kz
         return result
 
     @staticmethod

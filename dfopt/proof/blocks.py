@@ -65,7 +65,8 @@ class Component:
     @cached_property
     def count_b(self) -> Ints:
         """Number of kernels of every block."""
-        return self.member_bk.sum(axis=1)
+        count_b: Ints = self.member_bk.sum(axis=1)
+        return count_b
 
     def pattern_b(self, kernels: tuple[int, ...]) -> Ints:
         """Which of some kernels every block has, as bits: bit i says whether kernels[i]."""
@@ -259,7 +260,8 @@ def _component(
         place_a = np.minimum(np.searchsorted(bits_b, joins_a, sorter=order_b), len(bits_b) - 1)
         there = bits_b[order_b[place_a]] == joins_a
         arcs.append(np.stack([before_a[there], np.full(int(there.sum()), j), order_b[place_a[there]]]))
-    return Component(tuple(kernels), member_bk, *np.concatenate(arcs, axis=1), len(set_j))
+    before_a, after_a, block_a = np.concatenate(arcs, axis=1)
+    return Component(tuple(kernels), member_bk, before_a, after_a, block_a, len(set_j))
 
 
 def _blocks(

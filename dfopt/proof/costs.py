@@ -122,7 +122,8 @@ class Costs:
         """The costs by kernels, and what each cover adds under all schemes."""
         cost_n = (self._timed_nr * weight_cr[self._component_n]).sum(axis=1) + self._legal_n
         cost_v = np.concatenate([[0.0], cost_n])[self._row_vg].sum(axis=1)
-        entries = np.bincount(self._entry_v, np.minimum.reduceat(cost_v, self._begin_v), self._entries)
+        entries: Floats = np.zeros(self._entries)
+        entries += np.bincount(self._entry_v, np.minimum.reduceat(cost_v, self._begin_v), self._entries)
         factors = list[Factor]()
         for scope, place in self._place_of.items():
             shape = [self._sizes[k] for k in scope]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from functools import reduce
@@ -92,10 +92,8 @@ def proven(
         pinned: it may be below a claim and is no counterexample.
     """
     result, drawn = Proven(), (graph.microbatch, graph.variant)
-    followed = None if certificate is None else defaultdict[Plan, list[CertifiedPlans]](list)
-    for way in certificate.classes if certificate and followed is not None else ():
-        if (way.microbatch, way.variant) == drawn:
-            followed[way.plan].append(way)
+    every = certificate.classes if certificate else ()
+    followed = [way for way in every if (way.microbatch, way.variant) == drawn] if certificate else None
     prover = _Prover(graph, system, assumptions, pins or {}, over, followed)
     for lows, tiles in _alike(graph, assumptions, claims):
         for way, outcome in prover.outcomes(lows, tiles):
@@ -135,7 +133,7 @@ class _Prover:
     assumptions: Assumptions
     pins: Dict[str, Sharding]
     over: Callable[[], bool]
-    followed: Dict[Plan, list[CertifiedPlans]] | None
+    followed: Sequence[CertifiedPlans] | None
     components: dict[Same[Graph], list[Component]] = field(default_factory=dict)
     known: Shared = field(default_factory=dict)
 
@@ -146,7 +144,7 @@ class _Prover:
         """
         graph, plan = self.graph, next(iter(claims))
         way = CertifiedPlans(microbatch=graph.microbatch, variant=graph.variant, plan=plan, tile_counts=tiles)
-        ways = [] if self.followed is None else self.followed.get(plan, [])
+        ways = [each for each in self.followed or () if each.plan == plan]
         follow = None if self.followed is None else way
         follow = next((each for each in ways if {*tiles} <= {*each.tile_counts}), follow)
         apart = bool(ways) and follow is way and len(tiles) > 1
