@@ -262,12 +262,15 @@ def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
         by_shape = tuple[Link, ...]
     elif isinstance(links, Mapping) and isinstance(network.get("roles"), list | tuple) and "bandwidth" not in links:
         by_shape = dict[str, Link]
-    return _form(by_shape, isinstance(network, Mapping))
+    return _form(by_shape, isinstance(network, Mapping), data.get("stack") is not None)
 
 
 @cache
-def _form(by_shape: Any, wired: bool) -> type[_Composed]:
-    """A model per shape, made once: a study composes hundreds of systems of the same few shapes."""
+def _form(by_shape: Any, wired: bool, stacked: bool) -> type[_Composed]:
+    """A model per shape, made once: a study composes hundreds of systems of the same few shapes.
+
+    The part of a stack of dies takes longest to make, and most systems have none.
+    """
     wiring = create_model("Wiring", __base__=Topology, links=(by_shape, ...))
     return create_model(
         "Composed",
@@ -275,7 +278,7 @@ def _form(by_shape: Any, wired: bool) -> type[_Composed]:
         chip=(ChipForm, ...),
         memory=(Dram | None, None),
         memories=(tuple[Memory, ...] | None, None),
-        stack=(ChipStack | None, None),
+        stack=(ChipStack | None if stacked else None, None),
         network=(wiring if wired else tuple[NetworkDim, ...], ()),
     )
 
