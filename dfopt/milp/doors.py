@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import time
 from collections.abc import Callable
@@ -18,8 +17,9 @@ from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.engine import HighsRun
 from dfopt.milp.model import Model
 from dfopt.milp.outcome import Ending, Runner, RunOutcome, Settings
-from dfopt.milp.pulp_door import PulpRun, find_solver
+from dfopt.milp.pulp_door import PulpRun
 from dfopt.milp.solution import Solution, Termination, TracePoint
+from dfopt.milp.solvers import check_solver
 from dfopt.milp.verdict import complete, finish, settled, without_solver
 
 
@@ -124,38 +124,6 @@ def solve(
         if second.termination is not Termination.FAILED:
             return replace(second, message=f"second attempt: {second.message}")
     return solution
-
-
-def check_solver(name: str) -> str:
-    """Return the canonical name of a solver, or raise if it cannot be used here.
-
-    It is "highs", or "pulp:" and a name that PuLP lists, whatever its case. The usual short names do as well: CBC
-    (the one that comes with PuLP), GLPK, SCIP, GUROBI, CPLEX.
-
-    Raises
-    ------
-    PlanError
-        With the names of the solvers that are available here.
-
-    Examples
-    --------
-    >>> check_solver("HiGHS"), check_solver("pulp:cbc")
-    ('highs', 'pulp:PULP_CBC_CMD')
-    """
-    if name.strip().lower() == "highs":
-        return "highs"
-    return f"pulp:{find_solver(name)}"
-
-
-def highs_version() -> str:
-    """The version of HiGHS, for provenance.
-
-    Examples
-    --------
-    >>> highs_version().split(".")[0]
-    '1'
-    """
-    return importlib.metadata.version("highspy")  # the package of each release of HiGHS has its number
 
 
 def _runner(name: str) -> Runner:

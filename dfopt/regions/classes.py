@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,13 +17,11 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
-from dfopt.fusion.pieces import TooWide, pieces_of
 from dfopt.regions.arcs import Arcs, lots
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.passes import least_passes, seconds_of
-from dfopt.regions.piece_prices import PassPieces
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.setting.reads import memoized
 from dfopt.solving.passes import least_of_stages
@@ -39,6 +38,9 @@ from dfopt.terms.rules import HELD
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
+
+if TYPE_CHECKING:
+    from dfopt.regions.piece_prices import PassPieces
 
 __all__ = ["PlanClass"]
 
@@ -128,9 +130,7 @@ class PlanClass(PlanGroup):
     def blocks(self) -> Callable[[Arcs, Chip], Blocks]:
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
         table, latency_l, rows = self.table, self.layer.latency_l, token_rows(self.layer)
-        return lru_cache(maxsize=_KEPT)(
-            lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting)
-        )
+        return lru_cache(_KEPT)(lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting))
 
     def least_prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
         """Seconds of every block at least with so much of each charge or more; infinite where it never fits the chip.
@@ -184,13 +184,11 @@ class PlanClass(PlanGroup):
         domain : Domain
             Options that are left.
         """
-        rule = self.by_pass
-        if rule is None:
+        if (rule := self.by_pass) is None:
             return None
-        triples = zip(range(self.kinds), arcs_k, priced_k, strict=True)
         of_kinds = [
             least_passes(rule, [arcs], [priced]) if arcs.complete else self._unlisted_passes(kind, domain)
-            for kind, arcs, priced in triples
+            for kind, (arcs, priced) in enumerate(zip(arcs_k, priced_k, strict=True))
         ]
         return PassSeconds(*map(np.concatenate, zip(*of_kinds, strict=True)))
 
@@ -270,8 +268,7 @@ class PlanClass(PlanGroup):
         """Whether tiles are as large as options ask for: bool array, shape (vectors,)."""
         if self.sharing_ko is None:
             return np.ones(len(option_vk), dtype=bool)
-        sharing_kv = np.stack([of_k[option_vk[:, k]] for k, of_k in enumerate(self.sharing_ko)])
-        return np.asarray(sharing_kv.any(axis=0))
+        return np.asarray(np.any([of_k[option_vk[:, k]] for k, of_k in enumerate(self.sharing_ko)], axis=0))
 
     def stage(self, kind: int, domain: Domain) -> StageTables:
         """The kernels of a kind of layer, with every figure at its least over the options that are left.
@@ -293,6 +290,9 @@ class PlanClass(PlanGroup):
 
     def passes(self, kind: int, clock: Clock) -> tuple[PassPieces, ...]:
         """The passes of a kind of layer that share no block, each in pieces; none where these do not add up."""
+        from dfopt.fusion.pieces import TooWide, pieces_of  # not for those who never ask
+        from dfopt.regions.piece_prices import PassPieces
+
         if kind not in self._passes:
             members, limits = np.flatnonzero(self.kind_k == kind).astype(np.int64), self.numbering_k[kind].limits
             try:

@@ -21,7 +21,6 @@ from dfopt.regions.dual import Dual, Resources, resources_of
 from dfopt.regions.factors import OF_SECONDS
 from dfopt.regions.fusing import Fused, fused
 from dfopt.regions.passes import seconds_of
-from dfopt.regions.pieces import best_together
 from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.beside import Beside
@@ -298,9 +297,8 @@ class Facts:
     def by_path_k(self) -> Floats:
         """Seconds of a layer of every kind, by the shortest path over least prices, or as :meth:`generate` showed."""
         listed = (arcs.complete for arcs in self.some)
-        return np.array(
-            [self.distance_kj[kind][-1] if each else self._by_blocks_k[kind] for kind, each in enumerate(listed)]
-        )
+        seconds = (self.distance_kj[k][-1] if each else self._by_blocks_k[k] for k, each in enumerate(listed))
+        return np.fromiter(seconds, dtype=np.float64)
 
     @cached_property
     def _by_blocks_k(self) -> Floats:
@@ -327,6 +325,8 @@ class Facts:
 
     def choose_together(self, cutoff: float, clock: Clock) -> float:
         """Choose options and blocks together where not all are listed; seconds of a step that no member is below."""
+
+        from dfopt.regions.pieces import best_together  # not for those who never ask
 
         def chosen(kind: int, most: float) -> Fused:
             found = best_together(self.region.of, kind, self.region.domain, most, clock.share(_TOGETHER))

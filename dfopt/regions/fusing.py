@@ -16,7 +16,6 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.fusion.intrachip import CutOff, greedy, optimize_intrachip
 from dfopt.fusion.partitioning import most_alive, numbered
 from dfopt.regions.arcs import chain_of
 from dfopt.regions.classes import PlanClass
@@ -65,6 +64,8 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
     KeyboardInterrupt
         If the solve was interrupted.
     """
+    from dfopt.fusion.intrachip import CutOff, greedy, optimize_intrachip  # not for those who never ask
+
     try:
         stage = of.stage(kind, domain)
         limits = replace(of.numbering_k[kind].limits, dram_left=room)

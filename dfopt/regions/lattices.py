@@ -19,7 +19,6 @@ from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.fusion.downsets import Lattice, down_sets, near_orders, one_by_one
-from dfopt.fusion.intrachip import greedy, optimize_intrachip
 from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.fusion.segments import topological_orders
 from dfopt.regions.arcs import Arcs, chain_of
@@ -159,6 +158,8 @@ def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs
     OutOfTime
         If none was found, nor shown not to exist, within the work for it.
     """
+    from dfopt.fusion.intrachip import greedy, optimize_intrachip  # not for those who never ask
+
     free = replace(tables, sharded=replace(tables.sharded, compute_k=np.ones(tables.kernels)))
     try:
         found = optimize_intrachip(free, limits, gap=1.0, clock=Clock(work=_WORK), start=greedy(free, limits))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from dfopt.errors import Infeasible, NoSolution
 from dfopt.milp import Termination
 from dfopt.regions.region import Part, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
-from dfopt.sharding.interchip import InterChipMapping
-from dfopt.solving.levels import best_sharding, sharding_record
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
+
+if TYPE_CHECKING:
+    from dfopt.sharding.interchip import InterChipMapping
 
 __all__ = ["FirstLevel"]
 
@@ -37,6 +39,8 @@ class FirstLevel(BranchingRule[Part]):
         """
         if not isinstance(region, Unsharded) or region.menu is None:
             return None
+        from dfopt.solving.levels import best_sharding  # not for those who never ask
+
         menu = region.menu
         try:
             found = best_sharding(region.plans.instances[0], menu.tables, self._options)
@@ -52,6 +56,8 @@ class FirstLevel(BranchingRule[Part]):
 
 def _as_chosen(found: InterChipMapping, menu: Menu) -> ShardedFirst:
     """What is shown of a sharding."""
+    from dfopt.solving.levels import sharding_record
+
     tables, stages = menu.tables, [found.stage[kernel.name] for kernel in menu.instance.graph.kernels]
     return ShardedFirst(
         record=sharding_record(found),

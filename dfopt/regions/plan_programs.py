@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, priced
 from dfopt.regions.region import Part, Undivided
-from dfopt.sharding.interchip import InterChipMapping
-from dfopt.solving.levels import best_sharding, by_levels
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
+
+if TYPE_CHECKING:
+    from dfopt.sharding.interchip import InterChipMapping
 
 __all__ = ["PlanPrograms"]
 
@@ -32,7 +34,7 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._shardings = dict[Menu, InterChipMapping]()
+        self._shardings: dict[Menu, InterChipMapping] = {}
 
     def accepts(self, region: Part, bound: Bound) -> bool:
         """Whether it is such a plan."""
@@ -73,7 +75,8 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
 
     def _together(self, region: Undivided, cutoff: float) -> Solved | Pruned:
         """The best schemes, stages and partitions."""
-        from dfopt.solving.matrices import from_levels, solved_together  # not for those who never ask
+        from dfopt.solving.levels import by_levels  # not for those who never ask
+        from dfopt.solving.matrices import from_levels, solved_together
 
         of, [plan], options = region.of, region.plans, self._options
         instance, choose = of.instance(plan), partial(self._sharding, region)
@@ -84,6 +87,8 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
 
     def _sharding(self, region: Undivided) -> InterChipMapping:
         """The sharding that is best by itself; the numbers of tiles of a plan share it."""
+        from dfopt.solving.levels import best_sharding
+
         of, [plan] = region.of, region.plans
         if of.menu not in self._shardings:
             self._shardings[of.menu] = best_sharding(of.instance(plan), of.menu.tables, self._options)

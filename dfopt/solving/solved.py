@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import SolveRecord, different
 from dfopt.documents.score import Score
 from dfopt.errors import ScoreMismatch
-from dfopt.fusion.intrachip import CutOff, IntraChipMapping, greedy, optimize_intrachip
 from dfopt.fusion.partitioning import most_alive, numbered
 from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.judge import evaluate
@@ -25,6 +25,9 @@ from dfopt.solving.options import Options, record_of, reporter
 from dfopt.solving.work import JUDGED
 from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import exchanges_behind
+
+if TYPE_CHECKING:
+    from dfopt.fusion.intrachip import IntraChipMapping
 
 __all__ = ["Pruned", "Solved", "best_partitions", "check_stage", "fused", "scored"]
 
@@ -89,6 +92,8 @@ def fused(
     Infeasible, NoSolution, ScoreMismatch
         See :mod:`dfopt.errors`.
     """
+    from dfopt.fusion.intrachip import CutOff, greedy  # not for those who never ask
+
     asked, records = options.request, [*records]
     options.clock.charge(JUDGED)
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
@@ -155,6 +160,8 @@ def best_partitions(
     CutOff, Infeasible, NoSolution
         See :func:`dfopt.fusion.intrachip.optimize_intrachip`.
     """
+    from dfopt.fusion.intrachip import optimize_intrachip
+
     asked = options.request
     return optimize_intrachip(
         stage.tables,

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import scipy
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.incidence import Incidence
+
+if TYPE_CHECKING:
+    import scipy
 
 __all__ = ["Counting", "Incidences", "Rows"]
 
@@ -75,6 +77,8 @@ class Counting:
     def matrix(self, incidences: tuple[Incidence, ...]) -> scipy.sparse.csc_array:
         """How often blocks pay some incidences: sparse, shape (blocks, incidences)."""
         if incidences not in self._matrices:
+            import scipy  # not for those who never ask
+
             matrix: Any = scipy.sparse.csc_array((len(self._member_bk), len(incidences)))
             matrix.data, matrix.indices, matrix.indptr = self._compressed(incidences)  # as arguments they are copied
             self._matrices[incidences] = matrix
@@ -113,6 +117,8 @@ class Counting:
             sum_vb = np.asarray((self.matrix(incidences) @ amount_iv).T)
         else:
             if incidences not in self._rows:
+                import scipy
+
                 self._rows[incidences] = scipy.sparse.csr_array(self.matrix(incidences))
             counted = self._rows[incidences]
             return np.asarray(((counted if some is None else counted[some]) @ amount_iv).T)
@@ -153,7 +159,7 @@ class Counting:
         """Members of all blocks, those of one kernel side by side."""
         return np.asfortranarray(self._member_bk)
 
-    def _times(self, several: Sequence[Floats]) -> Floats:
+    def _times(self, several: Sequence[Floats | Bools]) -> Floats:
         """Counts one behind the other. Most are 1: then an array is shared, as there may be a gigabyte of them."""
         if any(times.base is not Counting._ones and (times != 1).any() for times in several):
             return np.concatenate(several)
