@@ -249,9 +249,7 @@ class GraphSearch:
 
     def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> UnitState:
         """Leave a plan and tile count with a bound: what is known of it then."""
-        known = self.units.get(unit)
-        if known is None:
-            known = self.units[unit] = UnitState()
+        known = self.units.setdefault(unit, UnitState())
         known.give_up(low, late=late)
         return known
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -74,9 +74,9 @@ class UnitState:
 
     def graph_record(self, graph: Graph, kept: Kept, stopped: str) -> GraphRecord:
         """The record of a graph of which this is all that is known: all its plans are given up together."""
-        status, note = self._unsolved(kept.last, kept, stopped)
-        note = TOO_MANY if note == LOOSE else note
-        return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, status=status, bound=self.low, note=note)
+        fields = self._status(kept.last, kept, stopped)
+        fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]
+        return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
     def plan_record(self, unit: Unit, variant: str | None, least: float, kept: Kept, stopped: str) -> AnyRecord:
         """Its record; where nothing fits without the reason.
@@ -96,14 +96,11 @@ class UnitState:
         """
         plan, tiles = unit
         bound, beat, first = min(self.low, self.value), kept.to_beat(plan, variant), self.sharded_first
-        if self.says_status:
-            if math.isinf(bound):
-                return StatusRecord(plan, tiles, variant, "infeasible", None, None)
-            status, note = self._unsolved(beat, kept, stopped)
-            return StatusRecord(plan, tiles, variant, status, bound, bound, note)
         fields: dict[str, Any] = {"status": "infeasible", "bound": None, "level_bound": None}
         if math.isfinite(bound):
             fields = {"bound": bound, "level_bound": bound, **self._status(beat, kept, stopped)}
+        if self.says_status:
+            return StatusRecord(plan, tiles, variant, **fields)
         if first is not None and not (first.alone and first.proven):
             fields |= self._per_level(first, least, beat, **fields)
         return PlanRecord(plan=plan, tile_count=tiles, variant=variant, solves=self.solves, **fields)
@@ -113,25 +110,18 @@ class UnitState:
 
         Of mappings that are not kept none should be below its value where one of a plan is kept, else below ``beat``.
         """
-        if math.isinf(self.value):
-            return dict(zip(("status", "note"), self._unsolved(beat, kept, stopped), strict=True))
-        low, best = min(self.low, self.value), beat if kept.request.several else self.value
-        short = self.low < best * (1 - max(kept.request.gap, _CLOSE))
-        note = self._why_open(stopped, late=self.late) if short else ""
-        own_gap = (self.value - low) / self.value
-        return {"status": "limit" if short else "solved", "value": self.value, "gap": own_gap, "note": note}
-
-    def _unsolved(self, beat: float, kept: Kept, stopped: str) -> tuple[Literal["pruned_by_bound", "limit"], str]:
-        """Status and note where no mapping is known, but a bound is."""
+        late, open_, gap = stopped or LIMIT, TOO_WIDE if self.wide else LOOSE, kept.request.gap
+        if math.isfinite(self.value):
+            low, best = min(self.low, self.value), beat if kept.request.several else self.value
+            short = self.low < best * (1 - max(gap, _CLOSE))
+            note = (late if self.late else open_) if short else ""
+            own_gap = (self.value - low) / self.value
+            return {"status": "limit" if short else "solved", "value": self.value, "gap": own_gap, "note": note}
         if self.low >= beat * (1 - _SAME):
-            return "pruned_by_bound", ""
-        if self.low >= beat * (1 - kept.request.gap):
-            return "limit", NEAR
-        return "limit", self._why_open(stopped, late=bool(stopped) or self.late)
-
-    def _why_open(self, stopped: str, *, late: bool) -> str:
-        """Why some of its mappings are open."""
-        return (stopped or LIMIT) if late else TOO_WIDE if self.wide else LOOSE
+            return {"status": "pruned_by_bound", "note": ""}
+        if self.low >= beat * (1 - gap):
+            return {"status": "limit", "note": NEAR}
+        return {"status": "limit", "note": late if stopped or self.late else open_}
 
     def _per_level(
         self, first: ShardedFirst, least: float, beat: float, *, status: str, level_bound: float | None, **more: Any
