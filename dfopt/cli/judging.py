@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dfopt import arguments
 from dfopt.cli.common import assumed_by, assumptions_of, echo
@@ -36,40 +37,51 @@ def judged(
 ) -> list[Ranked]:
     """The mappings that the words name, with the next best ones that results keep; best first."""
 
-    def assumed(result: Result | None) -> Assumptions:
-        return assumptions_of("default", changes, None if result is None else result.assumptions)
-
-    def dies(system: System) -> Stack | None:
-        chosen = system.stack if stack is None else load_stack(stack)
-        if chosen is None and not throttle:
-            raise PlanError("--no-throttle: the system has no stack of dies that could get hot; name one with --stack")
-        return chosen
-
     # Only of a plain file is it known that it can be read twice.
     last = Path(documents[-1])
-    if len(documents) == 3 and not (os.path.isfile(last) and kind_of(load_strict(last), str(last)) == "result"):
-        mapping, result = load_mapping(documents[0])
+    is_file = os.path.isfile(last)
+    if len(documents) == 3 and not (is_file and kind_of(load_strict(last), str(last)) == "result"):
         overrides = arguments.values(param, "--param") | arguments.given({"batch": batch})
-        graph, system = graph_under(mapping, result, documents[1], **overrides), load_system(documents[2])
-        own = system
-        if assume is not None:
-            assumptions, system, _ = assumed_by(assume, changes, system)
-        else:
-            assumptions = assumed(result)
-            if result is not None:
-                system = assumed_again(assumptions, result.system, system).system
-        ranked = [_judged(documents[0], mapping, graph, system, assumptions, dies(system), throttle)]
-        for what, now in (("graph", graph), ("system", own if assume is not None else system)):
-            if result is not None and now.digest() != getattr(result.provenance, f"{what}_digest"):
-                echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
-        return ranked
+        return [_mapping_judged(documents, stack, throttle, overrides, assume, changes)]
     for option, given in (("--batch", batch), ("--param", param)):
         if given is not None:
             raise PlanError(f"{option}: a result has its own graph; name MAPPING GRAPH SYSTEM to judge it on another")
     if len(documents) == 2 and not os.path.exists(last):
         raise PlanError(f"found two words, expected RESULT... or MAPPING GRAPH SYSTEM; {documents[1]!r} is no file")
+    return _results_judged(documents, stack, throttle, assume, changes)
+
+
+def _mapping_judged(
+    documents: Sequence[str],
+    stack: str | None,
+    throttle: bool,
+    overrides: dict[str, Any],
+    assume: str | None,
+    changes: list[str] | None,
+) -> Ranked:
+    """A mapping on a graph and a system, under the assumptions of its result where none are named."""
+    mapping, result = load_mapping(documents[0])
+    graph, own = graph_under(mapping, result, documents[1], **overrides), load_system(documents[2])
+    system = own
+    if assume is not None:
+        assumptions, system, _ = assumed_by(assume, changes, own)
+    else:
+        assumptions = _assumptions(changes, result)
+        if result is not None:
+            system = assumed_again(assumptions, result.system, own).system
+    ranked = _judged(documents[0], mapping, graph, system, assumptions, _stack_of(system, stack, throttle), throttle)
+    for kind, now in (("graph", graph), ("system", own if assume is not None else system)):
+        if result is not None and now.digest() != getattr(result.provenance, f"{kind}_digest"):
+            echo(f"dfopt: note: {now.name} is not the {kind} that the result was found for", err=True)
+    return ranked
+
+
+def _results_judged(
+    paths: Sequence[str], stack: str | None, throttle: bool, assume: str | None, changes: list[str] | None
+) -> list[Ranked]:
+    """The mappings of results, each on its own graph and system; best first."""
     ranked, graphs = [], set()
-    for path in documents:
+    for path in paths:
         _, result = load_mapping(path)
         if result is None:
             remedy = "add its GRAPH and SYSTEM, or name results only"
@@ -79,12 +91,25 @@ def judged(
         if assume is not None:
             assumptions, system, _ = assumed_by(assume, changes, system)
         else:
-            assumptions = assumed(result)
+            assumptions = _assumptions(changes, result)
         on = result if system is result.system else result.model_copy(update={"system": system})
-        ranked += judged_mappings(path, on, assumptions, dies(system), throttle)
+        ranked += judged_mappings(path, on, assumptions, _stack_of(system, stack, throttle), throttle)
     if len(graphs) > 1:
         echo("dfopt: note: the results are of different graphs, their step times do not compare", err=True)
     return by_physics(ranked)
+
+
+def _assumptions(changes: list[str] | None, result: Result | None) -> Assumptions:
+    """The assumptions of a result with changes; of no result, the default ones."""
+    return assumptions_of("default", changes, None if result is None else result.assumptions)
+
+
+def _stack_of(system: System, name: str | None, throttle: bool) -> Stack | None:
+    """The stack of dies that is named, or that of the system."""
+    stack = system.stack if name is None else load_stack(name)
+    if stack is None and not throttle:
+        raise PlanError("--no-throttle: the system has no stack of dies that could get hot; name one with --stack")
+    return stack
 
 
 def judged_mappings(

@@ -137,8 +137,20 @@ class Study(Named):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
+        self._check_axes()
+        for where, by in self._given_twice():
+            raise problem(f"{by} give it too", "leave it out here, or there", where)
+        for where, group in self._labelled():
+            _check_distinct(where, group)
+        self._check_graphs()
+        for i, rule in enumerate(self.filters):
+            check_expression(rule.drop, "condition", self.axis_columns, (), json_path("filters", i, "drop"))
+        self._check_claims()
+        return self
+
+    def _check_axes(self) -> None:
+        """Names and labels of parameters and axes: each a column of the frame that sorts."""
         columns = self.columns
-        texts = set(TEXT_COLUMNS) | ({"limits"} if self.limits else set())
         for key, name, labels in self._named():
             where = json_path(key, name)
             remedy = "choose another name" if key == "axes" else f"make it an axis that sets graph.{name}"
@@ -151,22 +163,21 @@ class Study(Named):
             _check_distinct(where, labels)
             if len({isinstance(label, str) for label in labels}) > 1:
                 raise problem("labels are text and numbers mixed", "use one kind, so that they sort", where)
-            if isinstance(labels[0], str):
-                texts.add(name)
-        for where, by in self._given_twice():
-            raise problem(f"{by} give it too", "leave it out here, or there", where)
-        for where, group in self._labelled():
-            _check_distinct(where, group)
+
+    def _check_graphs(self) -> None:
+        """Graphs that systems, assumptions and limits are for: the study has them."""
         graphs = {entry.name for entry in self.graphs}
         for key in ("systems", "assumptions", "limits"):
-            for i, entry in enumerate(getattr(self, key)):
-                for name in entry.graphs:
-                    if name not in graphs:
-                        remedy = did_you_mean(name, graphs, f"labels: {', '.join(sorted(graphs))}")
-                        where = json_path(key, i, "graphs")
-                        raise problem(f"found {name!r}, expected the label of a graph", remedy, where)
-        for i, rule in enumerate(self.filters):
-            check_expression(rule.drop, "condition", self.axis_columns, (), json_path("filters", i, "drop"))
+            for i, name in ((i, name) for i, entry in enumerate(getattr(self, key)) for name in entry.graphs):
+                if name not in graphs:
+                    remedy = did_you_mean(name, graphs, f"labels: {', '.join(sorted(graphs))}")
+                    where = json_path(key, i, "graphs")
+                    raise problem(f"found {name!r}, expected the label of a graph", remedy, where)
+
+    def _check_claims(self) -> None:
+        """Names and expressions of claims: they are of columns of the frame."""
+        columns, texts = self.columns, set(TEXT_COLUMNS) | ({"limits"} if self.limits else set())
+        texts |= {name for _, name, labels in self._named() if isinstance(labels[0], str)}
         for i, claim in enumerate(self.claims):
             at = partial(json_path, "claims", i)
             check_expression(claim.value, "value", columns, texts, at("value"))
@@ -180,7 +191,6 @@ class Study(Named):
             if claim.of is not None:
                 check_expression(claim.of, "value", columns, texts, at("of"))
         _check_distinct("$.claims", (claim.name for claim in self.claims))
-        return self
 
     def _named(self) -> Iterator[tuple[str, str, list[str | int | float]]]:
         """Parameters and axes: the key of the document, the name, and the labels."""
