@@ -153,7 +153,7 @@ def _digests(exploration: Exploration) -> set[str]:
 
 def problems_of(exploration: Exploration) -> Iterator[tuple[str, str]]:
     """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
-    objective, turn = exploration.request.objective, partial(turned, exploration.request.objective)
+    objective = exploration.request.objective
     if exploration.seal != exploration.unsealed_digest():
         yield "$.seal", "does not fit the contents: the file was edited"
     if exploration.asked != exploration.asked_digest():
@@ -168,25 +168,7 @@ def problems_of(exploration: Exploration) -> Iterator[tuple[str, str]]:
     )
     if budgets != [name for name in every if name in budgets]:
         yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(every)}, each once"
-    named = [(exploration.best_design, exploration.best), *((other.design, other.best) for other in exploration.others)]
-    if any(each in named[:at] for at, each in enumerate(named)):
-        yield "$.others", "found a design that is named twice, expected others"
-    for name, figure in bounds_of(objective, exploration.value, named, exploration.boxes).items():
-        if not _same(getattr(exploration, name), figure):
-            yield f"$.{name}", f"found {getattr(exploration, name)!r}, expected {figure!r}"
-    gap = exploration.widest_gap
-    if exploration.status == "optimal" and gap > PROOF:
-        yield "$.status", f"found optimal, but the gap is {gap:.3g}"
-    if exploration.status != "optimal" and gap == 0.0:
-        yield "$.status", f"found {exploration.status}, but nothing is left to show"
-    if exploration.status == "gap_reached" and gap > exploration.request.gap + PROOF:
-        yield (
-            "$.status",
-            f"found gap_reached, but the gap is {gap:.3g}, at most {exploration.request.gap:g} was asked for",
-        )
-    values = [turn(exploration.value), *(turn(other.value) for other in exploration.others)]
-    if values != sorted(values) or len(values) > exploration.request.top:
-        yield "$.others", f"found {len(values)} values, expected at most {exploration.request.top}, the best first"
+    yield from _bound_problems(exploration)
     yield from _judged(exploration)
     if exploration.fixed != (fixed := restrictions(exploration.result, exploration.request)):
         yield "$.fixed", f"found {exploration.fixed!r}, the request says {fixed!r}"
@@ -194,6 +176,32 @@ def problems_of(exploration: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.result.graph", "is not that of $.graph"
     if exploration.graph.batch in {graph.batch for graph in exploration.other_batches}:
         yield "$.other_batches", f"found {exploration.graph.batch}, which is the batch of $.graph"
+    yield from _box_problems(exploration)
+
+
+def _bound_problems(exploration: Exploration) -> Iterator[tuple[str, str]]:
+    """What of bounds, gap, status and the order of designs does not follow from values and boxes."""
+    request, turn = exploration.request, partial(turned, exploration.request.objective)
+    named = [(exploration.best_design, exploration.best), *((other.design, other.best) for other in exploration.others)]
+    if any(each in named[:at] for at, each in enumerate(named)):
+        yield "$.others", "found a design that is named twice, expected others"
+    for name, figure in bounds_of(request.objective, exploration.value, named, exploration.boxes).items():
+        if not _same(getattr(exploration, name), figure):
+            yield f"$.{name}", f"found {getattr(exploration, name)!r}, expected {figure!r}"
+    gap = exploration.widest_gap
+    if exploration.status == "optimal" and gap > PROOF:
+        yield "$.status", f"found optimal, but the gap is {gap:.3g}"
+    if exploration.status != "optimal" and gap == 0.0:
+        yield "$.status", f"found {exploration.status}, but nothing is left to show"
+    if exploration.status == "gap_reached" and gap > request.gap + PROOF:
+        yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {request.gap:g} was asked for"
+    values = [turn(exploration.value), *(turn(other.value) for other in exploration.others)]
+    if values != sorted(values) or len(values) > request.top:
+        yield "$.others", f"found {len(values)} values, expected at most {request.top}, the best first"
+
+
+def _box_problems(exploration: Exploration) -> Iterator[tuple[str, str]]:
+    """Whether boxes hold each design that the choices allow, with each batch, and hold it once."""
     spaces = [space_of(design) for design in exploration.designs]
     designs, batches = sum(space.count for space in spaces), sorted({graph.batch for graph in _drawn(exploration)})
     places = [_place_of(spaces, batches, number, box) for number, box in enumerate(exploration.boxes)]

@@ -156,47 +156,57 @@ def finish(arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> Solu
     return Solution(termination, objective, bound, gap, seconds, outcome.nodes, *size, tuple(trace), x, message)
 
 
-def _verdict(
-    arrays: ModelArrays, settings: Settings, outcome: RunOutcome
-) -> tuple[Termination, Floats | None, float, str]:
-    """Termination, solution, bound and message of an outcome."""
-    ending, bound, cutoff = outcome.ending, outcome.bound, settings.cutoff
+_Verdict = tuple[Termination, Floats | None, float, str]  # termination, solution, bound and message of an outcome
 
-    def failed(why: str) -> tuple[Termination, Floats | None, float, str]:
-        return Termination.FAILED, None, -math.inf, why
 
-    if ending is Ending.UNBOUNDED:
+def _verdict(arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> _Verdict:
+    """The verdict on an outcome, whose solution is polished and verified."""
+    if outcome.ending is Ending.UNBOUNDED:
         return Termination.UNBOUNDED, None, -math.inf, "the objective has no lower limit"
     if outcome.x is None:
-        if ending is Ending.INTERRUPTED:
-            return Termination.INTERRUPTED_NO_SOLUTION, None, bound, "interrupted before a solution"
-        if ending is Ending.LIMIT:
-            return Termination.LIMIT_NO_SOLUTION, None, bound, "time limit before a solution"
-        # HiGHS calls it optimal when everything below its objective bound is explored.
-        if cutoff is not None and ending in (Ending.INFEASIBLE, Ending.OPTIMAL):
-            return Termination.INFEASIBLE, None, cutoff, f"no solution at or below the cutoff {cutoff:g}"
-        if ending is Ending.INFEASIBLE:
-            return Termination.INFEASIBLE, None, math.inf, "no point satisfies all rows and bounds"
-        return failed(outcome.message)
+        return _without_solution(settings.cutoff, outcome)
     claimed = arrays.objective(outcome.x)
     if abs(claimed - outcome.objective) > FEASIBILITY * max(1.0, abs(claimed)):
-        return failed(f"the solver reports objective {outcome.objective!r} for a solution of {claimed!r}")
+        return _failed(f"the solver reports objective {outcome.objective!r} for a solution of {claimed!r}")
     x, stopped = polish(arrays, settings, outcome.x)
     objective, violation = arrays.objective(x), arrays.violation(x)
     if violation > FEASIBILITY:
-        return failed(f"the solution violates the model by {violation:.3g}")
-    unit = max(1.0, abs(objective))
-    if bound > objective + FEASIBILITY * unit:
-        return failed(f"bound {bound!r} lies above the objective {objective!r} of a feasible point")
-    bound = min(bound, objective)
-    if stopped or ending is Ending.INTERRUPTED:
+        return _failed(f"the solution violates the model by {violation:.3g}")
+    if outcome.bound > objective + FEASIBILITY * max(1.0, abs(objective)):
+        return _failed(f"bound {outcome.bound!r} lies above the objective {objective!r} of a feasible point")
+    bound = min(outcome.bound, objective)
+    if stopped or outcome.ending is Ending.INTERRUPTED:
         return Termination.INTERRUPTED_WITH_SOLUTION, x, bound, "interrupted"
-    if ending is Ending.OPTIMAL:
-        if objective - bound > max(settings.gap * abs(objective), FEASIBILITY * unit) * (1.0 + 1e-6):
-            return failed(f"the solver says optimal between {bound!r} and {objective!r}")
-        if settings.gap == 0.0 or objective - bound <= _EXACT * unit:
-            return Termination.OPTIMAL, x, bound, "proven optimal"
-        return Termination.GAP_REACHED, x, bound, f"requested gap {settings.gap:g} reached"
-    if ending is Ending.LIMIT:
+    if outcome.ending is Ending.OPTIMAL:
+        return _optimal(settings.gap, x, objective, bound)
+    if outcome.ending is Ending.LIMIT:
         return Termination.LIMIT_WITH_SOLUTION, x, bound, "stopped at a limit"
-    return failed(outcome.message)
+    return _failed(outcome.message)
+
+
+def _without_solution(cutoff: float | None, outcome: RunOutcome) -> _Verdict:
+    """The verdict on an outcome that has no solution."""
+    if outcome.ending is Ending.INTERRUPTED:
+        return Termination.INTERRUPTED_NO_SOLUTION, None, outcome.bound, "interrupted before a solution"
+    if outcome.ending is Ending.LIMIT:
+        return Termination.LIMIT_NO_SOLUTION, None, outcome.bound, "time limit before a solution"
+    # HiGHS calls it optimal when everything below its objective bound is explored.
+    if cutoff is not None and outcome.ending in (Ending.INFEASIBLE, Ending.OPTIMAL):
+        return Termination.INFEASIBLE, None, cutoff, f"no solution at or below the cutoff {cutoff:g}"
+    if outcome.ending is Ending.INFEASIBLE:
+        return Termination.INFEASIBLE, None, math.inf, "no point satisfies all rows and bounds"
+    return _failed(outcome.message)
+
+
+def _optimal(gap: float, x: Floats, objective: float, bound: float) -> _Verdict:
+    """The verdict on a solution that the solver calls optimal, by the gap to its bound."""
+    unit = max(1.0, abs(objective))
+    if objective - bound > max(gap * abs(objective), FEASIBILITY * unit) * (1.0 + 1e-6):
+        return _failed(f"the solver says optimal between {bound!r} and {objective!r}")
+    if gap == 0.0 or objective - bound <= _EXACT * unit:
+        return Termination.OPTIMAL, x, bound, "proven optimal"
+    return Termination.GAP_REACHED, x, bound, f"requested gap {gap:g} reached"
+
+
+def _failed(why: str) -> _Verdict:
+    return Termination.FAILED, None, -math.inf, why
