@@ -136,47 +136,58 @@ class Parts:
 
     def problem(self, kernel: Kernel) -> str | None:
         """Why a kernel cannot play its part."""
-        role, name, many = self.role(kernel.name), kernel.name, self.all.microbatch
+        role, name = self.role(kernel.name), kernel.name
         if _goes_back(kernel):
             if self.product(kernel) is None:
                 return f"{name!r} stays with no product of its module"
             if kernel.op == "weight_update" and self.taken_by[name]:
                 return f"{name!r} is a part of a gradient, which others read"
         if role in ("looked up", "merged"):
-            keys = kernel.k if role == "merged" else kernel.m
-            if keys < self.chips:
-                return f"{name!r} has {keys} keys for {self.chips} chips"
-            masked = any(self.role(other) != "looked up" for other in self.made_by[name])
-            if kernel.op == "elementwise" and masked:
-                return f"{name!r} is told which keys to look at"
-            return self._whole_sequences(kernel)
+            return self._keys_problem(kernel, kernel.k if role == "merged" else kernel.m)
         if role == "copy" and self._strays(name):
             return f"{name!r} needs all keys"
         if role in ("rows", "looked back") and self.modules.stream == "context":
             return self._rows_problem(kernel)
         if role == "rows":
-            if many == 1:
-                return "one sequence has no parts"
-            if kernel.samples is None and kernel.op == "matmul":
-                return f"{name!r} is not apart for every sequence"
-            size = getattr(kernel, self._rows_along(kernel)) if kernel.samples is None else kernel.samples
-            counts = [size, *(state.sequences for state in kernel.states or ())]
-            return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
+            return self._sequences_problem(kernel)
         if role == "sent":
-            free = [experts.count - (experts.always or 0) for experts in self._experts]
-            extra = max(((e.routing.redundant or 0) if e.routing else 0 for e in self._experts), default=0)
-            if len(free) != 1 or not self.chips <= free[0] + extra <= free[0] * self.chips:
-                return f"{self.chips} chips for experts of {free}" + (
-                    f", {extra} of them twice or more" if extra else ""
-                )
-            by_token = kernel.op != "matmul" and kernel.samples is None
-            return None if by_token else f"{name!r} is no work on tokens apart"
-        if role in ("copy", "into"):
-            gets = [o for o in self._own(kernel, self.made_by[name]) if self._hands_on_features(o)]
-            if gets or role == "copy":
-                return f"{name!r} needs all features" if gets else None
-        if role == "added up":
-            return None
+            return self._experts_problem(kernel)
+        if role in ("copy", "into") and any(map(self._hands_on_features, self._own(kernel, self.made_by[name]))):
+            return f"{name!r} needs all features"
+        return None if role in ("copy", "added up") else self._features_problem(kernel, role)
+
+    def _keys_problem(self, kernel: Kernel, keys: int) -> str | None:
+        """Why chips cannot share the keys that a kernel attends to."""
+        name = kernel.name
+        if keys < self.chips:
+            return f"{name!r} has {keys} keys for {self.chips} chips"
+        if kernel.op == "elementwise" and any(self.role(other) != "looked up" for other in self.made_by[name]):
+            return f"{name!r} is told which keys to look at"
+        return self._whole_sequences(kernel)
+
+    def _sequences_problem(self, kernel: Kernel) -> str | None:
+        """Why whole sequences cannot be shared out."""
+        name, many = kernel.name, self.all.microbatch
+        if many == 1:
+            return "one sequence has no parts"
+        if kernel.samples is None and kernel.op == "matmul":
+            return f"{name!r} is not apart for every sequence"
+        size = getattr(kernel, self._rows_along(kernel)) if kernel.samples is None else kernel.samples
+        counts = [size, *(state.sequences for state in kernel.states or ())]
+        return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
+
+    def _experts_problem(self, kernel: Kernel) -> str | None:
+        """Why tokens cannot be sent to chips that share the experts."""
+        free = [experts.count - (experts.always or 0) for experts in self._experts]
+        extra = max(((e.routing.redundant or 0) if e.routing else 0 for e in self._experts), default=0)
+        if len(free) != 1 or not self.chips <= free[0] + extra <= free[0] * self.chips:
+            return f"{self.chips} chips for experts of {free}" + (f", {extra} of them twice or more" if extra else "")
+        by_token = kernel.op != "matmul" and kernel.samples is None
+        return None if by_token else f"{kernel.name!r} is no work on tokens apart"
+
+    def _features_problem(self, kernel: Kernel, role: str) -> str | None:
+        """Why chips cannot share the features that a kernel of one of their roles reads or makes."""
+        name = kernel.name
         if kernel.op == "matmul" and kernel.outer == 1:
             return f"{name!r} cannot be split by features"
         if role == "inside" and kernel.outer == 1 and kernel.normalizes:
