@@ -12,43 +12,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from dfopt.milp.solution import Solution, Termination, TracePoint, closed_form, unanswered
+from dfopt.milp.solvers import check_solver, highs_version
+
 if TYPE_CHECKING:
     from dfopt.milp.doors import solve
     from dfopt.milp.elastic import explain_infeasible
     from dfopt.milp.model import Model, ModelArrays, Terms
-    from dfopt.milp.solution import Solution, Termination, TracePoint, closed_form, unanswered
-    from dfopt.milp.solvers import check_solver, highs_version
     from dfopt.milp.writing import write_model
 
 __all__ = [
-    "Model",
-    "ModelArrays",
-    "Solution",
-    "Termination",
-    "Terms",
-    "TracePoint",
-    "check_solver",
-    "closed_form",
-    "explain_infeasible",
-    "highs_version",
-    "solve",
-    "unanswered",
-    "write_model",
-]
+    "Model", "ModelArrays", "Solution", "Termination", "Terms", "TracePoint", "check_solver", "closed_form",
+    "explain_infeasible", "highs_version", "solve", "unanswered", "write_model",
+]  # fmt: skip
 
-_MODULES: Final = {
-    "check_solver": "solvers",
-    "explain_infeasible": "elastic",
-    "highs_version": "solvers",
-    "Model": "model",
-    "ModelArrays": "model",
-    "solve": "doors",
-    "Terms": "model",
-    "write_model": "writing",
-}
+_MODULES: Final = {"solve": "doors", "explain_infeasible": "elastic", "write_model": "writing"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"dfopt.milp.{_MODULES.get(name, 'solution')}"), name)
+    return getattr(import_module(f"dfopt.milp.{_MODULES.get(name, 'model')}"), name)

@@ -139,7 +139,7 @@ def _listed(
 def _joins(lattice: Lattice, tables: StageTables, rule: str) -> tuple[Ints, Ints]:
     """Pairs of down-sets of which a block leads from the first to the second, sorted by the second."""
     ahead = (lattice.member & tables.sharded.forward_k).sum(axis=1)
-    behind, pairs = lattice.size - ahead, _steps(lattice, tables) if tables.chip.library else _pairs(lattice)
+    behind, pairs = lattice.size - ahead, [lattice.steps(tables)[:2]] if tables.chip.library else _pairs(lattice)
     found = list[tuple[Ints, Ints]]()
     for before, after in pairs:
         keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
@@ -147,7 +147,8 @@ def _joins(lattice: Lattice, tables: StageTables, rule: str) -> tuple[Ints, Ints
             keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
         found.append((before[keep].astype(np.int32), after[keep].astype(np.int32)))  # memory that is new takes long
     before, after = (np.concatenate(parts, dtype=np.int64) for parts in zip(*found, strict=True))
-    return before, after
+    order = stable_order(after) if tables.chip.library else slice(None)
+    return before[order], after[order]
 
 
 def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs | None:
@@ -223,13 +224,6 @@ def _pairs(lattice: Lattice) -> Iterator[tuple[Ints, Ints]]:
     step = max(_PAIRS // len(lattice.size), 1)
     for first in range(1, len(lattice.size), step):
         yield lattice.smaller(np.arange(first, min(first + step, len(lattice.size))))
-
-
-def _steps(lattice: Lattice, tables: StageTables) -> Iterator[tuple[Ints, Ints]]:
-    """The same of those with a block of a library between them."""
-    steps = lattice.steps(tables)
-    order = stable_order(steps.after)
-    yield steps.before[order], steps.after[order]
 
 
 def _arcs(kernels: int, lattice: Lattice, members: Ints, before: Ints, after: Ints) -> Arcs:
