@@ -7,7 +7,7 @@ the formulas of one stream, one collective and one shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,95 +70,113 @@ class Spending:
 
 def spending(ready: PricedPlan) -> Spending:
     """What the kernels of a plan do under its sharding."""
-    graph, plan, sharded = ready.instance.graph, ready.instance.plan, ready.sharded
-    kernels, count, words = graph.kernels, len(graph.kernels), graph.words
-    schemes = [ready.sharding[kernel.name] for kernel in kernels]
-    parts_k = np.ones(count, dtype=np.int64)
-    for stage in ready.stages.values():
-        parts_k[stage.members] = stage.tables.parts_k
-
-    def lying(held: float, share: float, features: int, tokens: int, split: bool, word: float) -> tuple[Flow, Flow]:
-        """A tensor as it is written, and as it is read."""
-        shards = plan.shards if split else 1
-        row, rows = float(-(-features // shards) * word), -(-tokens // sharded.tile_count)
-        run = contiguous_bytes(held, held * share, row, rows, shards)
-        return Flow(held, run, write=True), Flow(held, run, write=False)
-
-    figures = LayerOptions.of(ready.instance).figures
-    layer, number_k = figures.layer.at(sharded.tile_count), figures.numbers(ready.sharding)
-    rules, pairs = layer.rules, list(zip(kernels, schemes, strict=True))
-    flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
-
-    def output(k: int, held: float) -> tuple[Flow, Flow]:
-        """The output of a kernel, of which a chip has so many bytes."""
-        of = kernels[k]
-        return lying(held, float(layer.output_tile_k[k]), of.m, of.n, splits_features(schemes[k]), words.of_output(of))
-
+    plan, sharded, kernels = ready.instance.plan, ready.sharded, ready.instance.graph.kernels
+    layer = LayerOptions.of(ready.instance).figures.layer.at(sharded.tile_count)
+    shares = [ops.split_share(kernel, ready.sharding[kernel.name], plan.shards, layer.rules) for kernel in kernels]
     _, first = np.unique(sharded.group_t, return_index=True)
     src_g = sharded.src_t[first].tolist()
-    fans = [output(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
+    fans = [_output(ready, layer, k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
     reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
-    ends: list[tuple[int, bool, Flow]] = []
-    again: list[list[Flow]] = [[] for _ in kernels]
-    for fan in layer.fan_outs:
-        if fan.carried:
-            store, load = output(fan.source, fan.whole * float(sharded.output_k[fan.source]))
-            ends += [(fan.source, True, store), *((k, False, load) for k in fan.kernels)]
-    for of, operand, whole_bytes in ((kernel, *end) for kernel in LayerKernel.all_of(layer) for end in kernel.ends):
-        k = of.number
-        held = float(end_bytes(of, operand, whole_bytes)[number_k[k]])
-        if not operand:
-            ends.append((k, True, output(k, held)[0]))
-            continue
-        layout = ops.required_layout(kernels[k], operand, schemes[k], rules, whole_bytes / words.activations)
-        split = layout == "SR" and schemes[k] != "outer"
-        shape = ops.operand_shape(kernels[k], operand)
-        _, load = lying(held, end_tile(of, operand), *shape, split, words.activations)
-        ends.append((k, False, load))
-        if reads_whole(kernels[k], operand):
-            again[k].append(load)
-
-    noc_k = np.zeros(count)
-    own: list[list[Flow]] = [[] for _ in kernels]
-    in_parts: list[list[Flow]] = [[] for _ in kernels]
-    writers = [(k, write) for k, (write, _) in zip(src_g, fans, strict=True)]
-    readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
+    ends = list(_ends(ready, layer))
+    readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, flow, _ in ends if not flow.write)]
+    noc_k = np.zeros(len(kernels))
     for k, read in readers:
         noc_k[k] += read.bytes
-        if reads_again(ready.instance.assumptions):  # for every further part of its weights
-            in_parts[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
-    for k, _, flow in ends:
-        own[k].append(flow)
-    if writes_again(ready.instance.assumptions):
-        for k, flow in writers:
-            in_parts[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
-    for k, kernel in enumerate(kernels):
-        own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
-        own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.ends, kernel.pass_ == "forward")
-        read, written = cache_traffic(kernel, schemes[k], plan.shards)
-        own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
-        of = LayerKernel.all_of(layer)[k]
-        for write, size_o in weight_flows(of):
-            size = float(size_o[number_k[k]])
-            own[k].append(Flow(size, size, write))
-        weight = float(weight_bytes(of, ops.weights_read)[number_k[k]])
-        again[k] += [Flow(weight, weight, write=False), Flow(read, read, write=False)]
+    own, again = _by_kernel(ready, layer, ends)
     whole_gk = _needs_whole(layer)
     accessed_again_k = np.array([math.fsum(flow.bytes for flow in flows) for flows in again])
     accessed_again_k += whole_gk.T @ sharded.b_t[first]
     return Spending(
-        flop_k=flop_k,
+        flop_k=np.array([ops.flop(kernel) * share for kernel, share in zip(kernels, shares, strict=True)]),
         sram_traffic_k=sharded.sram_traffic_k,
         noc_k=noc_k,
         sent_k=_sent(ready),
         own=_moving(own),
-        in_parts=_moving(in_parts),
+        in_parts=_moving(_in_parts(ready, readers, [(k, write) for k, (write, _) in zip(src_g, fans, strict=True)])),
         again=_moving(again),
         accessed_again_k=accessed_again_k,
         fans=tuple(pair if pair[0].bytes > 0 else None for pair in fans),
         whole_gk=whole_gk,
         hop_r=over_hops(ready.instance, sharded, ready.stage_k, lambda held, _: held),
     )
+
+
+def _lying(
+    ready: PricedPlan, held: float, share: float, features: int, tokens: int, split: bool, word: float
+) -> tuple[Flow, Flow]:
+    """A tensor as it is written, and as it is read."""
+    shards = ready.instance.plan.shards if split else 1
+    row, rows = float(-(-features // shards) * word), -(-tokens // ready.sharded.tile_count)
+    run = contiguous_bytes(held, held * share, row, rows, shards)
+    return Flow(held, run, write=True), Flow(held, run, write=False)
+
+
+def _output(ready: PricedPlan, layer: Layer, k: int, held: float) -> tuple[Flow, Flow]:
+    """The output of a kernel, of which a chip has so many bytes."""
+    graph = ready.instance.graph
+    of = graph.kernels[k]
+    split, word = splits_features(ready.sharding[of.name]), graph.words.of_output(of)
+    return _lying(ready, held, float(layer.output_tile_k[k]), of.m, of.n, split, word)
+
+
+def _ends(ready: PricedPlan, layer: Layer) -> Iterator[tuple[int, Flow, bool]]:
+    """What kernels read and write beside tensors of the layer, and whether again for each further block of tokens."""
+    graph, number_k = ready.instance.graph, LayerOptions.of(ready.instance).figures.numbers(ready.sharding)
+    for fan in layer.fan_outs:
+        if fan.carried:
+            store, load = _output(ready, layer, fan.source, fan.whole * float(ready.sharded.output_k[fan.source]))
+            yield fan.source, store, False
+            yield from ((k, load, False) for k in fan.kernels)
+    for of, operand, whole_bytes in ((kernel, *end) for kernel in LayerKernel.all_of(layer) for end in kernel.ends):
+        k, kernel = of.number, graph.kernels[of.number]
+        held = float(end_bytes(of, operand, whole_bytes)[number_k[k]])
+        if not operand:
+            yield k, _output(ready, layer, k, held)[0], False
+            continue
+        scheme, words = ready.sharding[kernel.name], graph.words.activations
+        layout = ops.required_layout(kernel, operand, scheme, layer.rules, whole_bytes / words)
+        shape, split = ops.operand_shape(kernel, operand), layout == "SR" and scheme != "outer"
+        _, load = _lying(ready, held, end_tile(of, operand), *shape, split, words)
+        yield k, load, reads_whole(kernel, operand)
+
+
+def _in_parts(
+    ready: PricedPlan, readers: Iterable[tuple[int, Flow]], writers: Iterable[tuple[int, Flow]]
+) -> list[list[Flow]]:
+    """By kernel, what it moves for every further part of its weight."""
+    count = len(ready.instance.graph.kernels)
+    parts_k = np.ones(count, dtype=np.int64)
+    for stage in ready.stages.values():
+        parts_k[stage.members] = stage.tables.parts_k
+    in_parts: list[list[Flow]] = [[] for _ in range(count)]
+    read_again, written_again = reads_again(ready.instance.assumptions), writes_again(ready.instance.assumptions)
+    for k, flow in (*(readers if read_again else ()), *(writers if written_again else ())):
+        in_parts[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
+    return in_parts
+
+
+def _by_kernel(
+    ready: PricedPlan, layer: Layer, ends: Sequence[tuple[int, Flow, bool]]
+) -> tuple[list[list[Flow]], list[list[Flow]]]:
+    """By kernel, what it moves in any partition, and what of that again for each further block of tokens."""
+    graph, shards = ready.instance.graph, ready.instance.plan.shards
+    number_k = LayerOptions.of(ready.instance).figures.numbers(ready.sharding)
+    own: list[list[Flow]] = [[] for _ in graph.kernels]
+    again: list[list[Flow]] = [[] for _ in graph.kernels]
+    for k, flow, is_read_again in ends:
+        own[k].append(flow)
+        again[k] += [flow] * is_read_again
+    for k, (kernel, of) in enumerate(zip(graph.kernels, LayerKernel.all_of(layer), strict=True)):
+        own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
+        own[k] += lookups(kernel.dram_bytes / shards, kernel.m * graph.words.ends, kernel.pass_ == "forward")
+        read, written = cache_traffic(kernel, ready.sharding[kernel.name], shards)
+        own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
+        for write, size_o in weight_flows(of):
+            size = float(size_o[number_k[k]])
+            own[k].append(Flow(size, size, write))
+        weight = float(weight_bytes(of, ops.weights_read)[number_k[k]])
+        again[k] += [Flow(weight, weight, write=False), Flow(read, read, write=False)]
+    return own, again
 
 
 def _moving(flows_k: Sequence[Sequence[Flow]]) -> tuple[tuple[Flow, ...], ...]:
