@@ -43,8 +43,8 @@ class Assignment:
         own = (sharded.src_t < n) & (sharded.dst_t < n)
         order(model, self.A, np.unique(np.stack([sharded.src_t[own], sharded.dst_t[own]], axis=1), axis=0))
         passes(model, self.A, forward, limits)
-        cut_t, units = always_cut(tables, limits.forward_backward), (self.unit_s, self.unit_b)
-        self.blocks = BlockRows(model, tables, distinct(tables), self.A, cut_t, units, clock=clock)
+        self.blocks = BlockRows(model, tables, distinct(tables), self.A, (self.unit_s, self.unit_b), clock=clock)
+        self.blocks.separate(always_cut(tables, limits.forward_backward))
         if not np.isinf(limits.dram_left):
             self._dram()
         model.minimize([(self.blocks.times(), 1.0)])

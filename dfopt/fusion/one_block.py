@@ -52,9 +52,9 @@ class OneBlock:
         model.rows("within_class", [(self.I[:, None], 1.0), (self.A[:, None], 1.0)], upper=size)
         model.rows("some_kernel", [(self.A[None, :], 1.0)], lower=1)
         model.rows("compute_tiles", [(self.A[None, :], 1.0)], upper=float(tables.chip.tiles))
-        cut_t = always_cut(tables, "shared")  # the passes have rows of their own
         units = (self.unit_s, tables.chip.sram)
-        blocks = BlockRows(model, tables, classes, self.A[:, None], cut_t, units, True, clock, self._precede)
+        blocks = BlockRows(model, tables, classes, self.A[:, None], units, True, clock, self._precede)
+        blocks.separate(always_cut(tables, "shared"))  # the passes have rows of their own
         self._one_pass()
         self.time = blocks.times()
 

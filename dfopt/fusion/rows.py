@@ -28,7 +28,7 @@ from dfopt.terms.token_blocks import TokenCharges
 class TensorKind:
     """Tensors that are alike: class of their group, classes of their ends, and which of them are inside each block.
 
-    An end outside the stage is -1; then there is no column ``inside``.
+    An end outside the stage is -1; then there is no column ``inside``. ``example`` is the first of them.
     """
 
     group: int
@@ -37,6 +37,7 @@ class TensorKind:
     depth: float
     count: float
     inside: Ints | None
+    example: int
 
 
 class BlockRows:
@@ -50,8 +51,6 @@ class BlockRows:
         The stage and the classes of its kernels.
     A : int array, shape (classes, blocks)
         Columns: kernels of each class in each block.
-    cut_t : bool array
-        Tensors whose ends never share a block.
     units : (float, float)
         Seconds and bytes of SRAM that are one unit of the model.
     whole : bool
@@ -73,7 +72,6 @@ class BlockRows:
         tables: StageTables,
         classes: Classes,
         A: Ints,
-        cut_t: Bools,
         units: tuple[float, float],
         whole: bool = False,
         clock: Clock = UNLIMITED,
@@ -87,7 +85,7 @@ class BlockRows:
         self.memory: Terms = [(A.T, (tables.mem_k[first] / self.rate)[None, :])]
         self.sram: Terms = [(A.T, (tables.sram_k[first] / self.unit_b)[None, :])]
         self.steady = list(map(self._of_kernels, tables.steady_rk))
-        self.kinds = self._tensors(cut_t, precede)
+        self.kinds = self._tensors(precede)
         self._groups()
         self.alone = {k: A[classes.class_k[k]] for k in np.flatnonzero(tables.parts_k > 1).tolist()}
         if tables.sharded.token_charges is None:
@@ -95,7 +93,13 @@ class BlockRows:
         else:
             self._in_token_blocks(tables.sharded.token_charges)
 
-    def _tensors(self, cut_t: Bools, precede: Callable[[int, int, float, float], None] | None) -> list[TensorKind]:
+    def separate(self, cut_t: Bools) -> None:
+        """Keep the ends of these tensors in different blocks."""
+        never = [kind.inside for kind in self.kinds if kind.inside is not None and cut_t[kind.example]]
+        if never:
+            self.model.bound(np.concatenate(never), upper=0.0)
+
+    def _tensors(self, precede: Callable[[int, int, float, float], None] | None) -> list[TensorKind]:
         """One kind of tensor after another: how many have both ends inside."""
         sharded, classes, model, A = self.tables.sharded, self.classes, self.model, self.A
         outside = np.append(classes.class_k, -1)
@@ -108,7 +112,8 @@ class BlockRows:
         width_g[classes.group_g] = self.tables.width_g
         joined: set[tuple[int, int]] = set()
         found = []
-        for (g, a, b, depth), one, tensors in zip(kinds.T.tolist(), example.tolist(), count.tolist(), strict=True):
+        each = zip(kinds.T.tolist(), example.tolist(), count.tolist(), strict=True)
+        for (g, a, b, depth), example_t, tensors in each:
             self.clock.check()
             inside = None
             if a >= 0 and b >= 0:
@@ -119,15 +124,13 @@ class BlockRows:
                     precede(a, b, per_a, per_b)
                 name = f"{g}_{a}_{b}_{depth}"
                 inside = model.continuous(f"B_{name}", (self.blocks,), 0.0, float(tensors))
-                if cut_t[one]:
-                    model.bound(inside, upper=0.0)
                 for which, end, per in (("src", a, per_a), ("dst", b, per_b)):
                     model.rows(f"B_{which}_{name}", [(inside, 1.0), (A[end], -per)], upper=0)
                 if classes.size_c[a] == classes.size_c[b] == 1 and depth > CROSSING_TILES * (1 + (width_g[g] == 1)):
                     # else a deep buffer could be passed off as a cut, which takes less SRAM
                     both = [(A[end], -float(tensors)) for end in (a, b)]
                     model.rows(f"B_both_{name}", [(inside, 1.0), *both], lower=-float(tensors))
-            found.append(TensorKind(g, a, b, float(depth), float(tensors), inside))
+            found.append(TensorKind(g, a, b, float(depth), float(tensors), inside, example_t))
         return found
 
     def _groups(self) -> None:

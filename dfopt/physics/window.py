@@ -21,7 +21,7 @@ stages, as in all that are interleaved. So the same function of lower bounds is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -68,30 +68,20 @@ class Window:
         >>> round(narrow.exposed_s(stages=1, chunks=1, layers=4, microbatches=8), 12)
         1.4
         """
-        figures = self.exchange_s, self.backward_s, self.memory_s, self.compute_s, self.hop_s, self.usage
-        return float(exposed_in_windows(*figures, self.in_the_way, stages, chunks, layers, microbatches))
+        seconds = self.exchange_s, self.backward_s, self.memory_s, self.compute_s, self.hop_s
+        figures = *seconds, self.in_the_way, self.usage
+        return float(exposed_in_windows(figures, stages, chunks, layers, microbatches))
 
 
 def exposed_in_windows(
-    exchange_s: ArrayLike,
-    backward_s: ArrayLike,
-    memory_s: ArrayLike,
-    compute_s: ArrayLike,
-    hop_s: ArrayLike,
-    usage: ArrayLike,
-    in_the_way: ArrayLike,
-    stages: ArrayLike,
-    chunks: ArrayLike,
-    layers: ArrayLike,
-    microbatches: ArrayLike,
+    figures: Sequence[ArrayLike], stages: ArrayLike, chunks: ArrayLike, layers: ArrayLike, microbatches: ArrayLike
 ) -> NDArray[np.float64]:
-    """Seconds of a step that show of stages, each with the figures of a :class:`Window`: arrays that fit together."""
-    exchange, backward, memory, compute, hop, share, across, degree, parts, held, many = (
-        np.asarray(each, dtype=np.float64)
-        for each in (
-            *(exchange_s, backward_s, memory_s, compute_s, hop_s, usage),
-            *(in_the_way, stages, chunks, layers, microbatches),
-        )
+    """Seconds of a step that show of stages, each with the figures of a :class:`Window` in its order.
+
+    They, and what :meth:`Window.exposed_s` takes, are arrays that fit together.
+    """
+    exchange, backward, memory, compute, hop, across, share, degree, parts, held, many = (
+        np.asarray(each, dtype=np.float64) for each in (*figures, stages, chunks, layers, microbatches)
     )
     each = np.maximum(held / parts, 1.0)  # chunks of several stages may differ
     free, chunk = each * (backward - memory) + hop, each * exchange

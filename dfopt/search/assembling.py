@@ -98,18 +98,17 @@ def conclusions(
     graphs: Sequence[Graph],
     system: System,
     assumptions: Assumptions,
-    value: float,
+    best: Solved | Result,
     records: Sequence[AnyRecord],
     apart: Sequence[GraphRecord],
     kept: Kept,
-    p_max: int,
     heat: HeatProof | None,
 ) -> dict[str, Any]:
     """What a result says that follows from its records: bounds, gaps, what it may call itself, its proof in words."""
-    (bound, level), request = proven(value, records, apart), kept.request
-    gap, level_gap = proven_gap(value, bound), proven_gap(value, level)
+    (bound, level), request = proven(best.value, records, apart), kept.request
+    gap, level_gap = proven_gap(best.value, bound), proven_gap(best.value, level)
     later, level_later = kept.gap(records, apart), kept.gap(records, apart, "level_bound")
-    proof = proof_of(graphs, system, records, apart, assumptions, p_max, gap, request)
+    proof = proof_of(graphs, system, records, apart, assumptions, best.p_max, gap, request)
     next_best = f"; {DIFFERENT[request.distinct_in]}" + ", not all of them shown to be the next best" * (
         level_later > 0
     )
@@ -221,9 +220,9 @@ def assemble(
     records = list(chain.from_iterable(each.records for each in searches))
     apart = tuple(sorted((each.apart for each in searches if each.apart is not None), key=lambda each: each.order))
     of = (graph, *variants), system, assumptions
-    said = conclusions(*of, value, records, apart, state.kept, best.p_max, heat)
-    if state.stopped in SIGNALS and said["status"] == "limit_with_solution":
-        said["status"] = "interrupted_with_solution"
+    concluded = conclusions(*of, best, records, apart, state.kept, heat)
+    if state.stopped in SIGNALS and concluded["status"] == "limit_with_solution":
+        concluded["status"] = "interrupted_with_solution"
     others = [
         Alternative(microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping)
         for one in solved[1:]
@@ -231,9 +230,9 @@ def assemble(
     plans, unlisted = in_few_words(searches)
     seconds = time.perf_counter() - began
     return Result(
-        **said, value=value, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,
-        score=best.score, p_max=best.p_max,
-        seconds=seconds, trace=(*workload.trace, (seconds, value, said["bound"])), heat=heat, missing=missing or None,
+        **concluded, value=value, utilization=best.score.utilization, plan=best.plan, mapping=best.mapping,
+        score=best.score, p_max=best.p_max, heat=heat, missing=missing or None,
+        seconds=seconds, trace=(*workload.trace, (seconds, value, concluded["bound"])),
         alternatives=tuple(sorted(others, key=lambda other: other.order)) or None, plans=plans, unlisted=unlisted,
         apart=apart or None, space=together([each.size(asked) for each in searches if each.apart is None]),
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,

@@ -159,8 +159,8 @@ def _figures(result: Result, records: list[PlanRecord], score: Score, value: flo
     """What the figures and the words of a result, its status among them, do not follow from its records."""
     of = (result.graph, *result.variants), result.system, result.assumptions
     kept, apart = Kept.in_result(result), result.apart or ()
-    said = conclusions(*of, result.value, records, apart, kept, result.p_max, result.heat)
-    again = {"value": value, "utilization": score.utilization, **said}
+    concluded = conclusions(*of, result, records, apart, kept, result.heat)
+    again = {"value": value, "utilization": score.utilization, **concluded}
     if result.status == "interrupted_with_solution" and again["status"] == "limit_with_solution":
         again["status"] = result.status
     return differences("$", again, {name: getattr(result, name) for name in again})

@@ -89,7 +89,8 @@ def bounds_of_streams(
     >>> LIMITS[found.binding[0]], (found.bandwidth / 1e9).round(2).tolist()
     ('four_activate', [7.87])
     """
-    u, banks, groups, random, reads, extra, turn, outstanding = np.array(rows, dtype=float).reshape(-1, 8).T
+    streams = np.array(rows, dtype=float).reshape(-1, 8).T
+    u, banks, groups, random, reads, _, turn, outstanding = streams
     across, within = max(t.tBL, t.tCCD_S), max(t.tBL, t.tCCD_L)
     read = t.tRCDRD + (u - 1) * within + t.tRTP + t.tRP
     wrote = t.tRCDWR + (u - 1) * within + t.CWL + t.tBL + t.tWR + t.tRP
@@ -116,9 +117,7 @@ def bounds_of_streams(
     bandwidth = busy
     held = np.isfinite(outstanding)
     if held.any():
-        limits[5, held] = _little(
-            u[held], banks[held], outstanding[held], extra[held], row[held], busy[held], burst, t, refresh_rate
-        )
+        limits[5, held] = _little(streams[:, held], row[held], busy[held], burst, t, refresh_rate)
         bandwidth = busy.copy()
         bandwidth[held] = knee(busy[held], limits[5, held])
     # what is no limit is none either when refreshes leave no time at all
@@ -171,16 +170,14 @@ def out_of_range(
     return ""
 
 
-def _little(
-    u: Floats, banks: Floats, outstanding: Floats, extra: Floats, row: Floats, busy: Floats,
-    burst: float, t: DramTimings, refresh_rate: float,
-) -> Floats:  # fmt: skip
-    """B/s of clients with a number of requests in flight; a fixed point, as latency depends on the bandwidth."""
+def _little(streams: Floats, row: Floats, busy: Floats, burst: float, t: DramTimings, refresh_rate: float) -> Floats:
+    """B/s of streams with a number of requests in flight; a fixed point, as latency depends on the bandwidth."""
+    u, banks, *_, extra, _, outstanding = streams
     hit = t.CL + t.tBL + _QUEUE_CLOCKS * t.tCK
     pause = t.tRFC + t.tRP
     interval = t.tREFI / refresh_rate if refresh_rate else np.inf
     share = np.minimum(1.0, outstanding / u)
-    flow = np.minimum(busy, outstanding * burst / (hit + extra))
+    flow: Floats = np.minimum(busy, outstanding * burst / (hit + extra))
     for step in range(_ROUNDS):
         latency = hit + share * (t.tRCDRD + t.tRP)
         if refresh_rate:

@@ -181,9 +181,10 @@ class Exposed:
         exchange_rv, once_rv = of.exchanges[0][:, 0], of.exchanges[1][:, 0]
         _, backward_rv, memory_rv, compute_rv = (each[:, 0] for each in of.passes)
         passes = backward_rv + of.waits_rv, memory_rv, compute_rv, of.hop_rv / 2
+        network = (each_g[group_r, None] for each_g in (self._crosses_g, usage_g))
         stages_r, chunks_r = table.stages_i[plan_r], table.interleave_i[plan_r]
-        of_plans = usage_g[group_r], self._crosses_g[group_r], stages_r, chunks_r, size_r, table.microbatches_i[plan_r]
-        shows_rv = exposed_in_windows(exchange_rv, *passes, *(each_r[:, None] for each_r in of_plans))
+        of_plans = (each_r[:, None] for each_r in (stages_r, chunks_r, size_r, table.microbatches_i[plan_r]))
+        shows_rv = exposed_in_windows((exchange_rv, *passes, *network), *of_plans)
         shows_iv = table.slowest(np.where(size_r[:, None] > 0, shows_rv, 0.0))
         whole_iv, steps_iv = (table.slowest(size_r[:, None] * each_rv) for each_rv in (exchange_rv, once_rv))
         if table.assumptions.gradient_overlap == "calculon_or_none":
