@@ -57,7 +57,7 @@ def mapped(
     return [step_of(row, chosen, row_machine(row, machine, memory_limit=False)) for row in rows]
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - a public function with options
     data: Sequence[str | Path],
     system: System,
     name: str,

@@ -65,7 +65,7 @@ _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about th
 _LEFT: Final = 0.1  # of the time of a search, for which nothing goes on that was cut short
 
 
-def explore(
+def explore(  # noqa: PLR0913 - a public function with options
     graph: Graph | str | os.PathLike[str],
     design: Design | str | os.PathLike[str],
     *,

@@ -82,7 +82,7 @@ def greedy(tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITE
     return best[1] if best else None
 
 
-def optimize_intrachip(
+def optimize_intrachip(  # noqa: PLR0913 - a public function with options
     tables: StageTables,
     limits: IntraChipLimits,
     *,

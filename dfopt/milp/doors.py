@@ -23,7 +23,7 @@ from dfopt.milp.solvers import check_solver
 from dfopt.milp.verdict import complete, finish, settled, without_solver
 
 
-def solve(
+def solve(  # noqa: PLR0913 - a public function with options
     model: Model | ModelArrays,
     *,
     solver: str = "highs",

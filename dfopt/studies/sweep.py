@@ -36,7 +36,7 @@ def load_study(source: str | os.PathLike[str] | Study) -> tuple[Study, Path, str
 
 
 @renamed(shard="part", results="out_dir")
-def sweep(
+def sweep(  # noqa: PLR0913 - a public function with options
     study: str | os.PathLike[str] | Study,
     *,
     jobs: int | None = None,

@@ -27,7 +27,7 @@ _FRONTS: Final = "Every cell{} by {} and {}, with the fronts that no cell beats 
 _HOLDS: Final = {True: ("yes", "good"), False: ("no", "bad"), None: ("open", "open")}
 
 
-def sweep_report(
+def sweep_report(  # noqa: PLR0913 - a public function with options
     name: str,
     runs: Any,
     *,
