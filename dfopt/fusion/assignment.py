@@ -93,17 +93,30 @@ def at_once(model: Model, A: Ints, several: Sequence[Ints]) -> None:
     block = model.continuous("block", (len(blocks), p), 0.0, 1.0)
     model.rows("one_block", [(block.T, 1.0)], upper=1)
     for k in range(n):
-        mine = [number for number, kernels in enumerate(blocks) if k in kernels]
-        model.rows(f"whole_{k}", [(A[k][:, None], 1.0), (block[mine].T, -1.0)], 0, 0)
+        holders = [number for number, kernels in enumerate(blocks) if k in kernels]
+        model.rows(f"whole_{k}", [(A[k][:, None], 1.0), (block[holders].T, -1.0)], 0, 0)
 
 
 def passes(
     model: Model, A: Ints, forward: Bools, limits: IntraChipLimits, name: str = "", here: Ints | None = None
 ) -> None:
-    """What may share a partition of a stage, and which partitions may be empty.
+    """Add rows for what may share a partition of a stage, and for which partitions may be empty.
 
-    ``here``: two columns, 1 if the stage has kernels of the forward pass, and if it has others; without them it has
-    those that are given.
+    Parameters
+    ----------
+    model : Model
+        Gets columns and rows.
+    A : int array, shape (kernels, partitions)
+        Columns that are 1 where a kernel is in a partition.
+    forward : bool array, shape (kernels,)
+        Kernels of the forward pass.
+    limits : IntraChipLimits
+        Rule for the passes, and whether partitions may be empty.
+    name : str
+        End of the names of columns and rows.
+    here : int array, shape (2,), optional
+        Columns that are 1 if the stage has kernels of the forward pass, and if it has others. Left out, it has those
+        that are given.
     """
     n, p = A.shape
     both = here is not None or bool(forward.any() and not forward.all())
@@ -134,7 +147,23 @@ def passes(
 
 
 def alive(model: Model, blocks: BlockRows, groups: Ints, clock: Clock) -> Ints:
-    """Columns of the groups that wait in DRAM while each partition of a stage runs; shape (groups, partitions)."""
+    """Columns that are 1 where a fan-out group waits in DRAM while a partition of a stage runs.
+
+    Parameters
+    ----------
+    model : Model
+        Gets columns and rows.
+    blocks : BlockRows
+        The partitions, in the order in which they run.
+    groups : int array
+        Classes of the fan-out groups that count.
+    clock : Clock
+        When it is over, building is given up (:class:`OutOfTime`).
+
+    Returns
+    -------
+    int array, shape (groups, partitions)
+    """
     p = blocks.blocks
     L = model.continuous("L", (len(groups), p), 0.0, 1.0)
     row_of = {g: row for row, g in enumerate(groups.tolist())}

@@ -155,13 +155,14 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     )
     held = replace(tables, sharded=replace(sharded, token_charges=None))
     alone = price_each(held, singles(tables))
-    if not (alone.sram_bytes > chip.sram * (1 + 1e-12)).any():
+    oversized = alone.sram_bytes > chip.sram * (1 + 1e-12)
+    if not oversized.any():
         return tables
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
     cut = np.where(sharded.stationary_k > 0, sharded.stationary_k + outputs, 0.0)
-    parts_k, whole = parts_of(chip, alone.sram_bytes - cut, cut), alone.sram_bytes > chip.sram * (1 + 1e-12)
+    parts_k = parts_of(chip, alone.sram_bytes - cut, cut)
     # beside its neighbours a kernel of a library needs less: then those that cannot be cut may fit
-    hopeless = np.isinf(parts_k) | (whole & (parts_k == 1) & (not chip.library))
+    hopeless = np.isinf(parts_k) | (oversized & (parts_k == 1) & (not chip.library))
     takes_blocks, again_k = _in_token_blocks(tables)
     if (hopeless & ~takes_blocks).any():
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, alone.sram_bytes - cut, hopeless))
@@ -308,10 +309,10 @@ def over_groups(rule: np.ufunc, rows: NDArray[Any], members: list[tuple[Ints, In
     """Reduce rows of tensors to rows of their fan-out groups; numpy's ``reduceat`` does that number by number."""
     if not members:
         return rows
-    found = rows[members[0][1]]
+    reduced = rows[members[0][1]]
     for groups, tensors in members[1:]:
-        found[groups] = rule(found[groups], rows[tensors])
-    return found
+        reduced[groups] = rule(reduced[groups], rows[tensors])
+    return reduced
 
 
 def lots(tables: StageTables, blocks: Sequence[Ints]) -> Iterator[tuple[Ints, StageTables, Bools]]:

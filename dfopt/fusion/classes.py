@@ -83,14 +83,13 @@ def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> Classes:
         _, refined = np.unique(
             np.stack([colour_k.astype(np.uint64), around[0, :n], around[1, :n]]), axis=1, return_inverse=True
         )
-        found = int(refined.max(initial=-1)) + 1
-        if found == kinds:
+        count = int(refined.max(initial=-1)) + 1
+        if count == kinds:
             break
-        kinds, colour_k = found, refined.astype(np.int64)
+        kinds, colour_k = count, refined.astype(np.int64)
     _, first, class_k, size = np.unique(colour_k, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+    rank = np.argsort(order)
     return Classes(
         rank[class_k].astype(np.int64),
         size[order].astype(np.int64),
@@ -106,10 +105,10 @@ def _numbered(rows: Floats) -> Ints:
 
 def _mixed(*numbers: Ints) -> NDArray[np.uint64]:
     """One well-spread 64-bit number per entry, so that sums of them tell multisets apart."""
-    found = np.full(len(numbers[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    hashes = np.full(len(numbers[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
     for values in numbers:
-        found = (found ^ values.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
-        found ^= found >> np.uint64(29)
-        found *= np.uint64(0x94D049BB133111EB)
-        found ^= found >> np.uint64(32)
-    return found
+        hashes = (hashes ^ values.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(0x94D049BB133111EB)
+        hashes ^= hashes >> np.uint64(32)
+    return hashes

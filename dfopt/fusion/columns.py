@@ -55,8 +55,7 @@ class Columns:
     @property
     def member(self) -> Bools:
         """Kernels of every block, shape (blocks, kernels)."""
-        found: Bools = self.search.lattice.member[self.after] & ~self.search.lattice.member[self.before]
-        return found
+        return np.asarray(self.search.lattice.member[self.after] & ~self.search.lattice.member[self.before])
 
     def _layers(self, last: int) -> None:
         """One copy of the lattice per partition number; a step without a block leaves that partition empty."""
@@ -132,8 +131,14 @@ class Arcs:
 def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock = UNLIMITED) -> Arcs:
     """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
 
-    ``search`` counts partitions; ``before`` and ``after`` are the down-sets of the blocks. When the clock
-    is over: :class:`OutOfTime`.
+    Parameters
+    ----------
+    search : ShortestPath
+        A search that counts partitions.
+    before, after : int array, shape (blocks,)
+        Down-sets before and after each block.
+    clock : Clock
+        When it is over, building is given up (:class:`OutOfTime`).
     """
     layers, sets = search.layers, len(search.lattice.size)
     member = search.lattice.member[after] & ~search.lattice.member[before]
@@ -162,10 +167,22 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock =
 def flow_rows(
     model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow", clock: Clock = UNLIMITED
 ) -> None:
-    """Rows that make the chosen arcs a path from source to sink.
+    """Add rows that make the chosen arcs a path from source to sink.
 
-    ``x`` are the columns of the arcs, ``tail`` and ``head`` their nodes. When the clock is over:
-    :class:`OutOfTime`.
+    Parameters
+    ----------
+    model : Model
+        Gets the rows.
+    x : int array, shape (arcs,)
+        Columns that are 1 where an arc is chosen.
+    tail, head : int array, shape (arcs,)
+        Nodes that each arc leaves and enters.
+    source, sink : int
+        Nodes at the ends of the path.
+    name : str
+        Start of the names of the rows.
+    clock : Clock
+        When it is over, building is given up (:class:`OutOfTime`).
     """
     nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
     ends = place[2:]

@@ -44,7 +44,7 @@ class Lattice:
 
     member: Bools
     size: Ints
-    known: dict[tuple[bytes, ...], Steps] = field(default_factory=dict, compare=False, repr=False)
+    _steps: dict[tuple[bytes, ...], Steps] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def words(self) -> NDArray[np.uint64]:
@@ -74,7 +74,7 @@ class Lattice:
     def steps(self, tables: StageTables, clock: Clock = UNLIMITED) -> Steps:
         """The steps that a chip with a library may take: of thousands of pairs of down-sets few are a block of one.
 
-        They follow from the tensors and the sets of kernels, whatever anything costs, and so does what is known here.
+        They follow from the tensors and the sets of kernels, whatever anything costs: once for all of these.
 
         Raises
         ------
@@ -82,9 +82,9 @@ class Lattice:
         """
         sharded = tables.sharded
         key = tuple(part.tobytes() for part in (sharded.sets_k, sharded.src_t, sharded.dst_t))
-        if key not in self.known:
-            self.known[key] = _steps(self, tables, clock)
-        return self.known[key]
+        if key not in self._steps:
+            self._steps[key] = _steps(self, tables, clock)
+        return self._steps[key]
 
 
 def down_sets(
@@ -128,7 +128,7 @@ def down_sets(
     if barrier:  # one more predecessor: the whole forward pass
         waits[ahead:] += 1
     member, wait, last = np.zeros((1, n), dtype=bool), waits[None, :], np.array([-1])
-    found, count, label = [member], 1, np.arange(n)
+    levels, count, label = [member], 1, np.arange(n)
     for size in range(1, n + 1):
         parent, last = np.nonzero((wait == 0) & (label > last[:, None]) & (label < size + most))
         count += len(parent)
@@ -139,13 +139,13 @@ def down_sets(
         rows = np.arange(len(parent))
         member[rows, last] = True
         for k in np.flatnonzero(np.bincount(last)).tolist():
-            mine = rows[last == k]
+            extended = rows[last == k]
             for b in followers[k].tolist():
-                wait[mine, b] -= 1
+                wait[extended, b] -= 1
         if barrier and size == ahead:
             wait[:, ahead:] -= 1
-        found.append(member)
-    everything = np.concatenate(found)[:, place]
+        levels.append(member)
+    everything = np.concatenate(levels)[:, place]
     return Lattice(everything, everything.sum(axis=1).astype(np.int64))
 
 
@@ -177,18 +177,17 @@ def _steps(lattice: Lattice, tables: StageTables, clock: Clock) -> Steps:
     count, rows = tables.kernels, {row.tobytes(): number for number, row in enumerate(lattice.words)}
     before_k, _ = precedence(tables)
     blocks = [np.array([k]) for k in range(count)] + library.several(tables.sharded, clock)
-    found = list[tuple[Ints, Ints, Ints]]()
+    steps = list[tuple[Ints, Ints, Ints]]()
     member = np.zeros((len(blocks), count), dtype=bool)
     for b, kernels in enumerate(blocks):
         member[b, kernels] = True
-    for b, kernels in enumerate(blocks):
         needed = sorted(set[int]().union(*(before_k[k] for k in kernels.tolist())) - {*kernels.tolist()})
         open_ = ~lattice.member[:, kernels].any(axis=1) & lattice.member[:, needed].all(axis=1)
         before = np.flatnonzero(open_)
         reached = Lattice(lattice.member[before] | member[b], lattice.size[before]).words
         after = np.array([rows.get(row.tobytes(), -1) for row in reached], dtype=np.int64)
         kept = after >= 0
-        found.append((before[kept], after[kept], np.full(int(kept.sum()), b)))
-    before, after, block = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        steps.append((before[kept], after[kept], np.full(int(kept.sum()), b)))
+    before, after, block = (np.concatenate(parts) for parts in zip(*steps, strict=True))
     order = np.lexsort((after, before))
     return Steps(before[order], after[order], block[order], member)

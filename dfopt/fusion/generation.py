@@ -28,7 +28,7 @@ from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
-from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing, slack
+from dfopt.fusion.one_block import CountedBlock, Listed, OneBlock, pricing, slack
 from dfopt.fusion.partitioning import (
     SAME,
     IntraChipLimits,
@@ -97,7 +97,7 @@ class Generation:
         self.began = time.perf_counter()
         self.pool: list[tuple[Ints, list[Band]]] = []
         self.columns: list[Column] = []
-        self.known: set[tuple[bytes, float]] = set()
+        self.keys: set[tuple[bytes, float]] = set()
         self.pricings = self.nodes = 0
         self.counted = limits.exactly or limits.p_max < tables.kernels
         self._first_prices()
@@ -134,10 +134,10 @@ class Generation:
     def _first_prices(self) -> None:
         """Prices that no block beats, whose sum is the additive bound."""
         terms, side_k = least_terms(self.tables, self.limits), sides(self.tables, self.limits.forward_backward)
-        sums = np.array([np.bincount(side_k, term) for term in terms])
+        totals = np.array([np.bincount(side_k, term) for term in terms])
         (hidden, added), price_k = self.tables.chip.rule, np.zeros(len(side_k))
         if hidden:
-            slowest = np.array(hidden)[np.argmax(sums[[*hidden]], axis=0)]
+            slowest = np.array(hidden)[np.argmax(totals[[*hidden]], axis=0)]
             price_k = np.array(terms)[slowest[side_k], np.arange(len(side_k))]
         for term in added:
             price_k = price_k + terms[term]
@@ -149,9 +149,9 @@ class Generation:
         """Cut an order for a start, and offer its intervals to the LP."""
         limits = self.limits
         rule, clock = limits.forward_backward, self.clock
-        found = best_segmentation(self.tables, order, limits.p_max, limits.exactly, rule, clock)
-        if found is not None:
-            self._candidate(found[1])
+        cut = best_segmentation(self.tables, order, limits.p_max, limits.exactly, rule, clock)
+        if cut is not None:
+            self._candidate(cut[1])
         bands = list(price_intervals(self.tables, order, rule, _LONGEST, clock))
         if len(self.pool) >= _ORDERS:
             self.pool.pop(len(self.orders))  # the oldest that is not one of the first
@@ -180,8 +180,8 @@ class Generation:
         new = []
         for column in columns:
             key = (column.counts.tobytes(), round(column.seconds / self.unit, 10))
-            if key not in self.known:
-                self.known.add(key)
+            if key not in self.keys:
+                self.keys.add(key)
                 new.append(column)
         if new:
             matrix = np.array([column.counts for column in new]).T
@@ -194,7 +194,7 @@ class Generation:
 
     def _from_pool(self, price_k: Floats, row: float) -> int:
         """Best interval of every start, in every order of the pool."""
-        found: list[tuple[float, Ints, float]] = []
+        candidates: list[tuple[float, Ints, float]] = []
         for order, bands in self.pool:
             worth = np.concatenate([[0.0], np.cumsum(price_k[order])])
             for band in bands:
@@ -205,9 +205,9 @@ class Generation:
                 value = reduced[i, end] - row
                 for r in np.flatnonzero(value < -1e-8 * self.unit):
                     kernels = order[first + r : first + 1 + end[r]]
-                    found.append((float(value[r]), kernels, float(band.time[r, end[r]])))
-        found.sort(key=lambda entry: entry[0])
-        return self._offer([Column(self.classes.counts(k), seconds, k) for _, k, seconds in found[:_BATCH]])
+                    candidates.append((float(value[r]), kernels, float(band.time[r, end[r]])))
+        candidates.sort(key=lambda entry: entry[0])
+        return self._offer([Column(self.classes.counts(k), seconds, k) for _, k, seconds in candidates[:_BATCH]])
 
     def _prices(self, point: LpPoint) -> tuple[Floats, float]:
         duals = point.duals * self.unit
@@ -283,7 +283,7 @@ class Generation:
                 self.one_block = pricing(self.tables, self.limits, self.classes, self.clock)
             inner_c = firm * self.center + (1 - firm) * price_c
             inner_row = firm * self.center_row + (1 - firm) * row
-            solution, found = self.one_block.search(inner_c, -inner_row, self.clock, self.seed)
+            solution, block = self.one_block.search(inner_c, -inner_row, self.clock, self.seed)
             self.pricings += 1
             self.nodes += solution.nodes
             if solution.interrupted:
@@ -295,17 +295,17 @@ class Generation:
                     self.bound = proven
                     self.trace.append(self._state())
                 proven_at, firm = firm, firm**2
-            elif found is None:
+            elif block is None:
                 return False  # out of time
             else:
                 firm, proven_at = _FIRM, 1.0
-                if not self._adopt(found, price_c, row):
+                if not self._adopt(block, price_c, row):
                     return True  # known, and worth no more than its time but for rounding
             progress(self._state())
 
     def _done(self, gap: float) -> bool:
-        known = min(self.best_s, self.cutoff)
-        return bool(known - self.bound <= max(gap, SAME) * known)
+        upper = min(self.best_s, self.cutoff)
+        return bool(upper - self.bound <= max(gap, SAME) * upper)
 
     def _relaxation(self) -> LpPoint | None:
         """Solve the LP over what is known, intervals and near blocks until they offer nothing; None when time is up."""
@@ -321,33 +321,30 @@ class Generation:
                 continue
             used = [self.columns[i].kernels for i in np.argsort(-point.x) if point.x[i] > 1e-6]
             real = [kernels for kernels in used if kernels is not None]
-            near = self.moves.improve(real, price_k, -row, self.clock)
-            if not self._add(near):
+            if not self._add(self.moves.improve(real, price_k, -row, self.clock)):
                 return point
 
-    def _adopt(self, found: Found, price_c: Floats, row: float) -> bool:
+    def _adopt(self, block: CountedBlock, price_c: Floats, row: float) -> bool:
         """Add a block of the MILP, as counts and as real kernels, and an order that has it in one piece."""
         class_k, n = self.classes.class_k, self.tables.kernels
         new = 0
-        if (self.classes.size_c > 1).any() and found.seconds - price_c @ found.inside_c - row < 0:
-            new += self._offer([Column(found.inside_c.astype(np.float64), found.seconds, None)])
+        if (self.classes.size_c > 1).any() and block.seconds - price_c @ block.inside_c - row < 0:
+            new += self._offer([Column(block.inside_c.astype(np.float64), block.seconds, None)])
         rank = np.full(n, 2)
-        patterns = [p for p in (found.before_c, found.inside_c) if p.any()]
+        patterns = [p for p in (block.before_c, block.inside_c) if p.any()]
         blocks = lined_up(patterns, self.classes, self.before, self.orders[-1], self.clock)
-        for number, kernels in enumerate(blocks[: 1 + int(found.before_c.any())]):
+        for number, kernels in enumerate(blocks[: 1 + int(block.before_c.any())]):
             rank[kernels] = number
-        inside = np.flatnonzero(rank == int(found.before_c.any()))
-        if np.array_equal(np.bincount(class_k[inside], minlength=len(found.inside_c)), found.inside_c):
+        inside = np.flatnonzero(rank == int(block.before_c.any()))
+        if np.array_equal(np.bincount(class_k[inside], minlength=len(block.inside_c)), block.inside_c):
             new += self._add([inside])
         self._take_up(self._around(rank))
         return new > 0
 
     def _around(self, rank: Ints) -> Ints:
         """The topological order nearest to the last one in which lower ranks come first, pass by pass."""
-        n, forward = self.tables.kernels, self.tables.sharded.forward_k
-        place = np.empty(n, dtype=np.int64)
-        place[self.orders[-1]] = np.arange(n)
-        keys = [(not forward[k], int(rank[k]), int(place[k])) for k in range(n)]
+        forward, place = self.tables.sharded.forward_k, np.argsort(self.orders[-1])
+        keys = [(not forward[k], int(rank[k]), int(place[k])) for k in range(self.tables.kernels)]
         return order_by_rank(self.before, keys)
 
     def _round(self, point: LpPoint, clock: Clock) -> None:

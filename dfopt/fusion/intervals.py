@@ -53,21 +53,20 @@ class _Rectangles:
         top, bottom = np.clip(top - first, 0, rows), np.clip(bottom - first + 1, 0, rows)
         left, right = np.clip(left - first - 1, 0, columns), np.clip(right - first, 0, columns)
         some = (top < bottom) & (left < right)
-        found = []
+        matrices = []
         for weight in self.figures:
             corner = np.zeros((rows + 1, columns + 1))
             for row, column, sign in ((top, left, 1.0), (bottom, left, -1.0), (top, right, -1.0), (bottom, right, 1.0)):
                 np.add.at(corner, (row[some], column[some]), sign * weight[some])
             np.cumsum(corner, axis=0, out=corner)
             np.cumsum(corner, axis=1, out=corner)
-            found.append(corner[:rows, :columns])
-        return found
+            matrices.append(corner[:rows, :columns])
+        return matrices
 
 
 def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
     sharded, n = tables.sharded, tables.kernels
-    place = np.full(n + 1, n, dtype=np.int64)
-    place[order] = np.arange(n)
+    place = np.append(np.argsort(order), n)
     src_g = np.where(tables.src_g < n, place[tables.src_g], -1)
     by_place = np.lexsort((place[sharded.dst_t], sharded.group_t))
     g, d = sharded.group_t[by_place], place[sharded.dst_t][by_place]
@@ -77,8 +76,8 @@ def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
     moved_g, crossing_g = tables.moved_g, CROSSING_TILES * tables.tile_g
 
     # stored: starts up to the source, ends behind the source but not behind the last consumer
-    made = np.flatnonzero(src_g >= 0)
-    stored = (0, src_g[made], src_g[made] + 1, last[made], moved_g[made], crossing_g[made], 0.0)
+    produced = np.flatnonzero(src_g >= 0)
+    stored = (0, src_g[produced], src_g[produced] + 1, last[produced], moved_g[produced], crossing_g[produced], 0.0)
     # read: by the first consumer at or behind the start
     inside = d < n
     low = np.maximum(src_g[g], np.where(fresh, -1, np.roll(d, 1))) + 1
@@ -102,8 +101,18 @@ def price_intervals(
 ) -> Iterator[Band]:
     """Price all blocks of at most ``longest`` consecutive kernels of a topological order, band by band of starts.
 
-    Under ``separate`` blocks that mix passes are illegal. When the clock is over, the pricing is
-    given up (:class:`OutOfTime`).
+    Parameters
+    ----------
+    tables : StageTables
+        The stage.
+    order : int array, shape (kernels,)
+        A topological order of its kernels.
+    forward_backward : str
+        How passes share partitions: under ``separate`` blocks that mix them are illegal.
+    longest : int
+        Most kernels of a block.
+    clock : Clock
+        When it is over, the pricing is given up (:class:`OutOfTime`).
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)
@@ -144,12 +153,12 @@ def price_intervals(
             work[row, column] = _paces(tables, needed, row + first, column + first + 1)
         moved = chip.dram_seconds(traffic + memory[j] - memory[i])
         talk = tolls + network[j] - network[i]
-        time = combine([work, moved, talk, *(one[j] - one[i] for one in steady)], chip)
+        time = combine([work, moved, talk, *(seconds[j] - seconds[i] for seconds in steady)], chip)
         yield Band(first, np.where(legal, time, np.inf))
 
 
 def _one_by_one(tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock) -> Iterator[Band]:
-    """The same where blocks may take their tokens in blocks: what these need is no sum over rectangles of intervals."""
+    """Price intervals as `price_intervals` where blocks may take their tokens in blocks: no sum over rectangles."""
     n, forward, separate = tables.kernels, tables.sharded.forward_k[order], forward_backward == "separate"
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)

@@ -74,11 +74,11 @@ def greedy(tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITE
     best: tuple[float, Ints] | None = None
     for order in topological_orders(tables):
         try:
-            found = best_segmentation(tables, order, limits.p_max, limits.exactly, limits.forward_backward, clock)
+            cut = best_segmentation(tables, order, limits.p_max, limits.exactly, limits.forward_backward, clock)
         except OutOfTime:
             break
-        if found is not None and keeps(tables, limits, found[1]) and (best is None or found[0] < best[0]):
-            best = found
+        if cut is not None and keeps(tables, limits, cut[1]) and (best is None or cut[0] < best[0]):
+            best = cut
     return best[1] if best else None
 
 
@@ -157,15 +157,15 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
     if best is not None and clock.over:
         return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, "no time left; the start is returned")
     if form == "columns" and (lattice is not None or solver == "highs"):
-        task, found = _by_path(task, lattice)
-        if found is not None:
-            return found
+        task, mapping = _by_path(task, lattice)
+        if mapping is not None:
+            return mapping
     if tables.sharded.token_charges is not None:  # what generates blocks on demand prices them in one way only
         return _by_assignment(task) if form == "assignment" or task.is_small else _as_far_as_shown(task, form)
     if form == "columns" and (solver == "highs" or formulation == "columns"):
-        task, found = _by_generation(task, formulation == "columns")
-        if found is not None:
-            return found
+        task, mapping = _by_generation(task, formulation == "columns")
+        if mapping is not None:
+            return mapping
     return _by_assignment(task)
 
 
@@ -215,13 +215,13 @@ def _as_far_as_shown(task: _Task, form: str) -> IntraChipMapping:
 
 def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapping | None]:
     """The shortest path through the lattice, or piece by piece without one; else the task with what that has shown."""
-    known = min(task.value, np.inf if task.cutoff is None else task.cutoff)
+    upper = min(task.value, np.inf if task.cutoff is None else task.cutoff)
     # half of the work at most: what is left goes to a form that returns something at any time
     until = task.clock.share(0.5)
     try:
         if lattice is None:
-            return _by_pieces(task, piecewise(task.tables, task.limits, known, until, task.seed))
-        search = ShortestPath(task.tables, task.limits, lattice, known * (1.0 if task.solver == "highs" else _NEAR))
+            return _by_pieces(task, piecewise(task.tables, task.limits, upper, until, task.seed))
+        search = ShortestPath(task.tables, task.limits, lattice, upper * (1.0 if task.solver == "highs" else _NEAR))
         path = search.run(until, task.progress)
     except KeyboardInterrupt:
         if task.best is None:
@@ -241,18 +241,18 @@ def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapp
     return replace(task, note=note, floor=max(task.floor, path.bound)), None
 
 
-def _by_pieces(task: _Task, found: PathResult | None) -> tuple[_Task, IntraChipMapping | None]:
-    """What pieces have shown, and the answer where they have found the best there is."""
-    if found is None:
+def _by_pieces(task: _Task, result: PathResult | None) -> tuple[_Task, IntraChipMapping | None]:
+    """What pieces have shown, and the answer where their result is the best there is."""
+    if result is None:
         return task, None
-    task = replace(task, floor=max(task.floor, found.bound), note=found.note)
+    task = replace(task, floor=max(task.floor, result.bound), note=result.note)
     if task.cutoff is not None and task.floor >= task.cutoff * (1 - SAME):
-        raise CutOff(task.cutoff, task.closed(task.cutoff, found.note))
-    if found.objective < task.value:
-        task = replace(task, best=found.partition_k, value=found.objective)
-    if not found.complete or task.best is None:
+        raise CutOff(task.cutoff, task.closed(task.cutoff, result.note))
+    if result.objective < task.value:
+        task = replace(task, best=result.partition_k, value=result.objective)
+    if not result.complete or task.best is None:
         return task, None
-    solution = replace(task.closed(task.value, found.note), bound=min(task.floor, task.value))
+    solution = replace(task.closed(task.value, result.note), bound=min(task.floor, task.value))
     return task, IntraChipMapping(task.best, solution, "columns")
 
 
@@ -284,20 +284,20 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
     generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed, task.floor)
     # where the matrices have a chance afterwards, they get half of the work
     until = task.clock.share(0.5) if task.is_small else task.clock
-    found = generation.run(task.gap, until, task.progress)
-    note = f"{task.note}; {found.solution.message}".removeprefix("; ")
-    solution = replace(found.solution, seconds=time.perf_counter() - task.began, message=note)
+    generated = generation.run(task.gap, until, task.progress)
+    note = f"{task.note}; {generated.solution.message}".removeprefix("; ")
+    solution = replace(generated.solution, seconds=time.perf_counter() - task.began, message=note)
     if task.cutoff is not None and solution.bound >= task.cutoff * (1 - SAME):
         raise CutOff(task.cutoff, solution)
     task = replace(task, floor=solution.bound, note=note)
-    if found.partition_k is None:
+    if generated.partition_k is None:
         if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
             raise KeyboardInterrupt
         # pins, or a limit that no cut of an order keeps: only the matrices know them all
         return replace(task, note=f"{note}, none that keep every limit"), None
     if solution.termination is Termination.LIMIT_WITH_SOLUTION and task.is_small and not asked:
-        return replace(task, best=found.partition_k, value=solution.objective), None
-    return task, IntraChipMapping(found.partition_k, solution, "columns")
+        return replace(task, best=generated.partition_k, value=solution.objective), None
+    return task, IntraChipMapping(generated.partition_k, solution, "columns")
 
 
 def _by_assignment(task: _Task) -> IntraChipMapping:
@@ -355,8 +355,7 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
 def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipMapping:
     """Every kernel alone, in a topological order: nothing is left to choose."""
     order = topological_orders(tables)[0]
-    partition_k = np.empty(tables.kernels, dtype=np.int64)
-    partition_k[order] = np.arange(tables.kernels)
+    partition_k = np.argsort(order).astype(np.int64)
     prices = price_each(tables, singles(tables))
     if not prices.legal.all():
         worst = int(np.argmax(prices.sram_bytes))

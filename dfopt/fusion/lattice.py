@@ -201,8 +201,7 @@ class ShortestPath:
     def allowed(self, member: Bools, layer: int) -> Bools:
         """Whether blocks may be partition number ``layer``: pins and the halves rule."""
         first, last = self.limits.numbers(member, self.tables.sharded.forward_k)
-        allowed: Bools = (first <= layer) & (layer <= last)
-        return allowed
+        return np.asarray((first <= layer) & (layer <= last))
 
     def blocks(self) -> tuple[Ints, Ints, Floats]:
         """Down-set before, down-set after and seconds of every block that was not excluded."""

@@ -22,23 +22,22 @@ def in_one_set(sets_k: Bools, member: Bools) -> Bools:
     """Blocks, given as a membership matrix, whose kernels share a set, or that hold one at most."""
     count = member.sum(axis=1)
     inside_bs = member.astype(np.int64) @ sets_k
-    found: Bools = (count <= 1) | (inside_bs == count[:, None]).any(axis=1)
-    return found
+    return np.asarray((count <= 1) | (inside_bs == count[:, None]).any(axis=1))
 
 
 def allowed(sharded: ShardedGraph, member: Bools) -> Bools:
     """Blocks, given as a membership matrix, that one kernel of the library does."""
-    found = in_one_set(sharded.sets_k, member)
-    more = np.flatnonzero(found & (member.sum(axis=1) > 1))
+    legal = in_one_set(sharded.sets_k, member)
+    more = np.flatnonzero(legal & (member.sum(axis=1) > 1))
     inside = np.pad(member[more].T, ((0, 1), (0, 0)))  # the last is the virtual kernel
     reached = np.zeros_like(inside)
     reached[np.argmax(inside, axis=0), np.arange(len(more))] = True
     both, before = inside[sharded.src_t] & inside[sharded.dst_t], -1
     while before != (before := int(reached.sum())):
-        for one, other in ((sharded.src_t, sharded.dst_t), (sharded.dst_t, sharded.src_t)):
-            np.logical_or.at(reached, other, both & reached[one])
-    found[more] = (reached == inside).all(axis=0)
-    return found
+        for tail, head in ((sharded.src_t, sharded.dst_t), (sharded.dst_t, sharded.src_t)):
+            np.logical_or.at(reached, head, both & reached[tail])
+    legal[more] = (reached == inside).all(axis=0)
+    return legal
 
 
 def several(sharded: ShardedGraph, clock: Clock = UNLIMITED) -> list[Ints]:
@@ -47,9 +46,18 @@ def several(sharded: ShardedGraph, clock: Clock = UNLIMITED) -> list[Ints]:
 
 
 def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) -> list[Ints]:
-    """The same of kernels in some sets, shape (kernels, sets), that tensors join.
+    """All convex blocks of more than one kernel that tensors join, all of them in one set.
 
     Kernels are added one by one: a block that tensors join is one still without a first or a last of its kernels.
+
+    Parameters
+    ----------
+    src_t, dst_t : int array, shape (tensors,)
+        Kernels at both ends of each tensor; from ``len(sets_k)`` on: outside.
+    sets_k : bool array, shape (kernels, sets)
+        Which sets each kernel is in.
+    clock : Clock
+        When it is over, the search is given up (:class:`OutOfTime`).
     """
     n = len(sets_k)
     reach, near = np.eye(n, dtype=bool), [set[int]() for _ in range(n)]
@@ -63,16 +71,16 @@ def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) ->
         reach |= reach[:, k : k + 1] & reach[k]
 
     def grown(block: frozenset[int]) -> Iterator[frozenset[int]]:
-        for k in set[int]().union(*(near[one] for one in block)) - block:
+        for k in set[int]().union(*(near[member] for member in block)) - block:
             larger = sorted(block | {k})
             between = reach[larger].any(axis=0) & reach[:, larger].any(axis=1)
             if between.sum() == len(larger) and sets_k[larger].all(axis=0).any():
                 yield frozenset(larger)
 
-    found: dict[frozenset[int], None] = {}
+    blocks: dict[frozenset[int], None] = {}
     last = [frozenset([k]) for k in range(n) if near[k]]
     while last:
         clock.check(10.0 * len(last))
-        last = [larger for larger in dict.fromkeys(g for block in last for g in grown(block)) if larger not in found]
-        found |= dict.fromkeys(last)
-    return [np.array(sorted(block), dtype=np.int64) for block in found]
+        last = [larger for larger in dict.fromkeys(g for block in last for g in grown(block)) if larger not in blocks]
+        blocks |= dict.fromkeys(last)
+    return [np.array(sorted(block), dtype=np.int64) for block in blocks]

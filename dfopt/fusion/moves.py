@@ -37,12 +37,24 @@ class Moves:
             self.reach[k] |= self.reach[direct[k]].any(axis=0)
 
     def improve(self, blocks: list[Ints], price_k: Floats, fixed: float, clock: Clock) -> list[Ints]:
-        """Blocks found on the way down from the given ones that are worth more than their time."""
-        found: list[Ints] = []
+        """Blocks near the given ones whose kernels are worth more than their time, by steepest descent from each.
+
+        Parameters
+        ----------
+        blocks : list of int arrays
+            Kernels of each block.
+        price_k : float array, s, shape (kernels,)
+            Seconds that each kernel is worth.
+        fixed : s
+            Seconds that any block costs beside its time.
+        clock : Clock
+            Ends the search.
+        """
+        improving: list[Ints] = []
         if not self.usable:
-            return found
+            return improving
         for kernels in blocks:
-            if clock.over or len(found) >= _ENOUGH:
+            if clock.over or len(improving) >= _ENOUGH:
                 break
             block = np.zeros(self.tables.kernels, dtype=bool)
             block[kernels] = True
@@ -57,11 +69,11 @@ class Moves:
                 prices = price_blocks(self.tables, near)
                 reduced = np.where(prices.legal, prices.time - near @ price_k + fixed, np.inf)
                 best = np.argsort(reduced)[:5]
-                found += [np.flatnonzero(near[i]) for i in best if reduced[i] < 0]
+                improving += [np.flatnonzero(near[i]) for i in best if reduced[i] < 0]
                 if not reduced[best[0]] < value - 1e-12:
                     break
                 value, block = float(reduced[best[0]]), near[best[0]]
-        return found
+        return improving
 
     def _neighbours(self, block: Bools) -> Bools:
         """Convex blocks one kernel larger or smaller, one for each kind of kernel that could come or go."""
@@ -69,21 +81,21 @@ class Moves:
         inside = np.flatnonzero(block)
         above, below = reach[:, inside].any(axis=1) & ~block, reach[inside].any(axis=0) & ~block
         touching = self.near[:, inside]
-        beside = touching.any(axis=1) & ~block & ~(above & below)
+        addable = touching.any(axis=1) & ~block & ~(above & below)
         if self.pure:
-            beside &= forward == forward[inside[0]]
-        found: list[Bools] = []
-        for k in self._kinds(np.flatnonzero(beside), touching):
+            addable &= forward == forward[inside[0]]
+        neighbours: list[Bools] = []
+        for k in self._kinds(np.flatnonzero(addable), touching):
             larger = block | (reach[k] & above if above[k] else reach[:, k] & below)
             larger[k] = True
             if not self.pure or (forward[larger] == forward[k]).all():
-                found.append(larger)
+                neighbours.append(larger)
         if len(inside) > 1:
             among = reach[np.ix_(inside, inside)]
             for k in self._kinds(inside[~(among.any(axis=0) & among.any(axis=1))], touching):
-                found.append(block.copy())
-                found[-1][k] = False
-        return np.array(found, dtype=bool).reshape(len(found), len(block))
+                neighbours.append(block.copy())
+                neighbours[-1][k] = False
+        return np.array(neighbours, dtype=bool).reshape(len(neighbours), len(block))
 
     def _kinds(self, kernels: Ints, touching: Bools) -> list[int]:
         """The first of some kernels that are interchangeable and share tensors with as many of a block."""

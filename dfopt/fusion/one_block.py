@@ -18,14 +18,14 @@ from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound
 from dfopt.fusion.rows import BlockRows
-from dfopt.milp import Model, Solution, Termination, closed_form, solve
+from dfopt.milp import Model, Solution, Termination, Terms, closed_form, solve
 from dfopt.terms.sharded_graph import Floats, Ints
 
 TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
 
 
 @dataclass(frozen=True)
-class Found:
+class CountedBlock:
     """A block as counts: kernels of each class in it and before it, and its seconds (a lower bound of them)."""
 
     inside_c: Ints
@@ -65,7 +65,9 @@ class OneBlock:
         self.model.rows(f"precedence_{a}_{b}", before, upper=0)
         self.model.rows(f"precedence_done_{a}_{b}", before + now, upper=0)
 
-    def search(self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0) -> tuple[Solution, Found | None]:
+    def search(
+        self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0
+    ) -> tuple[Solution, CountedBlock | None]:
         """Look for a block whose kernels are worth more than its time.
 
         Parameters
@@ -89,7 +91,7 @@ class OneBlock:
         if solution.x is None:
             return solution, None
         inside, before = (np.round(self.model.value(name, solution.x)).astype(np.int64) for name in ("A", "I"))
-        return solution, Found(inside, before, float(self.model.value("time", solution.x)[0]) * self.unit_s)
+        return solution, CountedBlock(inside, before, float(self.model.value("time", solution.x)[0]) * self.unit_s)
 
     def _one_pass(self) -> None:
         """Under ``separate`` a block holds forward kernels or others, never both."""
@@ -99,12 +101,9 @@ class OneBlock:
             return
         which = model.binary("forward", (1,))
         size = classes.size_c.astype(np.float64)
-        model.rows("forward_only", [(self.A[forward], 1.0), (np.repeat(which, forward.sum()), -size[forward])], upper=0)
-        model.rows(
-            "backward_only",
-            [(self.A[~forward], 1.0), (np.repeat(which, (~forward).sum()), size[~forward])],
-            upper=size[~forward],
-        )
+        for name, side, sign, upper in (("forward_only", forward, -1.0, 0.0), ("backward_only", ~forward, 1.0, 1.0)):
+            terms: Terms = [(self.A[side], 1.0), (np.repeat(which, side.sum()), sign * size[side])]
+            model.rows(name, terms, upper=upper * size[side])
 
 
 class Listed:
@@ -118,7 +117,9 @@ class Listed:
         self.seconds = np.where(prices.legal, prices.time, np.inf)
         self.counts = np.array([classes.counts(kernels) for kernels in self.blocks])
 
-    def search(self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0) -> tuple[Solution, Found | None]:
+    def search(
+        self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0
+    ) -> tuple[Solution, CountedBlock | None]:
         """Look for a block whose kernels are worth more than its time, see :meth:`OneBlock.search`."""
         worth = (self.counts @ price_c - self.seconds - fixed) / self.unit_s
         best = int(np.argmax(worth))
@@ -126,11 +127,11 @@ class Listed:
         if worth[best] <= TOLERANCE:
             return replace(solution, termination=Termination.INFEASIBLE), None
         inside = self.counts[best].astype(np.int64)
-        return solution, Found(inside, np.zeros_like(inside), float(self.seconds[best]))
+        return solution, CountedBlock(inside, np.zeros_like(inside), float(self.seconds[best]))
 
 
 def pricing(tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> OneBlock | Listed:
-    """The pricing problem of a stage."""
+    """The pricing problem of a stage: as a model, or by a list of all blocks where a library allows few."""
     return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)
 
 

@@ -55,8 +55,8 @@ class IntraChipLimits:
             first[(member & ~forward_k).any(axis=1)] = self.p_max // 2
             last[(member & forward_k).any(axis=1)] = (self.p_max + 1) // 2 - 1
         for kernel, number in self.pins:
-            mine = member[:, kernel]
-            first[mine], last[mine] = np.maximum(first[mine], number), np.minimum(last[mine], number)
+            pinned = member[:, kernel]
+            first[pinned], last[pinned] = np.maximum(first[pinned], number), np.minimum(last[pinned], number)
         return first, last
 
 
@@ -89,8 +89,7 @@ def always_cut(tables: StageTables, forward_backward: str) -> Bools:
     if tables.chip.library:
         sets_k = np.pad(sharded.sets_k, ((0, 1), (0, 0)))
         cut |= ~(sets_k[sharded.src_t] & sets_k[sharded.dst_t]).any(axis=1)
-    found: Bools = cut
-    return found
+    return np.asarray(cut)
 
 
 def always_moved(tables: StageTables, limits: IntraChipLimits) -> tuple[Ints, Ints]:
@@ -142,7 +141,17 @@ def sides(tables: StageTables, forward_backward: str) -> Ints:
 
 
 def sides_among(tables: StageTables, forward_backward: str, members: Ints, kernels: int) -> Ints:
-    """Sides of a stage's kernels, numbered from 0, among all kernels of the layer: -1 for those outside of it."""
+    """Sides of a stage's kernels, numbered from 0, among all kernels of the layer: -1 for those outside of it.
+
+    Parameters
+    ----------
+    tables, forward_backward : StageTables, str
+        The stage, and how passes share partitions, as for :func:`sides`.
+    members : int array
+        Its kernels, by their numbers in the layer.
+    kernels : int
+        Kernels of the layer.
+    """
     side_k = np.full(kernels, -1)
     side_k[members] = np.unique(sides(tables, forward_backward), return_inverse=True)[1]
     return side_k
@@ -154,12 +163,12 @@ def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> F
     Within a side the terms of kernels add up before they overlap, so that no partitioning is better.
     """
     terms, side_k = least_terms(tables, limits), sides(tables, limits.forward_backward)
-    found = np.zeros(len(member))
+    bound = np.zeros(len(member))
     for side in np.unique(side_k):
-        mine = np.flatnonzero(side_k == side)
-        outside = (~member[:, mine]).astype(float)
-        found += combine([added(outside, term[mine]) for term in terms], tables.chip)
-    return found
+        members = np.flatnonzero(side_k == side)
+        outside = (~member[:, members]).astype(float)
+        bound += combine([added(outside, term[members]) for term in terms], tables.chip)
+    return bound
 
 
 def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:
@@ -203,14 +212,14 @@ def alive_bytes(tables: StageTables, limits: IntraChipLimits, past: Bools, now: 
         Kernels that ran before each block, and those in it.
     """
     sharded = tables.sharded
-    mine = unsaved(tables) if limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
-    src, dst, group = sharded.src_t[mine], sharded.dst_t[mine], sharded.group_t[mine]
+    counted_t = unsaved(tables) if limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
+    src, dst, group = sharded.src_t[counted_t], sharded.dst_t[counted_t], sharded.group_t[counted_t]
     # kernels by blocks; a source outside the stage ran before, a consumer there comes after
     done, past, now = (np.pad(of.T, ((0, 1), (0, 0))) for of in (past | now, past, now))
     done[-1] = True
     needed = done[src] & ~past[dst] & ~(now[src] & now[dst])
-    alive: Floats = tables.bytes_g[np.unique(group)] @ over_groups(np.logical_or, needed, members_of_groups(group))
-    return alive
+    alive_g = over_groups(np.logical_or, needed, members_of_groups(group))
+    return np.asarray(tables.bytes_g[np.unique(group)] @ alive_g)
 
 
 def unsaved(tables: StageTables) -> Bools:

@@ -34,7 +34,8 @@ _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for al
 _MERGED = 50_000  # blocks of several pieces in the MILP
 _SURE = 1e-7  # relative: the MILP looks for what is better by more than this
 _NOTHING = 1e-12  # relative: rounding of a sum
-_Chosen = tuple[tuple[int, ...], NDArray[np.uint64], float, float, Floats, float]  # room, spare, sums, and of one side
+# pieces of one block, kernels that fit none of them, SRAM and seconds to spare, totals by side, and of one side
+_Chosen = tuple[tuple[int, ...], NDArray[np.uint64], float, float, Floats, float]
 Step = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
 
 
@@ -70,9 +71,9 @@ class Pieces:
         number, size = (np.cumsum(fits) - 1).tolist(), [rest.bit_count() for rest in self.rests]
         self.steps: list[Step] = [(rest, number[p], left) for rest, p, left in steps if fits[p]]
         self.steps.sort(key=lambda step: -size[step[0]])
-        self.masks = [mask for mask, one in zip(masks, fits, strict=True) if one]
-        self.time, found = self.sides.max(axis=0), [(*self._least(side), side) for side in self.sides]
-        self.low, _, _, self.side = max(found, key=lambda one: one[0])
+        self.masks = [mask for mask, fit in zip(masks, fits, strict=True) if fit]
+        self.time, bounds = self.sides.max(axis=0), [(*self._least(side), side) for side in self.sides]
+        self.low, _, _, self.side = max(bounds, key=lambda bound: bound[0])
         (self.high, _, chosen) = self._least(self.time)
         self.blocks = [self.masks[p] for p in chosen]
 
@@ -94,9 +95,9 @@ class Pieces:
         """All steps from all rests that can be reached, and the pieces in them."""
         tables, n = self.tables, self.tables.kernels
         tiled, held = (tables.parts_k[self.order] > 1).tolist(), tables.sharded.stationary_k[self.order].tolist()
-        whole: dict[int, bool] = {}
+        connected: dict[int, bool] = {}
         falls: dict[int, tuple[int, ...]] = {}
-        found: dict[int, int] = {}
+        pieces: dict[int, int] = {}
         steps, looked, at = list[Step](), 0, 0
         while at < len(self.rests):
             clock.check()
@@ -114,26 +115,26 @@ class Pieces:
                     if not tiled[k]:
                         fresh = sum(1 << b for b in _bits(self.after[k] & rest) if not before[b] & ~larger)
                         stack.append((larger, more, ready >> k + 1 << k + 1 | fresh))
-                    if larger not in whole:
-                        whole[larger] = next(self._parts(larger)) == larger
-                    if whole[larger]:
+                    if larger not in connected:
+                        connected[larger] = next(self._parts(larger)) == larger
+                    if connected[larger]:
                         behind = rest & ~larger
                         if behind not in falls:
                             falls[behind] = self._fall_apart(behind)
-                        steps.append((at, found.setdefault(larger, len(found)), falls[behind]))
+                        steps.append((at, pieces.setdefault(larger, len(pieces)), falls[behind]))
                 if looked > most:
                     raise TooWide
             at += 1
-        return steps, list(found)
+        return steps, list(pieces)
 
     def _price(self, masks: list[int]) -> list[bool]:
         """Sides and SRAM of the pieces that are legal, and which are."""
         prices = price_each(self.tables, [self.kernels_of(mask) for mask in masks])
-        # the time of a block is the largest of these sums of its terms
-        sums = np.zeros((len(self.tables.chip.rule.sums), len(prices.seconds)))
-        for side, summed in zip(sums, self.tables.chip.rule.sums, strict=True):
-            side[[*summed]] = 1.0
-        self.sides: Floats = (sums @ prices.seconds)[:, prices.legal]
+        # the time of a block is the largest of these sums of its terms, each picked by a row of ones and zeros
+        selection = np.zeros((len(self.tables.chip.rule.sums), len(prices.seconds)))
+        for selected, summed in zip(selection, self.tables.chip.rule.sums, strict=True):
+            selected[[*summed]] = 1.0
+        self.sides: Floats = (selection @ prices.seconds)[:, prices.legal]
         self.sram = prices.sram_bytes[prices.legal]
         return list(prices.legal.tolist())
 
@@ -149,14 +150,14 @@ class Pieces:
             total = price[p] + sum([value[r] for r in left])
             if total < value[rest]:
                 value[rest], first[rest] = total, step
-        stack, found = list(self.roots), []
+        stack, pieces = list(self.roots), []
         if np.isinf([value[root] for root in stack]).any():  # beside a library's kernels some may not fit alone
             raise TooWide
         while stack:
             _, p, left = first[stack.pop()]
-            found.append(p)
+            pieces.append(p)
             stack += left
-        return sum(value[root] for root in self.roots), value, found
+        return sum(value[root] for root in self.roots), value, pieces
 
     def through(self, cost: Floats) -> tuple[float, list[float], list[float]]:
         """What ways to cut the pass into pieces cost at least.
@@ -238,38 +239,38 @@ class Pieces:
         sides, side, sram = self.sides[:, usable], self.side[usable], self.sram[usable]
         added, size = np.array([extra[p] for p in usable]), np.array([mask.bit_count() for mask in masks])
         words = _words(masks, len(self.order))
-        found, promised = list[tuple[int, ...]](), 0
+        combinations, promised = list[tuple[int, ...]](), 0
         none, room = _words([0], len(self.order)), chip.sram * (1 + 1e-9)
         stack: list[_Chosen] = [((), none, room, spare, np.zeros(len(sides)), 0.0)]
         while stack:
             clock.check(20.0)
-            chosen, blocked, room, rest, sums, base = stack.pop()
-            over = sums.max() - base
+            chosen, blocked, room, rest, totals, base = stack.pop()
+            over = totals.max() - base
             if len(chosen) > 1 and over <= rest:
-                found.append(tuple(usable[[*chosen]].tolist()))
+                combinations.append(tuple(usable[[*chosen]].tolist()))
             if chosen:
                 blocked = blocked | _words([self._away(masks[chosen[-1]])], len(self.order))
             later = slice(chosen[-1] + 1 if chosen else 0, len(usable) if over > nothing else waiting)
             fits = (sram[later] <= room) & (added[later] <= rest) & (size[[*chosen]].sum() + size[later] <= chip.tiles)
             fits[fits] = ~(words[later][fits] & blocked).any(axis=1)
             more = later.start + np.flatnonzero(fits)
-            larger, left, bases = sums[:, None] + sides[:, more], rest - added[more], base + side[more]
+            larger, left, bases = totals[:, None] + sides[:, more], rest - added[more], base + side[more]
             # counted before they are looked into: there may be very many
             promised += int((larger.max(axis=0) - bases <= left).sum()) if chosen else 0
             if promised > _MERGED:
                 raise TooWide
             for at, p in enumerate(more.tolist()):
                 stack.append(((*chosen, p), blocked, room - sram[p], left[at], larger[:, at], bases[at]))
-        return found
+        return combinations
 
     def _away(self, mask: int) -> int:
         """Kernels that share a tensor with those of a piece, or run before or after: in no other piece of its block."""
-        found = _all(self.near, mask)
+        away = _all(self.near, mask)
         for ways in (self.before, self.after):
             new = mask
             while new := _all(ways, new):
-                found |= new
-        return found
+                away |= new
+        return away
 
     def lined_up(self, blocks: Sequence[int]) -> list[int]:
         """Blocks behind those that they need. Raises CycleError when some wait for each other."""
@@ -316,10 +317,10 @@ def _words(masks: Sequence[int], kernels: int) -> NDArray[np.uint64]:
 
 def _all(sets: Sequence[int], mask: int) -> int:
     """Union of the sets of some kernels."""
-    found = 0
+    union = 0
     for k in _bits(mask):
-        found |= sets[k]
-    return found
+        union |= sets[k]
+    return union
 
 
 def pieces_of(tables: StageTables, limits: IntraChipLimits, clock: Clock) -> list[tuple[Ints, Pieces]]:
@@ -344,12 +345,26 @@ def pieces_of(tables: StageTables, limits: IntraChipLimits, clock: Clock) -> lis
 
 
 def piecewise(
-    tables: StageTables, limits: IntraChipLimits, known: float, clock: Clock = UNLIMITED, seed: int = 0
+    tables: StageTables, limits: IntraChipLimits, upper: float, clock: Clock = UNLIMITED, seed: int = 0
 ) -> PathResult | None:
-    """The best partitioning of a long graph, and seconds that none beats: at most ``known``, the best known so far.
+    """The best partitioning of a long graph, and seconds that none beats.
 
-    None where partitions are counted, pinned or short of DRAM, where times of pieces do not add up (cycle model, blocks
-    of tokens), for graphs more wide than long, and when the clock is over before there is any.
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage.
+    upper : s
+        What the best partitioning takes that is known so far: nothing is shown beyond it.
+    clock : Clock
+        Ends the search.
+    seed : int
+        Of the MILP.
+
+    Returns
+    -------
+    PathResult or None
+        None where partitions are counted, pinned or short of DRAM, where times of pieces do not add up (cycle model,
+        blocks of tokens), for graphs more wide than long, and when the clock is over before there is any.
     """
     forward = tables.sharded.forward_k
     if limits.are_counted(tables.kernels, forward) or tables.bytes_g.sum() > limits.dram_left:
@@ -359,7 +374,7 @@ def piecewise(
     except (TooWide, OutOfTime):
         return None
     for part in parts:
-        below = min(part.high, known - sum(other.low for other in parts if other is not part))
+        below = min(part.high, upper - sum(other.low for other in parts if other is not part))
         try:
             if part.low < below * (1 - _SURE):
                 part.improve(below, clock, seed)
@@ -372,4 +387,4 @@ def piecewise(
     value = objective(tables, partition_k)
     bound = min(sum(part.low for part in parts), value)
     note = f"{sum(len(part.masks) for part in parts)} pieces of {sum(len(part.rests) for part in parts)} rests"
-    return PathResult(bound >= min(value, known) * (1 - 2 * _SURE), partition_k, value, bound, note, ())
+    return PathResult(bound >= min(value, upper) * (1 - 2 * _SURE), partition_k, value, bound, note, ())

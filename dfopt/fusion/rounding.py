@@ -57,10 +57,21 @@ def lined_up(
     Of a class the kernels come first whose predecessors are in the same block, then in the order ``base``. A block
     that cannot be filled is filled as far as it goes; kernels left over, and those of patterns that the clock
     leaves out, are appended.
+
+    Parameters
+    ----------
+    patterns : list of int arrays, shape (classes,)
+        Kernels of each class in each block.
+    classes : Classes
+        Of the kernels.
+    before : list of lists of int
+        Predecessors of every kernel.
+    base : int array, shape (kernels,)
+        A topological order.
+    clock : Clock
+        Ends the choice of the next block.
     """
-    n = len(base)
-    place = np.empty(n, dtype=np.int64)
-    place[base] = np.arange(n)
+    n, place = len(base), np.argsort(base)
     members: list[list[int]] = [[] for _ in classes.size_c]
     for k in base.tolist():
         members[classes.class_k[k]].append(k)
@@ -69,28 +80,23 @@ def lined_up(
 
     def filled(pattern: Ints) -> list[int]:
         """Kernels for a pattern among those that are left, as far as precedence lets it."""
-        chosen: list[int] = []
-        inside: set[int] = set()
+        chosen = dict[int, None]()
         wanted = {int(c): int(pattern[c]) for c in np.flatnonzero(pattern)}
         moved = True
         while moved:
             moved = False
             for c in sorted(wanted, key=lambda c: first[c]):
-                ready = [
-                    k
-                    for k in members[c]
-                    if not done[k] and k not in inside and all(done[b] or b in inside for b in before[k])
-                ]
-                ready.sort(key=lambda k: (-sum(b in inside for b in before[k]), place[k]))
+                left = (k for k in members[c] if not done[k] and k not in chosen)
+                ready = [k for k in left if all(done[b] or b in chosen for b in before[k])]
+                ready.sort(key=lambda k: (-sum(b in chosen for b in before[k]), place[k]))
                 for k in ready[: wanted[c]]:
-                    chosen.append(k)
-                    inside.add(k)
+                    chosen[k] = None
                     wanted[c] -= 1
                     moved = True
-            wanted = {c: left for c, left in wanted.items() if left}
-        return chosen
+            wanted = {c: count for c, count in wanted.items() if count}
+        return [*chosen]
 
-    found: list[Ints] = []
+    blocks: list[Ints] = []
     waiting = list(patterns)
     while waiting:
         best: tuple[float, int, list[int]] | None = None
@@ -110,9 +116,9 @@ def lined_up(
         if best is None or not best[2]:
             break
         waiting.pop(best[1])
-        found.append(np.array(best[2], dtype=np.int64))
-        done[found[-1]] = True
+        blocks.append(np.array(best[2], dtype=np.int64))
+        done[blocks[-1]] = True
     rest = base[~done[base]]
     if len(rest):
-        found.append(rest)
-    return found
+        blocks.append(rest)
+    return blocks

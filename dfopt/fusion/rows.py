@@ -53,7 +53,7 @@ class BlockRows:
         Columns: kernels of each class in each block.
     units : (float, float)
         Seconds and bytes of SRAM that are one unit of the model.
-    whole : bool
+    integral : bool
         Whether stores and reads are integers by themselves.
     clock : Clock
         When it is over, building is given up (:class:`OutOfTime`).
@@ -73,11 +73,11 @@ class BlockRows:
         classes: Classes,
         A: Ints,
         units: tuple[float, float],
-        whole: bool = False,
+        integral: bool = False,
         clock: Clock = UNLIMITED,
         precede: Callable[[int, int, float, float], None] | None = None,
     ) -> None:
-        self.model, self.tables, self.classes, self.A, self.whole = model, tables, classes, A, whole
+        self.model, self.tables, self.classes, self.A, self.integral = model, tables, classes, A, integral
         self.unit_s, self.unit_b = units
         self.rate, self.clock = tables.chip.dram_bandwidth * self.unit_s, clock
         self.blocks: int = A.shape[1]
@@ -111,7 +111,7 @@ class BlockRows:
         width_g = np.zeros(int(classes.group_g.max()) + 1, dtype=np.int64)
         width_g[classes.group_g] = self.tables.width_g
         joined: set[tuple[int, int]] = set()
-        found = []
+        tensor_kinds = []
         each = zip(kinds.T.tolist(), example.tolist(), count.tolist(), strict=True)
         for (g, a, b, depth), example_t, tensors in each:
             self.clock.check()
@@ -130,8 +130,8 @@ class BlockRows:
                     # else a deep buffer could be passed off as a cut, which takes less SRAM
                     both = [(A[end], -float(tensors)) for end in (a, b)]
                     model.rows(f"B_both_{name}", [(inside, 1.0), *both], lower=-float(tensors))
-            found.append(TensorKind(g, a, b, float(depth), float(tensors), inside, example_t))
-        return found
+            tensor_kinds.append(TensorKind(g, a, b, float(depth), float(tensors), inside, example_t))
+        return tensor_kinds
 
     def _groups(self) -> None:
         """What every class of fan-out groups adds to DRAM traffic and SRAM."""
@@ -141,9 +141,9 @@ class BlockRows:
         _, first_g, many = np.unique(self.classes.group_g, return_index=True, return_counts=True)
         for g, kinds in members.items():
             self.clock.check()
-            one = int(first_g[g])
-            seconds, tile = float(self.tables.moved_g[one]) / self.rate, float(self.tables.tile_g[one]) / self.unit_b
-            if self.tables.width_g[one] == 1:
+            group = int(first_g[g])
+            seconds, tile = self.tables.moved_g[group] / self.rate, self.tables.tile_g[group] / self.unit_b
+            if self.tables.width_g[group] == 1:
                 self._single(kinds[0], seconds, tile)
             else:
                 self._shared(kinds, float(many[g]), seconds, tile)
@@ -154,18 +154,18 @@ class BlockRows:
         whole_k = np.maximum(sharded.stationary_k + sharded.fixed_buffer_k, tables.sram_k)
         deepest = float(sharded.depth_t.max(initial=0.0))
         most = np.full(blocks, whole_k.sum() + tables.tile_g.sum() * (2 * CROSSING_TILES + deepest))
-        sums = token_sums(self.model, charges, self.A)
-        found = TokenBlockRows(self.model, tables.chip, charges.rows, Sum([], most), sums)
-        found.fits("sram", self.sram, most)
+        by_resource = token_sums(self.model, charges, self.A)
+        token_rows = TokenBlockRows(self.model, tables.chip, charges.rows, Sum([], most), by_resource)
+        token_rows.fits("sram", self.sram, most)
         for resource, held_up, rate in (
             ("block_reread_bytes", [self.memory], self.rate),
             ("block_access_bytes", self.steady, tables.chip.sram_bandwidth * self.unit_s),
         ):
-            if (again := found.again(resource)) is not None:
+            if (again := token_rows.again(resource)) is not None:
                 for terms in held_up:
                     terms.append((again[0], again[1] / rate))
         for k in self.alone:  # in parts only where it holds its weight
-            self.alone[k] = found.where_held(f"in_parts_{k}", self.A[k][None])[0]
+            self.alone[k] = token_rows.where_held(f"in_parts_{k}", self.A[k][None])[0]
             again_s = (tables.mem_k[k] - sharded.mem_k[k]) / self.rate
             self.memory += [(self.A[k], -again_s), (self.alone[k], again_s)]
 
@@ -183,7 +183,7 @@ class BlockRows:
     def _shared(self, kinds: list[TensorKind], groups: float, seconds: float, tile: float) -> None:
         """Tensors that are stored once for several consumers: stored if one is outside, read if one is inside."""
         model, g, shape = self.model, kinds[0].group, (self.blocks,)
-        count = model.integer if self.whole else model.continuous
+        count = model.integer if self.integral else model.continuous
         store, read = count(f"store_{g}", shape, 0.0, groups), count(f"read_{g}", shape, 0.0, groups)
         deep = model.continuous(f"deep_{g}", shape, 0.0)
         for number, kind in enumerate(kinds):
@@ -227,7 +227,7 @@ class BlockRows:
         terms = self._of_kernels(sharded.net_k)
         for x, toll in enumerate(sharded.toll_x.tolist()):
             self.clock.check()
-            paid = (model.integer if self.whole else model.continuous)(f"toll_{x}", (self.blocks,), 0.0, 1.0)
+            paid = (model.integer if self.integral else model.continuous)(f"toll_{x}", (self.blocks,), 0.0, 1.0)
             for c in np.unique(classes.class_k[sharded.payers_xk[x]]).tolist():
                 some = self.A[c], -1.0 / classes.size_c[c]
                 model.rows(f"toll_{x}_{c}", [(paid, 1.0), some], lower=0)

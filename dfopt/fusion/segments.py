@@ -34,15 +34,15 @@ def topological_orders(tables: StageTables) -> list[Ints]:
     forward = tables.sharded.forward_k
     before, after = precedence(tables)
     sink = np.array([not heads for heads in after])
-    found: list[Ints] = []
+    orders: list[Ints] = []
     for order in (
         order_by_rank(before, [(not forward[k], k) for k in range(tables.kernels)]),
         order_by_rank(before, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
         _depth_first(before, after, forward),
     ):
-        if not any(np.array_equal(order, other) for other in found):
-            found.append(order)
-    return found
+        if not any(np.array_equal(order, other) for other in orders):
+            orders.append(order)
+    return orders
 
 
 def order_by_rank(before: list[list[int]], rank: Sequence[tuple[Any, ...]]) -> Ints:
@@ -76,8 +76,23 @@ def best_segmentation(
 ) -> tuple[float, Ints] | None:
     """Cheapest cut of an order into at most (or exactly) ``p_max`` blocks by dynamic programming.
 
-    Seconds and the partition of each kernel; None when no cut is legal. When the clock is over, it
-    is given up: :class:`OutOfTime`.
+    Parameters
+    ----------
+    tables : StageTables
+        The stage.
+    order : int array, shape (kernels,)
+        A topological order of its kernels.
+    p_max, exactly : int, bool
+        Blocks at most, or exactly.
+    forward_backward : str
+        How passes share partitions.
+    clock : Clock
+        When it is over, the cut is given up (:class:`OutOfTime`).
+
+    Returns
+    -------
+    (s, int array of shape (kernels,)) or None
+        Seconds, and the partition of each kernel; None when no cut is legal.
     """
     n = len(order)
     forward = tables.sharded.forward_k[order]
@@ -106,13 +121,13 @@ def best_segmentation(
                 shorter = total < best[0, end]
                 best[0, end[shorter]], back[0, end[shorter]] = total[shorter], i
                 continue
-            sums = best[:-1, i, None] + cost
+            totals = best[:-1, i, None] + cost
             if halves:
                 some = ahead[end] - ahead[i]
-                sums = np.where((late & (some > 0)) | (early & (some < end - i)), np.inf, sums)
+                totals = np.where((late & (some > 0)) | (early & (some < end - i)), np.inf, totals)
             part = best[1:, end]
-            less = sums < part
-            best[1:, end] = np.where(less, sums, part)
+            less = totals < part
+            best[1:, end] = np.where(less, totals, part)
             back[1:, end] = np.where(less, i, back[1:, end])
     layer = layers if exactly else int(np.argmin(best[:, n]))
     if not np.isfinite(best[layer, n]):

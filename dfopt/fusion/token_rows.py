@@ -55,7 +55,7 @@ class Sum:
         return Sum(terms, self.most_b[chosen_b])
 
 
-def numbers_of_blocks(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Ints:
+def numbers_of_blocks(chip: Chip, of: TokenRows, uncut: Floats, cut: Floats) -> Ints:
     """Numbers of blocks of tokens that are of use, ascending, if no block of kernels needs more than these sums.
 
     No more of :attr:`dfopt.terms.token_blocks.TokenRows.numbers` are listed than suffice for the largest sums.
@@ -64,7 +64,7 @@ def numbers_of_blocks(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) ->
     ----------
     chip, of
         The SRAM, and what blocks are cut from.
-    beside, cut : float array, B, shape (blocks,)
+    uncut, cut : float array, B, shape (blocks,)
         Most bytes that blocks of kernels need beside what is cut, and for what is cut.
 
     Returns
@@ -80,7 +80,7 @@ def numbers_of_blocks(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) ->
     >>> numbers_of_blocks(chip, TokenRows(8, 8), np.array([2.0]), np.array([20.0])).tolist()
     [1, 2, 3]
     """
-    needed = float(np.max(blocks_needed(chip, of, beside, cut)))
+    needed = float(np.max(blocks_needed(chip, of, uncut, cut)))
     return of.numbers[of.numbers <= needed]
 
 
@@ -101,14 +101,15 @@ def token_sums(model: Model, charges: TokenCharges, A_kb: Ints) -> dict[str, Sum
     dict of str to Sum
         By name, those of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` that any block may have.
     """
-    place, blocks, found = {k: row for row, k in enumerate(charges.kernels.tolist())}, A_kb.shape[1], dict[str, Sum]()
+    place, none = {k: row for row, k in enumerate(charges.kernels.tolist())}, Sum([], np.zeros(A_kb.shape[1]))
+    by_resource = dict[str, Sum]()
     for i, incidence in enumerate(charges.incidences):
         columns_b = _counted(model, f"paid_{i}", incidence, place, A_kb) if charges.amount_ri[:, i].any() else None
         for resource, amount in zip(TOKEN_RESOURCES, charges.amount_ri[:, i].tolist(), strict=True):
             if columns_b is not None and amount:
-                known = found.setdefault(resource, Sum([], np.zeros(blocks)))
-                found[resource] = Sum([*known.terms, (columns_b, amount)], known.most_b + amount)
-    return found
+                partial = by_resource.get(resource, none)
+                by_resource[resource] = Sum([*partial.terms, (columns_b, amount)], partial.most_b + amount)
+    return by_resource
 
 
 def _counted(model: Model, name: str, incidence: Incidence, place: Mapping[int, int], A_kb: Ints) -> Ints | None:
@@ -148,18 +149,18 @@ class TokenBlockRows:
         The SRAM, and what blocks of tokens are cut from.
     held : Sum
         Bytes of SRAM of blocks of kernels that hold their weights, no kernel's in parts.
-    sums : mapping of str to Sum
-        :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` by name, as far as there are any.
+    by_resource : mapping of str to Sum
+        Those of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` by name, as far as there are any.
     """
 
-    def __init__(self, model: Model, chip: Chip, of: TokenRows, held: Sum, sums: Mapping[str, Sum]) -> None:
+    def __init__(self, model: Model, chip: Chip, of: TokenRows, held: Sum, by_resource: Mapping[str, Sum]) -> None:
         self.model, self._sram = model, chip.sram
         self._blocks = len(held.most_b)
         self._chosen_b = np.flatnonzero(held.most_b > chip.sram)
         none = Sum([], np.zeros(self._blocks))
-        self._sums = {name: each.of(self._chosen_b) for name, each in sums.items()}
-        beside, cut = (sums.get(name, none).most_b for name in ("beside_token_bytes", "token_bytes"))
-        self._number_n = numbers_of_blocks(chip, of, beside, cut)
+        self._sums = {name: each.of(self._chosen_b) for name, each in by_resource.items()}
+        uncut, cut = (by_resource.get(name, none).most_b for name in ("beside_token_bytes", "token_bytes"))
+        self._number_n = numbers_of_blocks(chip, of, uncut, cut)
         self._share_n = shares_of(of, self._number_n.astype(float))
         self._way_bn = np.full((self._blocks, 1 + len(self._number_n)), -1, dtype=np.int64)
         if len(self._chosen_b):
@@ -180,8 +181,8 @@ class TokenBlockRows:
 
     def _fit(self) -> None:
         """Blocks of tokens that pass through fit SRAM, beside what is there for all of them."""
-        beside = self._sums.get("beside_token_bytes")
-        terms: Terms = [] if beside is None else beside.scaled(1 / self._sram)
+        uncut = self._sums.get("beside_token_bytes")
+        terms: Terms = [] if uncut is None else uncut.scaled(1 / self._sram)
         if "token_bytes" in self._sums:
             most_b = self._sums["token_bytes"].most_b
             room = self._sram * (1 + FITS) / np.maximum(self._share_n * most_b[:, None], 1e-300)
@@ -189,8 +190,8 @@ class TokenBlockRows:
             terms.append((columns, self._share_n * most_b[:, None] / self._sram))
         if not terms:
             return
-        if beside is not None:
-            terms.append((self._ways[:, 0], -np.maximum(beside.most_b / self._sram - 1.0, 0.0)))
+        if uncut is not None:
+            terms.append((self._ways[:, 0], -np.maximum(uncut.most_b / self._sram - 1.0, 0.0)))
         self.model.rows("token_sram", terms, upper=1.0 + _ROUNDED)
 
     def _forbid(self) -> None:
@@ -238,19 +239,18 @@ class TokenBlockRows:
         columns_fb : int array, shape (combinations, blocks)
             Of a block of kernels one at most is 1. -1: never.
         """
-        found = columns_fb.copy()
+        held_fb = columns_fb.copy()
         here = np.flatnonzero((columns_fb >= 0).any(axis=0) & (self.holds_b >= 0))
         if not len(here):
-            return found
-        mine, holds = columns_fb[:, here].T, self.holds_b[here]
-        shared = self.model.continuous(name, mine.shape, 0.0, 1.0)
-        shared = np.where(mine >= 0, shared, -1)
-        each = mine >= 0
-        self.model.rows(f"{name}_each", [(shared[each], 1.0), (mine[each], -1.0)], upper=0)
+            return held_fb
+        chosen, holds = columns_fb[:, here].T, self.holds_b[here]
+        each = chosen >= 0
+        shared = np.where(each, self.model.continuous(name, chosen.shape, 0.0, 1.0), -1)
+        self.model.rows(f"{name}_each", [(shared[each], 1.0), (chosen[each], -1.0)], upper=0)
         self.model.rows(f"{name}_held", [(shared, 1.0), (holds, -1.0)], upper=0)
-        self.model.rows(f"{name}_both", [(shared, 1.0), (mine, -1.0), (holds, -1.0)], lower=-1.0)
-        found[:, here] = shared.T
-        return found
+        self.model.rows(f"{name}_both", [(shared, 1.0), (chosen, -1.0), (holds, -1.0)], lower=-1.0)
+        held_fb[:, here] = shared.T
+        return held_fb
 
     def fits(self, name: str, held: Terms, most_b: Floats) -> None:
         """Blocks of kernels that hold their weights fit SRAM.

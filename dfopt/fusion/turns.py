@@ -47,7 +47,7 @@ def pieces(busy: Sequence[float], sent: Sequence[float]) -> Pieces:
         if sending > 0:
             cut.append(open_)
             open_ = 0.0
-    return Pieces((*cut, open_), tuple(one for one in sent if one > 0))
+    return Pieces((*cut, open_), tuple(seconds for seconds in sent if seconds > 0))
 
 
 def together(rows: Iterable[tuple[Pieces, int]]) -> float:

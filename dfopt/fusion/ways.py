@@ -59,14 +59,14 @@ def every_way(tables: StageTables, member: Bools, most_s: Floats) -> BlockWays:
     """
     held, charges = holding(tables, member), tables.sharded.token_charges
     some = np.flatnonzero(held.legal & (held.time <= most_s))
-    found = [BlockWays(some, held.of(some))]
+    ways = [BlockWays(some, held.of(some))]
     left = np.zeros(0, dtype=np.int64) if charges is None else np.flatnonzero(in_token_blocks(tables, member).legal)
     for count in () if charges is None else charges.rows.numbers.tolist():
         priced = in_token_blocks(tables, member[left], np.full(len(left), float(count)))
         fast = priced.time <= most_s[left]
         some = np.flatnonzero(fast & priced.legal)
-        found.append(BlockWays(left[some], priced.of(some)))
+        ways.append(BlockWays(left[some], priced.of(some)))
         left = left[fast]
-    place_w = np.concatenate([each.place_w for each in found])
+    place_w = np.concatenate([each.place_w for each in ways])
     order = np.argsort(place_w, kind="stable")
-    return BlockWays(place_w, BlockPrices.joined([each.prices for each in found])).of(order)
+    return BlockWays(place_w, BlockPrices.joined([each.prices for each in ways])).of(order)
