@@ -259,7 +259,7 @@ def heat(asked: argparse.Namespace) -> Iterator[Row]:
     workload = workload_of([made.graph], [given], request=made.request)
     grid = []
     for at in range(0, 81, 5):
-        system = workload.system(one := workload.spaces[0].whole.at((at,)))
+        system = workload.system(one := workload.spaces[0].root.at((at,)))
         value = None if system is None else workload.valued(one, system, df.solve("gpt3-175b", system).score)
         if value is not None:
             grid.append(value)

@@ -110,7 +110,7 @@ def check_costs(workload: Workload, box: Box, inside: Iterable[tuple[int, ...]])
     """Hold the power and the price that are said of a box against those of designs in it."""
     least = cost_of(workload.spaces[0], box, workload.system(box))
     for at in inside:
-        one = workload.spaces[0].whole.at(at)
+        one = workload.spaces[0].root.at(at)
         cost = cost_of(workload.spaces[0], one, workload.system(one))
         if cost is None:
             continue

@@ -115,10 +115,8 @@ def _unchecked(explored: Exploration) -> Iterator[str]:
 
 def _checked_ends(exploration: Exploration, ends: EnergyRange, path: str, time_limit: float) -> str:
     """The verdict on an exploration and on both ends of its range, each in a third of the time."""
-    wrong, asked = (
-        [*problems_of(exploration)],
-        exploration.request.model_copy(update={"sensitivity": False, "compare": ()}),
-    )
+    wrong = [*problems_of(exploration)]
+    asked = exploration.request.model_copy(update={"sensitivity": False, "compare": ()})
     of = {"$.energy_range.low": ends.low, "$.energy_range.high": ends.high}
     try:
         of_ends = at_both_ends(exploration.designs)
@@ -163,9 +161,8 @@ def problems_of(exploration: Exploration) -> Iterator[tuple[str, str]]:
     if exploration.version != exploration.result.provenance.dfopt:
         yield "$.version", f"found {exploration.version!r}, the result says {exploration.result.provenance.dfopt!r}"
     budgets = [each.budget for each in exploration.sensitivity]
-    every = exploration.request.budgets_of(
-        exploration.designs[min(exploration.best_design, len(exploration.designs) - 1)]
-    )
+    best_design = exploration.designs[min(exploration.best_design, len(exploration.designs) - 1)]
+    every = exploration.request.budgets_of(best_design)
     if budgets != [name for name in every if name in budgets]:
         yield "$.sensitivity", f"found {', '.join(budgets)}, expected {', '.join(every)}, each once"
     yield from _bound_problems(exploration)

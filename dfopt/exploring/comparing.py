@@ -40,11 +40,11 @@ def comparison(
 ) -> WithoutHeat | None:
     """What another question finds, and what comes of it in the one that was asked; none where time is up before it.
 
-    Time is that of ``made.run``.
+    Time is that of ``workload.run``.
 
     Parameters
     ----------
-    made, request
+    workload, request
         The question that was asked.
     name
         The other one; none is the question without heat. Where heat does not count, or the objective has joules of

@@ -73,7 +73,7 @@ class Decisions(Space):
     >>> decisions = Decisions(design)
     >>> {name: len(sizes) for name, sizes in decisions.sizes.items()}, decisions.count
     ({'L2': 8, 'dram': 4}, 32)
-    >>> chip = decisions.chip(decisions.whole.at((1, 3)))
+    >>> chip = decisions.chip(decisions.root.at((1, 3)))
     >>> chip.sram["L2"].size / 2**20, chip.dram.stacks, chip.core.units
     (16.0, 4.0, 182.0)
     """
@@ -86,8 +86,8 @@ class Decisions(Space):
         ]
         for level in self.design.technology.sram:
             if level.port is None and self.design.shares.power.get(level.name) == "auto":
-                found = f"found auto, but no port of {level.name} says how much bandwidth that would be"
-                issues.append(Issue(f"$.shares.power.{level.name}", found, "give it a number, or the level a port"))
+                message = f"found auto, but no port of {level.name} says how much bandwidth that would be"
+                issues.append(Issue(f"$.shares.power.{level.name}", message, "give it a number, or the level a port"))
         if issues:
             raise SystemSpecError(self.design.name, issues)
 

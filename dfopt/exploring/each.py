@@ -75,7 +75,7 @@ def explore_each(
         alone = Design.from_data({**of.to_data(), "choices": {**given, size: [written]}}, of.name)
         try:
             narrowed = Batches((workload.narrowed((space_of(alone),)),))
-            exploration = explored(narrowed, asking, progress, whole=False)
+            exploration = explored(narrowed, asking, progress, all_plans=False)
         except Infeasible:
             yield value, None
             continue

@@ -205,11 +205,25 @@ def explored(
     request: ExplorationRequest,
     progress: Callable[[options.Progress], None] | None,
     *,
-    whole: bool = True,
+    all_plans: bool = True,
 ) -> Exploration:
-    """The exploration of a problem; ``whole``: its result answers the question about all plans of the best design.
+    """The best design of a problem, what bounds all others, and what other questions find.
 
-    Sensitivity and comparisons are about the best batch.
+    Parameters
+    ----------
+    problem : Batches
+        The designs with each batch.
+    request : ExplorationRequest
+        Objective, gap, time limit; and further questions, about the best batch.
+    progress : callable, optional
+        Receives the progress of the search over boxes.
+    all_plans : bool
+        Whether the result answers the question about all plans of the best design, or about its best plan alone.
+
+    Raises
+    ------
+    Infeasible, NoSolution, PlanError, KeyboardInterrupt
+        If no design is found: none holds the workload, time was up, no batch has a plan, or Ctrl-C came first.
     """
     began = time.perf_counter()
     part_s = request.time_limit / (1 + len(request.compare))  # each question has as much
@@ -225,7 +239,7 @@ def explored(
     if going and (system := workload.system(box)) is not None and request.heat != "aware":
         try:
             with interruptible():
-                result = (workload.solver.complete if whole else workload.solver.fixed)(system, result)
+                result = (workload.solver.complete if all_plans else workload.solver.fixed)(system, result)
             going = result.status != "interrupted_with_solution"
         except KeyboardInterrupt:  # the answer goes out without it
             going = cause() == LIMIT
@@ -242,9 +256,8 @@ def explored(
         )
         for value, choice in outcome.kept[1:]
     )
-    boxes = tuple(
-        sorted((_box(problem, leaf) for leaf in outcome.leaves), key=lambda box: box.order(workload.merit.name))
-    )
+    leaves = (_box(problem, leaf) for leaf in outcome.leaves)
+    boxes = tuple(sorted(leaves, key=lambda box: box.order(workload.merit.name)))
     exploration = Exploration(
         **bounds_of(request.objective, shown(value), [(box.which, best), *((o.design, o.best) for o in others)], boxes),
         status=outcome.ending,
@@ -293,13 +306,9 @@ def _searched(
     while True:
         left = time_limit - (time.perf_counter() - began)
         outcome = explore_boxes(problem, request.gap, left, top=request.top, kept=kept, progress=tell)
-        late = time.perf_counter() - began > time_limit * (1 - _LEFT)
+        going = outcome.ending == "exhausted" and time.perf_counter() - began <= time_limit * (1 - _LEFT)
         # a list: the solves of every batch go on
-        if (
-            outcome.ending != "exhausted"
-            or late
-            or not any([workload.solver.reopen() for workload in problem.workloads])
-        ):
+        if not (going and any([workload.solver.reopen() for workload in problem.workloads])):
             return replace(outcome, seconds=time.perf_counter() - began)
         kept = outcome.kept
 

@@ -31,7 +31,7 @@ class LayerSpace(Space):
     >>> from dfopt.machines.designs import load_design
     >>> data = load_design("stacked-256").to_data()
     >>> space = LayerSpace(Design.from_data({**data, "choices": {"dram_layers": [2, 4, 8], "buffer": ["1 MiB"]}}))
-    >>> corner, most_layers = space.chip(space.whole), space.chip(space.whole.at((2, 0)))
+    >>> corner, most_layers = space.chip(space.root), space.chip(space.root.at((2, 0)))
     >>> space.count, round(corner.core.units, 2), round(most_layers.core.units, 2)
     (3, 7.07, 5.22)
     """

@@ -33,7 +33,20 @@ def workload_of(
     request: ExplorationRequest | None = None,
     run: Run | None = None,
 ) -> Workload:
-    """The problem of an exploration.
+    """The problem of an exploration of graphs of one batch: designs, bounds on them, and solves on their chips.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        One workload, drawn in several ways.
+    designs : sequence of Design
+        One design in several technologies, with choices.
+    assumptions : Assumptions or str
+        The assumptions, or the name of their profile.
+    request : ExplorationRequest, optional
+        What is asked for; left out, all defaults.
+    run : Run, optional
+        Where and until when solves run.
 
     Raises
     ------
@@ -106,8 +119,8 @@ def _check_asked(of: ExplorationRequest, designs: Sequence[Design]) -> None:
         raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
     for design in designs if of.heat == "lumped" else ():
         if not layers_of(design, {}, of.stack):
-            found = f"heat: found lumped, a formula of DRAM layers, which {design.name} has none of"
-            raise PlanError(f"{found}: expected a stack with some, or another mode")
+            message = f"heat: found lumped, a formula of DRAM layers, which {design.name} has none of"
+            raise PlanError(f"{message}: expected a stack with some, or another mode")
     if of.heat is None and of.limits is not None and of.limits.temperature is not None:
         raise PlanError("limits: found a temperature without heat, expected heat")
     if "j" in MERITS[of.objective].needs and of.heat not in ("throttle", "aware"):

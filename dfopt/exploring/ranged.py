@@ -34,12 +34,12 @@ def at_both_ends(designs: Sequence[Design]) -> tuple[tuple[Design, ...], tuple[D
     for design in designs:
         data = design.to_data()
         if design.technology.dram is None:
-            found = f"found DRAM layers in {design.technology.name}, expected stacks with an energy_range"
-            raise SystemSpecError(design.name, [Issue("$.technology.layers", found, "leave range out")])
+            message = f"found DRAM layers in {design.technology.name}, expected stacks with an energy_range"
+            raise SystemSpecError(design.name, [Issue("$.technology.layers", message, "leave range out")])
         if design.technology.dram.energy_range is None:
-            found = f"found none in {design.technology.name}, expected the least and the most that sources give"
+            message = f"found none in {design.technology.name}, expected the least and the most that sources give"
             remedy = "add it, such as [3.5 pJ/bit, 7 pJ/bit], or leave range out"
-            raise SystemSpecError(design.name, [Issue("$.technology.dram.energy_range", found, remedy)])
+            raise SystemSpecError(design.name, [Issue("$.technology.dram.energy_range", message, remedy)])
         for designs_at_end, energy in zip(ends, data["technology"]["dram"]["energy_range"], strict=True):
             changed = replaced(data, {"technology.dram.energy": energy}, design.name)
             designs_at_end.append(Design.from_data(changed, design.name))

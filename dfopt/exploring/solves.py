@@ -63,12 +63,12 @@ class Run:
 class Solved(NamedTuple):
     """What no mapping on a machine is below, and one that is best among the plans that were searched.
 
-    ``whole``: whether those are all that may be below a cutoff; ``cut``: whether its time limit ended it.
+    ``decided``: whether those are all that may be below a cutoff; ``cut``: whether its time limit ended it.
     """
 
     bound: float
     result: Result | None
-    whole: bool = True
+    decided: bool = True
     cut: bool = False
 
 
@@ -168,7 +168,7 @@ class Solves:
             return True
         if solved.result is None:
             return solved.bound < cutoff
-        return not solved.whole and solved.bound < self._near(system, cutoff)
+        return not solved.decided and solved.bound < self._near(system, cutoff)
 
     def solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
@@ -179,7 +179,7 @@ class Solves:
             if solved is not None and solved.result is not None and anew.result is None:
                 anew = anew._replace(result=solved.result)
             self.solved[key] = anew
-            if anew.whole or not self.run.left:
+            if anew.decided or not self.run.left:
                 break
         return self.solved[key][:2]
 
@@ -268,7 +268,7 @@ class Solves:
             return Bounded.of_data(record)
         answer = self._bounded(system, graphs, request)
         if answer.status in _WHOLE:
-            self._record(system, request, answer, whole=graphs)
+            self._record(system, request, answer, graphs=graphs)
         return answer
 
     def _bounded(self, system: System, graphs: Sequence[Graph], request: Request, only: Only | None = None) -> Bounded:
@@ -292,9 +292,9 @@ class Solves:
         share = left * (_ALONE if self.alone else _OF_TIME) if math.isfinite(left) else 0.0
         return request.model_copy(update={"time_limit": max(share, min(request.time_limit, left), _LEAST_S)})
 
-    def _recorded(self, system: System, request: Request, whole: tuple[Graph, ...] = ()) -> Mapping[str, Any] | None:
+    def _recorded(self, system: System, request: Request, graphs: tuple[Graph, ...] = ()) -> Mapping[str, Any] | None:
         """What the store has of a solve."""
-        return None if self.run.store is None else self.run.store.records.get(self._key(system, request, whole))
+        return None if self.run.store is None else self.run.store.records.get(self._key(system, request, graphs))
 
     def _keep(self, system: System, cutoff: float, answer: Bounded, left: _Left) -> Solved:
         """What a solve of what was left shows; it goes into the store, unless time was up."""
@@ -314,7 +314,7 @@ class Solves:
     def reopen(self) -> bool:
         """Take what a time limit cut short for solved in part, so that it goes on; whether there is any."""
         cut = {key: solved for key, solved in self.solved.items() if solved.cut}
-        self.solved |= {key: solved._replace(whole=False) for key, solved in cut.items()}
+        self.solved |= {key: solved._replace(decided=False) for key, solved in cut.items()}
         return bool(cut)
 
     def _record(
@@ -323,13 +323,13 @@ class Solves:
         request: Request,
         answer: Bounded,
         shown: Sequence[tuple[int, list[int], list[float]]] = (),
-        whole: tuple[Graph, ...] = (),
+        graphs: tuple[Graph, ...] = (),
     ) -> None:
         if self.run.store is not None:
             lows = [
                 (number, at, [value if math.isfinite(value) else None for value in low]) for number, at, low in shown
             ]
-            self.run.store.append({"cell": self._key(system, request, whole), **answer.to_data(), "lows": lows})
+            self.run.store.append({"cell": self._key(system, request, graphs), **answer.to_data(), "lows": lows})
 
     def _task(self, key: str, system: System, cutoff: float, left: _Left) -> dict[str, Any]:
         """A solve for a process."""
@@ -347,17 +347,17 @@ class Solves:
         limit = {"time_limit": request.time_limit}  # the process is ended after twice of it
         return {"cell": key, "asked": asked, "bounded": True, "only": sent, "options": limit}
 
-    def _key(self, system: System, request: Request, whole: tuple[Graph, ...] = ()) -> str:
+    def _key(self, system: System, request: Request, graphs: tuple[Graph, ...] = ()) -> str:
         """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept.
 
-        ``whole``: the graphs of a question that is answered with all plans, where others leave plans out.
+        ``graphs``: those of a question that is answered with all plans, where others leave plans out.
         """
         asked = {
-            "graphs": [graph.digest() for graph in whole or self.graphs],
+            "graphs": [graph.digest() for graph in graphs or self.graphs],
             "system": system.digest(),
             "assumptions": self.assumptions.digest(),
             "request": request.stated(),
-            "complete": bool(whole),
+            "complete": bool(graphs),
             "dfopt": dfopt.__version__,
         }
         return digest_of(asked)

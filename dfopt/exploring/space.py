@@ -84,7 +84,7 @@ class Space(ABC):
         return math.prod(len(sizes) for sizes in self.sizes.values())
 
     @property
-    def whole(self) -> Box:
+    def root(self) -> Box:
         """All designs."""
         return Box((0,) * len(self.sizes), tuple(len(sizes) - 1 for sizes in self.sizes.values()))
 

@@ -83,7 +83,7 @@ class Workload:
     def roots(self) -> Sequence[Box]:
         """All designs, technology by technology; or those that are asked for."""
         batch = self.graph.batch
-        return self.within or [space.whole._replace(which=at, batch=batch) for at, space in enumerate(self.spaces)]
+        return self.within or [space.root._replace(which=at, batch=batch) for at, space in enumerate(self.spaces)]
 
     @property
     def designs(self) -> int:

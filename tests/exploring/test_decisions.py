@@ -64,7 +64,7 @@ def test_no_design_of_a_box_beats_its_corner(decisions: Decisions, data: st.Data
     ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2))) for sizes in decisions.sizes.values()]
     box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
     corner = decisions.chip(box)
-    inside = [decisions.chip(decisions.whole.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
+    inside = [decisions.chip(decisions.root.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
     made = [figures(chip) for chip in inside if chip is not None]
     if corner is None:
         assert not made
@@ -76,7 +76,7 @@ def test_no_design_of_a_box_beats_its_corner(decisions: Decisions, data: st.Data
 @given(designs(), st.data())
 def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(decisions: Decisions, data: st.DataObject) -> None:
     at = tuple(data.draw(st.integers(0, len(sizes) - 1)) for sizes in decisions.sizes.values())
-    chip, sizes = decisions.chip(decisions.whole.at(at)), decisions.named(at)
+    chip, sizes = decisions.chip(decisions.root.at(at)), decisions.named(at)
     if chip is None:
         return
     design, technology = decisions.one_design(at), decisions.design.technology
@@ -99,7 +99,7 @@ def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(decisions: Decis
 
 def test_halves_hold_every_design_once() -> None:
     decisions = Decisions(chosen())
-    boxes, singles = [decisions.whole], []
+    boxes, singles = [decisions.root], []
     while boxes:
         box = boxes.pop()
         parts = decisions.halves(box)
@@ -132,7 +132,7 @@ def test_a_budget_of_power_may_be_chosen() -> None:
     assert decisions.sizes["power"] == (200.0, 300.0, 400.0)
     for at, watts in enumerate(decisions.sizes["power"]):
         alone = Decisions(chosen(budgets__power=f"{watts} W"))
-        assert decisions.chip(decisions.whole.at((1, 1, 1, at))) == alone.chip(alone.whole.at((1, 1, 1)))
+        assert decisions.chip(decisions.root.at((1, 1, 1, at))) == alone.chip(alone.root.at((1, 1, 1)))
     given: Any = searched()
     given["technology"]["sram"][0]["name"] = given["template"]["sram"] = "power"
     for budget in ("area", "power"):

@@ -36,7 +36,7 @@ def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
     workload = problem(graph, [chosen(**SIZES, **changes)])
     found = {}
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
-        system = workload.system(workload.spaces[0].whole.at(at))
+        system = workload.system(workload.spaces[0].root.at(at))
         if system is not None:
             try:
                 found[at] = df.solve(workload.graph, system, variants=workload.graphs[1:]).step_time_s
@@ -111,7 +111,7 @@ corners = st.tuples(*[st.tuples(*[st.integers(0, size - 1)] * 3) for size in (5,
 def test_no_bound_of_a_box_is_above_a_mapping_of_a_design_in_it(ends: Any) -> None:
     workload = problem("gpt2-small", [chosen(**SIZES)])
     low, middle, high = (tuple(sorted(end)[at] for end in ends) for at in range(3))
-    box, inside = Box(low, high), workload.system(workload.spaces[0].whole.at(middle))
+    box, inside = Box(low, high), workload.system(workload.spaces[0].root.at(middle))
     if inside is None:
         return
     try:

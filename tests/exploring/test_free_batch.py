@@ -41,7 +41,7 @@ def _design(least: int, most: int) -> Design:
 def _alone(stacks: int, batch: int) -> tuple[float, float]:
     """Tokens/s and seconds of a step of one design with one batch."""
     of = problem("llama-68m", [_design(stacks, stacks)])
-    system = of.system(of.spaces[0].whole)
+    system = of.system(of.spaces[0].root)
     assert system is not None
     score = dfopt.solve("llama-68m", system, batch=batch, **ASKED).score
     return score.tokens_per_s, score.step_time_s

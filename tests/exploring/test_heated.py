@@ -52,7 +52,7 @@ def judged(heat: HeatMode) -> dict[tuple[int, ...], float]:
     """Seconds of every design, mapped and judged by itself."""
     found = {}
     for at in ((0, 0, 0, watts) for watts in range(4)):
-        system = workload("throttle").system(workload("throttle").spaces[0].whole.at(at))
+        system = workload("throttle").system(workload("throttle").spaces[0].root.at(at))
         assert system is not None
         asked = {"heat": "aware"} if heat == "aware" else {}
         seconds = seconds_on_stack(df.optimize(df.load_graph("gpt2-small"), system, **asked).score)
@@ -79,10 +79,10 @@ def test_throttled_the_best_is_that_of_every_design_looked_at() -> None:
 def test_no_bound_is_above_what_a_mapping_reaches(heat: HeatMode) -> None:
     made = workload(heat)
     for at, seconds in judged(heat).items():
-        for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].whole):
+        for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].root):
             for name in made.bounds:
                 assert made.bound(name, box, np.inf) <= seconds * (1 + 1e-9), name
-    hottest = made.spaces[0].whole.at((0, 0, 0, 3))
+    hottest = made.spaces[0].root.at((0, 0, 0, 3))
     heat, plans = (made.bound(name, hottest, np.inf) for name in ("heat", "plans"))
     assert heat > plans * 1.05  # it says more than time does
 

@@ -25,7 +25,7 @@ def test_no_bound_of_neighbours_is_above_what_either_does(way: str, overlap: str
     slowest = [(size, 0, 0) for size in range(len(space.sizes["L2"]))]
     seconds = {}
     for at in slowest:
-        system = workload.system(space.whole.at(at))
+        system = workload.system(space.root.at(at))
         assert system is not None and system.chip.hiding_share is None
         seconds[at] = df.solve(GPT2, system, assumptions=assumed, tp=8).step_time_s
     for low, high in pairwise(slowest):

@@ -71,7 +71,7 @@ def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any],
     ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2))) for sizes in space.sizes.values()]
     box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
     corner = space.chip(box)
-    inside = [space.chip(space.whole.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
+    inside = [space.chip(space.root.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
     made = [chip for chip in inside if chip is not None]
     if corner is None:
         assert not made
@@ -85,8 +85,8 @@ def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any],
 
 def test_halves_hold_every_design_once() -> None:
     space = LayerSpace(design(ALL))
-    boxes, singles = [space.whole], []
-    assert len(space.layers(space.whole)) == 2
+    boxes, singles = [space.root], []
+    assert len(space.layers(space.root)) == 2
     while boxes:
         box = boxes.pop()
         parts = space.halves(box)

@@ -27,8 +27,8 @@ def test_bounds_on_a_worse_machine_build_on_those_of_a_better_one(work: Workload
     sizes = [len(steps) for steps in space.sizes.values()]
     pairs = zip(ends[::2], ends[1::2], sizes, strict=True)
     at = [sorted(int(end * (size - 1)) for end in pair) for *pair, size in pairs]
-    box = space.whole._replace(low=tuple(low for low, _ in at), high=tuple(high for _, high in at))
-    root, inside = work.system(space.whole), work.system(box)
+    box = space.root._replace(low=tuple(low for low, _ in at), high=tuple(high for _, high in at))
+    root, inside = work.system(space.root), work.system(box)
     if root is None or inside is None:
         return
     settings, better = ([work.setting(system, graph) for graph in work.graphs] for system in (inside, root))

@@ -64,7 +64,7 @@ def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, 
     workload = problem("gpt2-small", [STACKED], stack=ON, heat=heat, limits=limits)
     found = []
     for watts in range(4):
-        system = workload.system(workload.spaces[0].whole.at((0, 0, 0, watts)))
+        system = workload.system(workload.spaces[0].root.at((0, 0, 0, watts)))
         assert system is not None
         asked: dict[str, Any] = {"heat": "aware"} if heat == "aware" else {}
         found.append((system, df.optimize(df.load_graph("gpt2-small"), system, **asked).score))
@@ -146,7 +146,7 @@ def by_plan() -> dict[tuple[int, ...], list[tuple[System, Score]]]:
     workload = problem("gpt2-small", [STACKED], stack=ON, heat="throttle")
     found: dict[tuple[int, ...], list[tuple[System, Score]]] = {}
     for at in ((0, 0, 0, watts) for watts in range(4)):
-        system = workload.system(workload.spaces[0].whole.at(at))
+        system = workload.system(workload.spaces[0].root.at(at))
         assert system is not None
         for plan in workload.plans(0):
             made = df.solve(workload.graph, system, tp=plan.tp, pp=plan.pp, dp=plan.dp)
@@ -161,7 +161,7 @@ def test_no_bound_is_better_than_a_plan_of_a_design(name: ObjectiveName, heat: H
     made = problem("gpt2-small", [STACKED], stack=ON, heat=heat, objective=name)
     for at, scores in by_plan().items():
         reached = min(figure(name, system, score, kept(score)) for system, score in scores)
-        for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].whole):
+        for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].root):
             for bounded in made.bounds:
                 assert made.bound(bounded, box, math.inf) <= reached * (1 + 1e-9), (bounded, box)
 
@@ -169,7 +169,7 @@ def test_no_bound_is_better_than_a_plan_of_a_design(name: ObjectiveName, heat: H
 def test_joules_are_bounded_by_more_than_compute() -> None:
     """The bound on joules is near what the judge says, and far above that of compute at the lowest voltage."""
     made = problem("gpt2-small", [STACKED], stack=ON, heat="throttle", objective="tokens_per_j")
-    box = made.spaces[0].whole.at((0, 0, 0, 1))
+    box = made.spaces[0].root.at((0, 0, 0, 1))
     _, score = stacked("throttle")[1]
     assert score.physical is not None
     peak, heat = (made.bound(name, box, math.inf) for name in ("peak", "heat"))
@@ -203,7 +203,7 @@ def test_no_bound_is_better_than_a_design_in_random_worlds(
         Box(tuple(low for low, _ in ends), tuple(high for _, high in ends)),
         [data.draw(st.sampled_from(one)) for one in ends],
     )
-    system = worlds["time"].system(space.whole.at(tuple(at)))
+    system = worlds["time"].system(space.root.at(tuple(at)))
     if system is None:
         return
     try:
@@ -215,7 +215,7 @@ def test_no_bound_is_better_than_a_design_in_random_worlds(
     for name, world in worlds.items():
         reached = figure(name, system, score, kept(score))
         for bounded in world.bounds:
-            for each in (box, space.whole.at(tuple(at))):
+            for each in (box, space.root.at(tuple(at))):
                 assert world.bound(bounded, each, math.inf) <= reached * (1 + 1e-9), (name, bounded)
 
 
@@ -234,7 +234,7 @@ def test_most_tokens_of_a_joule_among_layers() -> None:
     )
     workload, found = problem("gpt2-small", [of], stack=made.request.stack, heat="throttle"), []
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
-        system = workload.system(workload.spaces[0].whole.at(at))
+        system = workload.system(workload.spaces[0].root.at(at))
         if system is not None:
             score = df.solve(GPT2, system).score
             found.append(figure("tokens_per_j", system, score, kept(score)))
@@ -315,7 +315,7 @@ def test_no_design_of_a_box_is_better_than_the_least_of_it(
     ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
     box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
     for at in itertools.product(*(sorted({a, b}) for a, b in ends)):
-        one = workload.spaces[0].whole.at(at)
+        one = workload.spaces[0].root.at(at)
         if workload.system(one) is not None:
             least, own = (workload.merit.value(1.0, workload._least(each)) for each in (box, one))
             assert least <= own * (1 + 1e-9)

@@ -51,7 +51,7 @@ def every() -> list[Judged]:
     """Every design as a system of its own; those that cannot be had are left out."""
     workload, found = problem("gpt2-small", [chosen(**FEW)]), []
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
-        system = workload.system(workload.spaces[0].whole.at(at))
+        system = workload.system(workload.spaces[0].root.at(at))
         if system is not None:
             try:
                 found.append((system, df.solve(workload.graph, system, variants=workload.graphs[1:]).score))

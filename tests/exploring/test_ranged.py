@@ -33,7 +33,7 @@ def least(energy: str) -> float:
     design = chosen(**FEW, technology__dram__energy=energy)
     workload, found = problem("gpt2-small", [design]), []
     for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
-        system = workload.system(workload.spaces[0].whole.at(at))
+        system = workload.system(workload.spaces[0].root.at(at))
         if system is not None:
             found.append(df.optimize(df.load_graph("gpt2-small"), system).step_time_s)
     return min(found)

@@ -64,7 +64,7 @@ def test_an_exploration_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pyt
 def test_answers_about_one_plan_of_several_graphs_are_kept_apart(tmp_path: Path) -> None:
     graphs, _ = asked_workload("llama-68m", {"phase": "decode", "batch": 8, "context": 64})
     work = workload_of(graphs, [chosen()])
-    system = work.system(work.spaces[0].whole.at((0,) * len(work.spaces[0].sizes)))
+    system = work.system(work.spaces[0].root.at((0,) * len(work.spaces[0].sizes)))
     assert system is not None
     results = [df.solve(graph, system, tp=2, pp=1, dp=4, mp=1) for graph in graphs if graph.microbatch in (1, 2)]
     with Store(tmp_path / "solved.jsonl") as store:

@@ -78,7 +78,7 @@ def test_each_is_a_design_of_the_raised_budgets(made: Exploration) -> None:
     for one in made.sensitivity:
         space = Decisions(raised(DESIGN, one.budget)[0])
         at = tuple(sizes.index(one.best[name]) for name, sizes in space.sizes.items())
-        chip = space.chip(space.whole.at(at))
+        chip = space.chip(space.root.at(at))
         assert chip is not None and DESIGN.template is not None
         system = system_of("mine", chip, DESIGN.template, DESIGN.technology.core.utilization)
         assert df.evaluate(one.mapping, "gpt2-small", system).step_time_s == pytest.approx(one.value, rel=1e-12)

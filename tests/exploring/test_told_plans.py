@@ -38,7 +38,7 @@ def best(work: Workload) -> Best:
 
 
 def asked(work: Workload, options: Request) -> Question:
-    system = work.system(work.spaces[0].whole)
+    system = work.system(work.spaces[0].root)
     return Question(graph=work.graphs[0], system=system, assumptions=work.assumptions, options=options)
 
 

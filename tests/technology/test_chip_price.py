@@ -227,8 +227,8 @@ def test_a_search_sees_the_same_dies() -> None:
     given["shares"]["power"]["between_dies"] = 1e-4
     given["shares"]["area"]["core"] = given["shares"]["power"]["core"] = "rest"
     decisions = Decisions(Design.from_data(given))
-    chips = [decisions.chip(decisions.whole.at((at,))) for at in range(decisions.count)]
-    best = decisions.chip(decisions.whole)
+    chips = [decisions.chip(decisions.root.at((at,))) for at in range(decisions.count)]
+    best = decisions.chip(decisions.root)
     assert best is not None and best.dies == 2
     rates = [chip.dram.rate for chip in chips if chip is not None]
     assert rates and max(rates) <= best.dram.rate == 2 * best.links["between_dies"].rate
