@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from dfopt.documents.breakdown import Breakdown, LinkTime
-from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.judge import network
 from dfopt.judge.case import Case, Place
@@ -73,7 +72,7 @@ def link_time(
     ``hop_s``: of a message to its neighbours; ``reduced_s``: of gradients, of the stage with most of them.
     """
     spent: dict[str, list[float]] = defaultdict(list)
-    on_links = ((payment, price(payment.kind, payment.whole, case.plan.shard_dims)) for payment in paid)
+    on_links = ((payment, price(payment.kind, payment.total, case.plan.shard_dims)) for payment in paid)
     parts = [*_named(case, on_links), *_listed(case, price)]
     for name, number, seconds in parts:
         times = stage.runs.get(case.place(number)[0], 0) * case.plan.microbatches
@@ -123,18 +122,12 @@ def _of_partition(
     work = pipeline.partition_time(partition.compute_s, partition.memory_s, 0.0, case.assume.overlap, partition.sram_s)
     flop: dict[str, list[float]] = defaultdict(list)
     for number in case.members[partition.stage, partition.partition]:
-        placed = case.kernels[number]
-        flop[_part_of(placed.kernel)].append(placed.flop)
-    total, talk = (
-        math.fsum(figure for each in flop.values() for figure in each),
-        math.fsum(map(math.fsum, sent.values())),
-    )
+        placed, kernel = case.kernels[number], case.kernels[number].kernel
+        flop["optimizer_s" if kernel.role == "optimizer" else _WORK[kernel.pass_]].append(placed.flop)
+    total = math.fsum(figure for each in flop.values() for figure in each)
+    talk = math.fsum(map(math.fsum, sent.values()))
     for name, each in flop.items():
         yield name, work * math.fsum(each) / total
     for name, seconds in sent.items():
         if talk > 0:
             yield name, (partition.time_s - work) * math.fsum(seconds) / talk
-
-
-def _part_of(kernel: Kernel) -> str:
-    return "optimizer_s" if kernel.role == "optimizer" else _WORK[kernel.pass_]

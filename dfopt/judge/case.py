@@ -184,7 +184,7 @@ class Case:
     def is_whole(self, fan: Fan) -> bool:
         """Whether it is all of an output of which the kernel says how long it is kept."""
         source = self.kernels[fan.src].kernel
-        return source.output_saved is not None and fan.whole == self.graph.output_bytes(fan.src)
+        return source.output_saved is not None and fan.total == self.graph.output_bytes(fan.src)
 
     def is_read_later(self, fan: Fan) -> bool:
         """Whether kernels of a later pass read it: of one that is computed again those of the backward pass proper."""
@@ -246,19 +246,19 @@ def fans_of(
     index, operand_t = graph.index(), graph.operands()
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
-    def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:
-        chip = whole * placed[src].share
-        return Fan.of(placed, src, whole, chip, chip * ops.tile_share(graph.kernels[src], tile_count), consumers)
+    def fan(src: int, total: float, consumers: tuple[Consumer, ...]) -> Fan:
+        chip = total * placed[src].share
+        return Fan.of(placed, src, total, chip, chip * ops.tile_share(graph.kernels[src], tile_count), consumers)
 
     fans: dict[object, tuple[int, float, list[Consumer]]] = {}
     for position, (tensor, operand) in enumerate(zip(graph.tensors, operand_t, strict=True)):
-        src, whole = index[tensor.src], graph.bytes_of(tensor)
+        src, total = index[tensor.src], graph.bytes_of(tensor)
         depth = level[tensor.dst] - level[tensor.src] + 1 if level else 2
         depth = 0 if assume.execution == "library" else depth  # handed on in registers
         key = graph.taken(tensor) if assume.fanout == "shared" else position
-        fans.setdefault(key, (src, whole, []))[2].append(Consumer(index[tensor.dst], operand, depth))
+        fans.setdefault(key, (src, total, []))[2].append(Consumer(index[tensor.dst], operand, depth))
     carried = tuple(fan(index[t.src], graph.bytes_of(t), (Consumer(index[t.dst], 1, 2),)) for t in graph.carried)
-    return tuple(fan(src, whole, tuple(consumers)) for src, whole, consumers in fans.values()), carried
+    return tuple(fan(src, total, tuple(consumers)) for src, total, consumers in fans.values()), carried
 
 
 def _ends(case: Case) -> Iterator[End]:
@@ -278,15 +278,15 @@ def _ends(case: Case) -> Iterator[End]:
     for fan in case.carried:
         yield replace(wrote := out(fan.src, fan.chip, fan.tile), carried=fan.src)
         yield replace(wrote, kernel=fan.readers[0], write=False, operand=1, carried=fan.src)
-    for src, whole in graph.writes():
+    for src, total in graph.writes():
         placed = case.kernels[src]
-        chip = whole * ops.output_share(placed.kernel, placed.sharding, shards, case.assume.sharding_rules)
+        chip = total * ops.output_share(placed.kernel, placed.sharding, shards, case.assume.sharding_rules)
         yield out(src, chip, chip * ops.tile_share(placed.kernel, tiles))
-    for dst, operand, whole in graph.reads():
+    for dst, operand, total in graph.reads():
         placed = case.kernels[dst]
         rules, z = case.assume.sharding_rules, placed.sharding
-        layout = ops.required_layout(placed.kernel, operand, z, rules, whole / word(graph))
-        chip = whole * ops.input_share(placed.kernel, layout, z, shards, rules)
+        layout = ops.required_layout(placed.kernel, operand, z, rules, total / word(graph))
+        chip = total * ops.input_share(placed.kernel, layout, z, shards, rules)
         features, tokens = ops.operand_shape(placed.kernel, operand)
         tile = chip * ops.input_tile_share(placed.kernel, tiles, operand)
         split = layout == "SR" and z != "outer"

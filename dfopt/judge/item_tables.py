@@ -80,7 +80,7 @@ class Tables:
     schemes_k: Sequence[tuple[Sharding, ...]]
     resources: Sequence[str]
     latency_l: Floats
-    _known: dict[tuple[int, int, bool], Placed] = field(default_factory=dict, init=False)
+    _cache: dict[tuple[int, int, bool], Placed] = field(default_factory=dict, init=False)
 
     def _add(self, row_r: Floats, name: str, amount: float) -> None:
         row_r[self._column[name]] += amount
@@ -99,19 +99,19 @@ class Tables:
         rows_kr, number = np.zeros((len(case.kernels), len(self.resources))), {}
         sent = breakdown.sent_by_place(bare, network.tensor_parallel(bare), self._price)
         accessed, stationary = traffic.sram_traffic(bare), traffic.sram_need(bare, _WHOLE)
-        for k, one in enumerate(bare.kernels):
-            row_r, number[one.place] = rows_kr[k], k
-            if case.tile_count > -(-rows // limits.tile_rows(case, one)):
+        for k, placed in enumerate(bare.kernels):
+            row_r, number[placed.place] = rows_kr[k], k
+            if case.tile_count > -(-rows // limits.tile_rows(case, placed)):
                 self._add(row_r, "legal", math.inf)
             if len(self.latency_l):
-                row_r[-len(self.latency_l) :] = self._tiles(*timing.latencies(bare, one))
+                row_r[-len(self.latency_l) :] = self._tiles(*timing.latencies(bare, placed))
             else:
-                self._add(row_r, "compute_s", timing.compute_s(bare, [one]))
-            for name, each in sent.get(one.place, {}).items():
+                self._add(row_r, "compute_s", timing.compute_s(bare, [placed]))
+            for name, each in sent.get(placed.place, {}).items():
                 self._add(row_r, "network_s", 0.0 if name == "overhead_s" else math.fsum(each))
             self._add(row_r, "accessed", accessed[k])
             for name in ("held", "cut"):
-                self._add(row_r, name, stationary.get(one.place, 0.0))
+                self._add(row_r, name, stationary.get(placed.place, 0.0))
         for moved in traffic.moves(bare, _WHOLE):
             self._add(rows_kr[number[moved.place]], traffic.tier_of(bare, moved), moved.bytes)
         if case.assume.blocks_tokens:
@@ -135,7 +135,7 @@ class Tables:
 
     def tensors(self) -> Iterator[tuple[Item, Floats]]:
         """What is moved and held of tensors between kernels and of ends."""
-        case, apart = self.cases[0], self.cases[0].assume.operand_traffic is not None
+        case, by_scheme = self.cases[0], self.cases[0].assume.operand_traffic is not None
         for place, of in enumerate(case.tensors):
             decides = of.src if isinstance(of, Fan) else of.kernel if of.carried is None else of.carried
             inside = tuple(sorted({of.src, *of.readers})) if isinstance(of, Fan) else (of.kernel,)
@@ -145,11 +145,11 @@ class Tables:
                 as_held = self.cases[z].tensors[place]
                 same = sizes.setdefault((as_held.chip, as_held.tile), z)
                 for pattern, here in enumerate(case_p if same == z else (), 1):
-                    self._of_tensor(table[z, pattern], here, as_held, by_scheme=apart and isinstance(of, Fan))
+                    self._of_tensor(table[z, pattern], here, as_held, by_scheme=by_scheme and isinstance(of, Fan))
                 table[z] = table[same]
             name = self._graph.kernels[decides].name
             yield Item(f"output of {name}" if decides in inside else f"carried {name}", (decides,), inside), table
-            if apart and isinstance(of, Fan):
+            if by_scheme and isinstance(of, Fan):
                 yield from self._own_moves(of, inside)
 
     def _of_tensor(self, row_r: Floats, case: Case, of: Fan | End, *, by_scheme: bool) -> None:
@@ -170,11 +170,11 @@ class Tables:
             return
         for size, is_cut in token_blocks.held(case, of, _HOME):
             self._add(row_r, "cut by tokens" if is_cut else "beside", size)
-        whole = token_blocks.whole_readers(case, of, _HOME)
-        if whole:
+        readers = token_blocks.whole_readers(case, of, _HOME)
+        if readers:
             tier = traffic.tier_of(case, traffic.Moved(_HOME, "tensor", of.chip, of))
             self._add(row_r, again(tier), of.chip)
-            self._add(row_r, "accessed again", len(whole) * of.chip)
+            self._add(row_r, "accessed again", len(readers) * of.chip)
         if isinstance(of, Fan) and of.home == _HOME and any(token_blocks.needed_at_once(case, of)):
             self._add(row_r, "at_once", math.inf)
 
@@ -197,16 +197,16 @@ class Tables:
         if case.plan.shards == 1:
             return
         for fan in case.fans:
-            apart = case.kernels[fan.src].forward and network.gathered_late(case, fan)
-            late = [reader for reader in fan.consumers if apart and not case.kernels[reader.kernel].forward]
+            separately = case.kernels[fan.src].forward and network.gathered_late(case, fan)
+            late = [reader for reader in fan.consumers if separately and not case.kernels[reader.kernel].forward]
             rest = [reader for reader in fan.consumers if reader not in late]
-            yield from self._converted(fan, rest, apart=apart, by_reader=False)
-            yield from self._converted(fan, late, apart=apart, by_reader=case.assume.backward_gathers is None)
+            yield from self._converted(fan, rest, separately=separately, by_reader=False)
+            yield from self._converted(fan, late, separately=separately, by_reader=case.assume.backward_gathers is None)
         for fan in case.between_layers:
-            yield from self._converted(fan, fan.consumers, apart=False, by_reader=False)
+            yield from self._converted(fan, fan.consumers, separately=False, by_reader=False)
 
     def _converted(
-        self, fan: Fan, consumers: Sequence[Consumer], *, apart: bool, by_reader: bool
+        self, fan: Fan, consumers: Sequence[Consumer], *, separately: bool, by_reader: bool
     ) -> Iterator[tuple[Item, Floats]]:
         """Conversions for some readers, which their block pays for or that of the source.
 
@@ -233,10 +233,10 @@ class Tables:
             *chosen, pattern = map(int, np.unravel_index(place, code.shape))
             if kind % 8 and kind // 8:
                 case = self._case(set(scope), dict(zip(scope, chosen, strict=True)))
-                here = [one for one in consumers if not by_reader or pattern >> inside.index(one.kernel) & 1]
+                here = [reader for reader in consumers if not by_reader or pattern >> inside.index(reader.kernel) & 1]
                 of = replace(fan, consumers=tuple(here))
-                sent = (one for one in network.conversions(case, of, self._price, apart) if one.whole > 0)
-                seconds[number] = math.fsum(network.between_shards_s(case, one, self._price) for one in sent)
+                sent = [paid for paid in network.conversions(case, of, self._price, separately) if paid.total > 0]
+                seconds[number] = math.fsum(network.between_shards_s(case, paid, self._price) for paid in sent)
         table[..., self._column["network_s"]] = seconds[which.reshape(code.shape)]
         yield Item(f"conversions of {self._graph.kernels[fan.src].name}", scope, inside), table
 
@@ -247,8 +247,8 @@ class Tables:
         for k, kernel in enumerate(self._graph.kernels):
             if kernel.accumulates_into is not None:
                 pairs.append((index[kernel.accumulates_into], k, limits.lack_reduction))
-        for one, other in limits.handed_on(case):
-            pairs.append((index[one.kernel.name], index[other.kernel.name], limits.hand_on_otherwise))
+        for source, target in limits.handed_on(case):
+            pairs.append((index[source.kernel.name], index[target.kernel.name], limits.hand_on_otherwise))
         for first, second, refuse in pairs:
             scope = tuple(sorted({first, second}))
             table = self._zeros(scope, (second,))
@@ -256,10 +256,8 @@ class Tables:
                 chosen = {k: self.cases[at].kernels[k] for k, at in zip(scope, (z, y), strict=True)}
                 if refuse(case, chosen[second], chosen[first]):
                     table[z, y, 1, self._column["legal"]] = math.inf
-            yield (
-                Item(f"{self._graph.kernels[first].name} beside {self._graph.kernels[second].name}", scope, (second,)),
-                table,
-            )
+            name = f"{self._graph.kernels[first].name} beside {self._graph.kernels[second].name}"
+            yield Item(name, scope, (second,)), table
 
     def must_be_alone(self, tables: dict[Key, Floats]) -> Iterator[tuple[Item, Floats]]:
         """That kernels with weights run alone which need too much SRAM for themselves, though a block needs less.
@@ -271,8 +269,8 @@ class Tables:
         buffered = all(reader.depth >= 2 for fan in case.fans for reader in fan.consumers)
         if buffered or case.assume.weight_tiling == "forbid":
             return
-        for k, one in enumerate(case.kernels):
-            if one.stationary <= 0:
+        for k, placed in enumerate(case.kernels):
+            if placed.stationary <= 0:
                 continue
             paid = [(key, table) for key, table in tables.items() if k in key[1]]
             scope = tuple(sorted({k for (scope, _), _ in paid for k in scope}))
@@ -283,7 +281,7 @@ class Tables:
                 alone = alone[..., self._column["buffers"]] + alone[..., self._column["cut"]]
                 need += alone.reshape([len(self.schemes_k[v]) if v in of else 1 for v in scope])
             table[..., 1, self._column["alone"]] = np.where(need > capacity, math.inf, 0.0)
-            yield Item(f"{one.kernel.name} alone", scope, (k,)), table
+            yield Item(f"{placed.kernel.name} alone", scope, (k,)), table
 
     # -- help -------------------------------------------------------------------------------
     def _zeros(self, scope: Sequence[int], inside: Sequence[int]) -> Floats:
@@ -303,9 +301,9 @@ class Tables:
 
     def _placed(self, kernel: int, scheme: int, home: bool) -> Placed:
         key = kernel, scheme, home
-        if key not in self._known:
-            self._known[key] = replace(self.cases[scheme].kernels[kernel], place=_HOME if home else _AWAY)
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = replace(self.cases[scheme].kernels[kernel], place=_HOME if home else _AWAY)
+        return self._cache[key]
 
     @cached_property
     def _away_k(self) -> tuple[Placed, ...]:

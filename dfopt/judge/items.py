@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Splits
 from dfopt.documents.graph import Graph
@@ -95,9 +95,10 @@ class LayerItems:
             cases.append(build(_mapped(seen, system, read, schemes, tile_count), graph, system, chosen))
         latency_l = np.zeros(0)
         if chosen.compute_model == "cycle":
-            latency_l = np.unique(np.concatenate([latencies(case, one)[1] for case in cases for one in case.kernels]))
+            menus = (latencies(case, placed) for case in cases for placed in case.kernels)
+            latency_l = np.unique(np.concatenate([seconds for _, seconds in menus]))
         self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0], latency_l)
-        self._made = Tables(cases, legal, self.resources, latency_l)
+        self._builder = Tables(cases, legal, self.resources, latency_l)
         members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
         self._shared = {} if shared is None else shared
         self._like, self._converted = (plan.shards, *members_of, tile_count), ("conversions", alike)
@@ -129,13 +130,13 @@ class LayerItems:
         microbatches, and for kernels that list communications over all chips.
         """
         splits: list[Splits] = ["kernels", "modules"]
-        said = {name: getattr(plan, name) for name in ("modules", "placement", "tensor_overlap")}
+        fields = {name: getattr(plan, name) for name in ("modules", "placement", "tensor_overlap")}
         if assumptions.gradients == "dfmodel":
             splits.append("batch")
-            said["microbatches"] = plan.microbatches
+            fields["microbatches"] = plan.microbatches
         if any(kernel.communications for kernel in graph.kernels):
             splits = list(get_args(Splits))
-        return (*plan.axis_values(*splits), *said.items())
+        return (*plan.axis_values(*splits), *fields.items())
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -150,15 +151,15 @@ class LayerItems:
 
     @cached_property
     def _kernels(self) -> list[tuple[Item, Floats]]:
-        return [*self._made.kernels()]
+        return [*self._builder.kernels()]
 
     @cached_property
     def _tables(self) -> dict[Item, Floats]:
         if self._like not in self._shared:
-            self._shared[self._like] = [*self._made.tensors()]
+            self._shared[self._like] = [*self._builder.tensors()]
         if self._converted not in self._shared:
-            self._shared[self._converted] = [*self._made.conversions()]
-        return _merged(self._made, [*self._kernels, *self._shared[self._like], *self._shared[self._converted]])
+            self._shared[self._converted] = [*self._builder.conversions()]
+        return _merged(self._builder, [*self._kernels, *self._shared[self._like], *self._shared[self._converted]])
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
@@ -183,25 +184,6 @@ class LayerItems:
     def seconds(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Floats:
         """Seconds of blocks, see :meth:`BlockTime.seconds`: non-decreasing in every sum."""
         return self.time.seconds(sums_br, count_b, decided=decided)
-
-    def sums(self, scheme_k: Sequence[int], member_bk: Bools) -> Floats:
-        """What blocks pay under one option of every kernel, given by its number.
-
-        Parameters
-        ----------
-        scheme_k : sequence of int
-            Number of the scheme of every kernel, in ``schemes_k``.
-        member_bk : bool array, shape (blocks, kernels)
-
-        Returns
-        -------
-        float array, shape (blocks, resources)
-        """
-        sums_br = np.zeros((len(member_bk), len(self.resources)))
-        for item, table in self._tables.items():
-            pattern_b = member_bk[:, list(item.inside)] @ (1 << np.arange(len(item.inside)))
-            sums_br += table[tuple(scheme_k[k] for k in item.scope)][pattern_b]
-        return sums_br
 
     def mapping(self, plan: Plan, scheme_k: Sequence[int], partition_k: Sequence[int]) -> Mapping:
         """The mapping of one option of every kernel, given by its number, and its partition."""

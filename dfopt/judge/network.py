@@ -39,13 +39,13 @@ def without_bytes(price: Price) -> Price:
 class Paid:
     """One communication of the tensor-parallel group, charged where a kernel runs.
 
-    ``src``: the kernel whose output is communicated; ``late``: for the backward pass, of what the forward pass saved;
-    ``behind``: kernels that may hide it.
+    ``total``: bytes of the full tensor; ``src``: the kernel whose output is communicated; ``late``: for the backward
+    pass, of what the forward pass saved; ``behind``: kernels that may hide it.
     """
 
     kernel: int
     kind: Collective
-    whole: float
+    total: float
     src: int
     late: bool = False
     behind: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ def tensor_parallel(case: Case) -> list[Paid]:
         paid.extend(conversions(case, fan, price, separately=gathered_late(case, fan)))
     for fan in case.between_layers:
         paid.extend(conversions(case, fan, price, separately=False))
-    return [payment for payment in paid if payment.whole > 0]
+    return [payment for payment in paid if payment.total > 0]
 
 
 def gathered_late(case: Case, fan: Fan) -> bool:
@@ -103,14 +103,14 @@ def gathered_and_kept(case: Case, stage: int) -> list[float]:
             target, layout = case.kernels[reader.kernel], required(case, fan, reader)
             if not target.forward and ops.conversion(produced, layout) is not None:
                 share = ops.input_share(target.kernel, layout, target.sharding, case.plan.shards, assume.sharding_rules)
-                sizes.append(fan.whole * share)
+                sizes.append(fan.total * share)
         sizes_kept.append(max(sizes))
     return sizes_kept
 
 
 def required(case: Case, fan: Fan, reader: Consumer) -> ops.Layout:
     """The layout in which a reader needs a fan."""
-    target, elements = case.kernels[reader.kernel], fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
+    target, elements = case.kernels[reader.kernel], fan.total / made_word(case.graph, case.kernels[fan.src].kernel)
     return ops.required_layout(target.kernel, reader.operand, target.sharding, case.assume.sharding_rules, elements)
 
 
@@ -139,12 +139,12 @@ def conversions(case: Case, fan: Fan, price: Price, separately: bool) -> Iterato
     for (late, _), (payer, wanted) in payers.items():
         kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
         if kinds and case.assume.splits_tokens:
-            gather = Paid(payer, Collective.ALL_GATHER, fan.whole, fan.src, late, tuple(behind[late]))
+            gather = Paid(payer, Collective.ALL_GATHER, fan.total, fan.src, late, tuple(behind[late]))
             each = (between_shards_s(case, replace(gather, kind=kind), price) for kind in kinds)
             if gather.kind in kinds or between_shards_s(case, gather, price) < math.fsum(each):
                 kinds = [gather.kind]
         for kind in kinds:
-            yield Paid(payer, kind, fan.whole, fan.src, late, tuple(behind[late]))
+            yield Paid(payer, kind, fan.total, fan.src, late, tuple(behind[late]))
 
 
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
@@ -163,12 +163,12 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
 
 def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
     """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
-    sent, source = price(payment.kind, payment.whole, case.plan.shard_dims), case.kernels[payment.src].kernel
+    sent, source = price(payment.kind, payment.total, case.plan.shard_dims), case.kernels[payment.src].kernel
     chip, assume, on_chip = case.system.chip, case.assume, 0.0
     if sent > 0 and assume.collective_work is not None:
         chips = math.prod(map(case.chips_along, case.plan.shard_dims))
-        elements, again = payment.whole / made_word(case.graph, source), payment.late or source.pass_ == "recompute"
-        on_chip = beside.collective_s(payment.kind, payment.whole, elements, chips, chip, assume, again)
+        elements, again = payment.total / made_word(case.graph, source), payment.late or source.pass_ == "recompute"
+        on_chip = beside.collective_s(payment.kind, payment.total, elements, chips, chip, assume, again)
     if sent <= 0 or assume.tensor_overlap is None:
         return sent + on_chip
     products = [(case.kernels[number].kernel, case.kernels[number].peak) for number in payment.behind]
@@ -178,7 +178,7 @@ def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
     waves, latency = 1, 0.0
     if assume.tensor_overlap == "waves":
         waves = tiled.waves_of([kernel for kernel, _ in products], case.plan.shards, chip)
-        latency = without_bytes(price)(payment.kind, payment.whole, case.plan.shard_dims)
+        latency = without_bytes(price)(payment.kind, payment.total, case.plan.shard_dims)
     hidden_by = tiled.Products(hiding_s, case.plan.shards, usage, waves)
     return tiled.beside_s(payment.kind, tiled.Sent(sent, latency, on_chip), hidden_by, assume)
 
@@ -329,16 +329,16 @@ def handed_on(case: Case, hop_f: Sequence[float]) -> dict[int, float]:
 
 def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
     """Seconds in which a chip sends on what it holds of a fan, or its part of what all hold, which is gathered."""
-    ungathered = price(Collective.POINT_TO_POINT, fan.whole * source.share, case.plan.stage_dims)
+    ungathered = price(Collective.POINT_TO_POINT, fan.total * source.share, case.plan.stage_dims)
     chips, held = case.plan.shards, ops.PRODUCED[source.sharding]
     if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":
         return ungathered
-    part = price(Collective.POINT_TO_POINT, fan.whole / chips, case.plan.stage_dims)
-    gathered = price(Collective.ALL_GATHER, fan.whole, case.plan.shard_dims)
+    part = price(Collective.POINT_TO_POINT, fan.total / chips, case.plan.stage_dims)
+    gathered = price(Collective.ALL_GATHER, fan.total, case.plan.shard_dims)
     if case.assume.point_to_point_parts == "calculon":
-        scattered = price(Collective.REDUCE_SCATTER, fan.whole, case.plan.shard_dims)
+        scattered = price(Collective.REDUCE_SCATTER, fan.total, case.plan.shard_dims)
         often = 2.5 if any(placed.kernel.pass_ == "recompute" for placed in case.kernels) else 2.0
-        reduced = price(Collective.ALL_REDUCE, fan.whole, case.plan.shard_dims)
+        reduced = price(Collective.ALL_REDUCE, fan.total, case.plan.shard_dims)
         return max(part + 2 * (scattered - reduced) + often * gathered, 0.0)  # no message takes back time
     return min(ungathered, part + gathered)
 
@@ -348,7 +348,7 @@ def point_to_point_per_step_s(case: Case, price: Price) -> float:
     once = case.graph.folded and case.assume.point_to_point == "per_step" and case.trains
     if case.plan.stages == 1 or not once:
         return 0.0
-    volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried if fan.home[0] == 0)
+    volume = case.graph.repeat * math.fsum(fan.total for fan in case.carried if fan.home[0] == 0)
     return price(Collective.POINT_TO_POINT, volume, case.plan.stage_dims)
 
 
@@ -360,7 +360,7 @@ def sent_bytes(case: Case) -> Price:
 def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[tuple[int, float]]:
     """(kernel, bytes sent by a chip) of everything that counts as network time of a partition."""
     for payment in paid:
-        yield payment.kernel, sent(payment.kind, payment.whole, case.plan.shard_dims)
+        yield payment.kernel, sent(payment.kind, payment.total, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):
         yield number, communications.kernel_bytes(placed.kernel, case.plan, case.chips_along)
         for volume, dims in added_up(case, placed) if case.assume.gradients == "dfmodel" else ():

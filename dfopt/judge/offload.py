@@ -45,7 +45,10 @@ def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s:
 def of_layer_s(
     case: Case, stage: int, partitions: Sequence[PartitionScore], sent_s: float = 0.0
 ) -> tuple[float, float]:
-    """The same of one layer, beside which so long a message is sent in each pass."""
+    """Seconds that one layer of a stage waits for slower memories, in the forward and in the backward pass.
+
+    ``sent_s``: of the message that is sent beside it in each pass.
+    """
     if not ledger.offloaded(case):
         return 0.0, 0.0
     moving = offload.passes_s(ledger.of_layer(case, stage), case.plan, case.system.chip, case.assume)

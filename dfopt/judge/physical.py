@@ -85,7 +85,7 @@ def physical_score(
     split = {name: joules.tolist() for name, joules in here.model.dynamic_split(here.activity, state.voltages).items()}
     energy = _energy(here, state, split, step)
     graph = case.graph
-    whole, moved = math.fsum(energy.values()), [part.dram_bytes for part in score.partitions]
+    total_j, moved = math.fsum(energy.values()), [part.dram_bytes for part in score.partitions]
     partitions = tuple(_partitions(here, state, split))
     waiting = math.fsum(part.memory_s for part in partitions)
     chips = tuple(_chips(here, state))
@@ -101,8 +101,8 @@ def physical_score(
         throttled=state.level.frequency < 1.0,
         iterations=rounds,
         loop_gain=state.gain,
-        energy_per_step_j=whole,
-        energy_per_token_j=whole / (graph.batch * (graph.evaluation_tokens.processed / graph.microbatch)),
+        energy_per_step_j=total_j,
+        energy_per_token_j=total_j / (graph.batch * (graph.evaluation_tokens.processed / graph.microbatch)),
         energy_j=energy,
         power_w=max(chip.power_w for chip in chips),
         logic_max_c=max(die.max_c for chip in chips for die in chip.dies if die.kind == "logic"),

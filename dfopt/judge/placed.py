@@ -1,6 +1,6 @@
 """What the judge looks at one by one: kernels in their places, and the tensors that they hand on.
 
-Names: *whole* bytes are those of a full tensor, *chip* bytes what one tensor-parallel chip holds of it,
+Names: *total* bytes are those of a full tensor, *chip* bytes what one tensor-parallel chip holds of it,
 *tile* bytes one piece of that when its producer streams along the token axis.
 """
 
@@ -71,7 +71,7 @@ class Fan:
     """
 
     src: int
-    whole: float
+    total: float
     chip: float
     tile: float
     consumers: tuple[Consumer, ...]
@@ -84,7 +84,7 @@ class Fan:
         cls,
         kernels: Sequence[Placed],
         src: int,
-        whole: float,
+        total: float,
         chip: float,
         tile: float,
         consumers: tuple[Consumer, ...],
@@ -92,11 +92,11 @@ class Fan:
         """A fan of kernels in their places."""
         home, readers = kernels[src].place, tuple({reader.kernel: None for reader in consumers})
         away = tuple({place: None for number in readers if (place := kernels[number].place) != home})
-        return cls(src, whole, chip, tile, consumers, home, readers, away)
+        return cls(src, total, chip, tile, consumers, home, readers, away)
 
     def among(self, kernels: Sequence[Placed]) -> Fan:
         """The same where kernels run in other places."""
-        return Fan.of(kernels, self.src, self.whole, self.chip, self.tile, self.consumers)
+        return Fan.of(kernels, self.src, self.total, self.chip, self.tile, self.consumers)
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from dfopt.physics.working import activation_gradients, collective_buffers
 
 __all__ = ["Placing", "least", "no_more"]
 
-_FIGURES: Final = tuple(one.name for one in fields(Placed) if one.type == "float")
+_FIGURES: Final = tuple(figure.name for figure in fields(Placed) if figure.type == "float")
 
 
 def least(options: Sequence[Placed]) -> Placed:
     """A kernel with each figure as it is at least under some schemes; it has the first of them, which says nothing."""
     if len(options) == 1:
         return options[0]
-    return replace(options[0], **{name: min(getattr(one, name) for one in options) for name in _FIGURES})
+    return replace(options[0], **{name: min(getattr(option, name) for option in options) for name in _FIGURES})
 
 
 def no_more(first: Placed, second: Placed) -> bool:

@@ -16,14 +16,14 @@ from dfopt.judge.turns import in_order
 from dfopt.physics import copies, fill, overlap, pipeline
 from dfopt.physics.pipeline import StepTime
 
-__all__ = ["Beside", "PassSeconds", "StageTime", "Step", "step", "tells_passes_apart", "through_s"]
+__all__ = ["Extra", "PassSeconds", "StageTime", "Step", "step", "tells_passes_apart", "through_s"]
 
 PassSeconds = Mapping[tuple[int, bool], Sequence[float]]
 """Seconds of partitions for one microbatch, by stage of the mapping and whether they begin in the forward pass."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class Extra:
     """What a step takes beside the work of partitions.
 
     Attributes
@@ -88,7 +88,7 @@ class Step:
     exposed_s: float | None
 
 
-def step(case: Case, passes: PassSeconds, extra: Beside) -> Step:
+def step(case: Case, passes: PassSeconds, extra: Extra) -> Step:
     """A step from the seconds of partitions and what it takes beside them.
 
     Without slower memories, turns and windows it is non-decreasing in every figure but for the least rounding.
@@ -131,7 +131,7 @@ def through_s(case: Case, seconds: Sequence[float]) -> float | None:
     return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
 
 
-def _stage(case: Case, rank: Rank, passes: PassSeconds, extra: Beside) -> StageTime:
+def _stage(case: Case, rank: Rank, passes: PassSeconds, extra: Extra) -> StageTime:
     counted = case.graph.layers.counted if case.graph.folded else case.plan.stages
     layer_s = {
         stage: math.fsum((*passes.get((stage, True), ()), *passes.get((stage, False), ()), case.pauses.get(stage, 0.0)))
@@ -151,7 +151,7 @@ def _stage(case: Case, rank: Rank, passes: PassSeconds, extra: Beside) -> StageT
     return StageTime(rank, layers, layer, once, shown, total_s)
 
 
-def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, extra: Beside) -> float | None:
+def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, extra: Extra) -> float | None:
     """Seconds that a step takes beyond the work of its slowest stage; none where nothing is hidden.
 
     Gradients are added up behind the backward pass, layer by layer: what the step still waits for.

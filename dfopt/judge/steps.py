@@ -120,7 +120,7 @@ class PlanSteps:
         figures = self._alike.figures(domain_k)
         takes = {stage: pass_s.get((stage, True), 0.0) + pass_s.get((stage, False), 0.0) for stage in self._case.ran}
         taken = self._case.ranks if self._case.plan.two_batch_overlap else ()
-        beside = stages.Beside(
+        extra = stages.Extra(
             hops=network.handed_on(self._case, figures.hop_f),
             exchanges=figures.exchanges,
             updates=figures.updates,
@@ -128,7 +128,7 @@ class PlanSteps:
             turns={rank.number: turns.least_s(rank, takes, self._alike.sends) for rank in taken},
             window_s=math.fsum(figures.exchanges[0].groups_s) if _in_windows(self._case) else None,
         )
-        return stages.step(self._case, {key: (seconds,) for key, seconds in pass_s.items()}, beside).time.total
+        return stages.step(self._case, {key: (seconds,) for key, seconds in pass_s.items()}, extra).time.total
 
     def may_fit(self, domain_k: Domain) -> bool:
         """Whether memories may hold a mapping with schemes of a domain: if not, they hold none, however it is cut.

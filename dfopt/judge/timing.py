@@ -17,7 +17,7 @@ from dfopt.judge import ledger, network, offload, runtimes, traffic, turns, type
 from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
-from dfopt.judge.stages import Beside, PassSeconds, StageTime, step
+from dfopt.judge.stages import Extra, PassSeconds, StageTime, step
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
 from dfopt.physics.cost import system_cost
@@ -37,7 +37,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     booked = {rank.number: ledger.entries(case, rank, amounts) for rank in case.ranks}
     held = {number: ledger.books_of(entries) for number, entries in booked.items()}
     hops = network.hops(case, price)
-    spent = step(case, _of_passes(case, partitions), _beside(case, partitions, hops, price))
+    spent = step(case, _of_passes(case, partitions), _extra(case, partitions, hops, price))
     links, linked, updates = spent.links, max(spent.links.values()), spent.time.optimizer
     recomputed = {rank.number: ledger.least_recomputed(case, rank, amounts) for rank in case.ranks}
     stages = [_stage_score(case, stage, hops, held, recomputed) for stage in spent.stages]
@@ -109,12 +109,12 @@ def _of_passes(case: Case, partitions: Sequence[PartitionScore]) -> PassSeconds:
     return seconds
 
 
-def _beside(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price) -> Beside:
+def _extra(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price) -> Extra:
     """What a step takes beside the work of its partitions."""
     hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
     computing = _computing(case, partitions, hidden)
     taken = case.ranks if case.plan.two_batch_overlap else ()
-    return Beside(
+    return Extra(
         hops=hops,
         exchanges=network.exchanges(case, price),
         updates={stage: network.optimizer_s(case, stage) for stage in case.ran},
@@ -258,7 +258,7 @@ def _stage_score(
         offload_forward_s=stage.offload[0] if away else None,
         offload_backward_s=stage.offload[1] if away else None,
         holds=tuple(rank.runs),
-        times=_said(rank.runs, stage.layers),
+        times=_unequal_runs(rank.runs, stage.layers),
         recomputed=recomputed[rank.number],
         states=held[rank.number],
     )
@@ -276,7 +276,7 @@ def _computing(case: Case, partitions: Sequence[PartitionScore], hidden: dict[Pl
     return seconds
 
 
-def _said(runs: dict[int, int], layers: int) -> tuple[int, ...] | None:
+def _unequal_runs(runs: dict[int, int], layers: int) -> tuple[int, ...] | None:
     """How often a stage runs each kind, unless that is its layers of the first and the others once."""
     times = tuple(runs.values())
     return None if times == (layers, *(1 for _ in times[1:])) else times

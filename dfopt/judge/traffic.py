@@ -159,8 +159,8 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
     adders, assume = operands.adding(case.graph), case.assume
     if operands.work_whole(source.kernel, source.sharding, adders, assume):
         wrote = 1.0
-    yield Moved(fan.home, "tensor", fan.whole * wrote, fan, write=True)
-    elements = fan.whole / made_word(case.graph, source.kernel)
+    yield Moved(fan.home, "tensor", fan.total * wrote, fan, write=True)
+    elements = fan.total / made_word(case.graph, source.kernel)
     for number in fan.readers:
         placed = case.kernels[number]
         shares = (
@@ -169,7 +169,7 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
             if reader.kernel == number
         )
         read = 1.0 if operands.work_whole(placed.kernel, placed.sharding, adders, assume) else max(shares)
-        yield Moved(placed.place, "tensor", fan.whole * read, fan)
+        yield Moved(placed.place, "tensor", fan.total * read, fan)
 
 
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:

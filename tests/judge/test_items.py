@@ -51,7 +51,10 @@ class Judged:
         self.member_bk = np.zeros((len(self.score.partitions), len(index)), dtype=bool)
         for row, partition in zip(self.member_bk, self.score.partitions, strict=True):
             row[[index[name] for name in partition.kernels]] = True
-        self.sums_br = self.items.sums(self.scheme_k.tolist(), self.member_bk)
+        self.sums_br = np.zeros((len(self.member_bk), len(self.items.resources)))
+        for item in self.items.items:
+            pattern_b = self.member_bk[:, list(item.inside)] @ (1 << np.arange(len(item.inside)))
+            self.sums_br += self.items.table(item)[tuple(self.scheme_k[k] for k in item.scope)][pattern_b]
         self.count_b = self.member_bk.sum(axis=1)
         legal = self.items.resources.index("legal")
         self.illegal = bool(np.isinf(self.sums_br[:, legal]).any())
