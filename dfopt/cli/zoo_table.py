@@ -20,16 +20,9 @@ def _parameters(graph: Any) -> str:
     """Elements of all weights."""
     from dfopt.physics.ops import weight_elements
 
-    elements = sum(
-        weight_elements(kernel) * graph.times_of(kernel) for kernel in graph.kernels if kernel.pass_ == "forward"
-    )
+    kernels = (kernel for kernel in graph.kernels if kernel.pass_ == "forward")
+    elements = sum(weight_elements(kernel) * graph.times_of(kernel) for kernel in kernels)
     return f"{elements / 1e9:.3g} G" if elements else "-"
-
-
-def _tokens(graph: Any) -> str:
-    """Tokens of a sample."""
-
-    return f"{graph.evaluation_tokens.processed / graph.microbatch:.10g}"
 
 
 def _sections(technology: Any) -> str:
@@ -45,7 +38,8 @@ def _sections(technology: Any) -> str:
 _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], ...]]] = {
     "graphs": (
         ("layers", "repeat", None), ("kernels", lambda graph: len(graph.kernels), None),
-        ("weights", _parameters, None), ("batch", "batch", None), ("tokens", _tokens, None),
+        ("weights", _parameters, None), ("batch", "batch", None),
+        ("tokens", lambda graph: f"{graph.evaluation_tokens.processed / graph.microbatch:.10g}", None),
     ),
     "systems": (
         ("chips", "chips", None), ("peak of one", "chip.peak_flops", "flop_rate"),

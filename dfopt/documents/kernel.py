@@ -28,7 +28,6 @@ Role = Literal[
 OPERANDS: Final[dict[Op, int]] = {"gemm": 1, "matmul": 2, "weight_update": 2, "elementwise": 1}
 """Operands of a kernel that tensors bring; an elementwise kernel may have more of its only one."""
 Count = Field(ge=1, le=10**15)
-_COPIED = "share of its weight, table or gradient that all chips of the second axis have, which add up its gradients"
 
 
 class Kernel(Part):

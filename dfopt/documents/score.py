@@ -140,11 +140,6 @@ class StageScore(Part):
         return {**{key: value for key, value in data.items() if key not in old}, "states": {"dram": named}}
 
     @property
-    def offload_s(self) -> float:
-        """Seconds in which it waits for slower memories of a chip."""
-        return (self.offload_forward_s or 0.0) + (self.offload_backward_s or 0.0)
-
-    @property
     def runs(self) -> dict[int, int]:
         """How often it runs which stages of the mapping for one microbatch."""
         held = self.holds or (self.stage,)

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import POWER
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
-from dfopt.documents.exploration import Effort, Exploration
+from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import ObjectiveName, turned
 from dfopt.physics.lumped import WARNING_C
 from dfopt.physics.merits import MERITS
@@ -61,9 +61,10 @@ def exploration_report(explored: Exploration) -> RenderableType:
     names = ", ".join(design.technology.name for design in explored.designs)
     value, bound = figure(explored.value, objective), figure(explored.bound, objective)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
+    plans = f" x {effort.plans:,} plans: {effort.designs * effort.plans:.3g} points"
     facts = [
         *asked_facts(explored.result),
-        ("design", f"{explored.designs[0].name}: {effort.designs:,} designs in {names}{_plans(effort)}"),
+        ("design", f"{explored.designs[0].name}: {effort.designs:,} designs in {names}{plans}"),
         ("step" if objective == "time" else objective, f"{value}, bound {bound}, gap {100 * explored.gap:.2f} %"),
         *([("step", show_unit(explored.result.value, "time"))] if objective != "time" else []),
         *([("limits", explored.request.limits.words)] if explored.request.limits is not None else []),
@@ -217,7 +218,3 @@ def _range(explored: Exploration, name: str) -> list[str]:
     boxes = [box for box in explored.boxes if box.design == explored.best_design]
     least, most = min(box.low[name] for box in boxes), max(box.high[name] for box in boxes)
     return [_size(explored, name, least), _size(explored, name, most), f"{explored.effort.sizes[name]:,}"]
-
-
-def _plans(effort: Effort) -> str:
-    return f" x {effort.plans:,} plans: {effort.designs * effort.plans:.3g} points"
