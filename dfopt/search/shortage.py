@@ -21,7 +21,6 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage, is_cut
 from dfopt.solving.options import Options
 from dfopt.solving.work import OPENED
-from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.bounds.plan_arrays import bounded_stages
 from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import State, kept, sharded_states, usable_bytes, usable_words
@@ -135,55 +134,39 @@ def least_held(
     KeyboardInterrupt
         If an interrupt came meanwhile.
     """
-    graphs = [_Endless(setting, [*plans], options) for setting, plans in shares]
     limits = usable_bytes(shares[0][0]) if shares else {}
     if not limits:
         return None
+    spaces = [_endless(setting, [*plans], options) for setting, plans in shares]
     least, clock = min(limits.values()), options.clock.share(_PART)
-    lows = (
-        (number, plan, (share * _ROUNDED - 1) * least)
-        for number, of in enumerate(shares)
-        for plan, share in of[1].items()
-    )
-    ruled_out, best, place = list[tuple[int, float]](), None, 0
+    plans = [(number, plan, share) for number, (_, of_plan) in enumerate(shares) for plan, share in of_plan.items()]
+    best, place, ruled_out = None, 0, list[tuple[int, float]]()
     with interruptible():
-        for number, plan, low in sorted(lows, key=itemgetter(2)):
-            if best is not None and low >= best.short:
+        for number, plan, share in sorted(plans, key=itemgetter(2)):
+            if best is not None and (share * _ROUNDED - 1) * least >= best.short:
                 break
-            kept_only = graphs[number].kept(plan, limits)
+            space = spaces[number]
+            instance = space.setting.under(plan)
+            states = space.bounds.least_states(instance)
+            kept_only = _fullest(instance, bounded_stages(instance), states, {}, limits)
             if best is not None and kept_only.short >= best.short:
                 continue
-            held = _with_waiting(graphs[number].space, clock, kept_only, limits)
+            held = _with_waiting(space, clock, kept_only, limits)
             if held is None or held.short <= 0:  # other limits rule it out
                 ruled_out.append((number, kept_only.short))
             elif best is None or held.short < best.short:
                 best, place = held, number
     if best is None:
         return None
-    others = sum(number == place and short < best.short for number, short in ruled_out)
-    return place, replace(best, others=others)
+    return place, replace(best, others=sum(number == place and short < best.short for number, short in ruled_out))
 
 
-class _Endless:
-    """The plans of a graph on chips whose memories have no end, so that all can be counted.
-
-    Parameters
-    ----------
-    setting, plans, options : Setting, sequence of Plan, Options
-        Where the memories are too small, plans none of which fits, and what was asked for.
-    """
-
-    def __init__(self, setting: Setting, plans: Sequence[Plan], options: Options) -> None:
-        endless = setting.system.chip.with_memories(lambda memory: memory.model_copy(update={"capacity": None}))
-        self._setting = replace(setting, system=setting.system.model_copy(update={"chip": endless}))
-        self._bounds = PlanBounds(self._setting)
-        joint = self._setting.assumptions.with_(sharding_objective="joint")  # whatever comes first
-        self.space = Space.of_plans(replace(self._setting, assumptions=joint), options.request, plans)
-
-    def kept(self, plan: Plan, limits: Mapping[str, float]) -> LeastHeld:
-        """What a plan holds at least without what waits."""
-        instance = self._setting.under(plan)
-        return _fullest(instance, bounded_stages(instance), self._bounds.least_states(instance), {}, limits)
+def _endless(setting: Setting, plans: Sequence[Plan], options: Options) -> Space:
+    """The mappings of plans on chips whose memories have no end, so that all can be counted."""
+    endless = setting.system.chip.with_memories(lambda memory: memory.model_copy(update={"capacity": None}))
+    joint = setting.assumptions.with_(sharding_objective="joint")  # whatever comes first
+    free = replace(setting, system=setting.system.model_copy(update={"chip": endless}), assumptions=joint)
+    return Space.of_plans(free, options.request, plans)
 
 
 def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:
