@@ -56,7 +56,4 @@ def rates(frame: Any) -> Any:
     return figure
 
 
-FIGURES: Final = {
-    "deepstack-fig20": {"deepstack-fig20": rates},
-    "deepstack-hbm": {"deepstack-hbm": over_hbm},
-}
+FIGURES: Final = {"deepstack-fig20": {"deepstack-fig20": rates}, "deepstack-hbm": {"deepstack-hbm": over_hbm}}

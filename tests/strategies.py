@@ -200,11 +200,7 @@ def _extras(dice: Dice) -> dict[str, Any]:
     if which > 4:
         return {}
     found = tuple(
-        Communication(
-            kind=dice(get_args(CollectiveKind)),
-            bytes=dice([8.0, 24.0]),
-            over=dice(list(groups())),
-        )
+        Communication(kind=dice(get_args(CollectiveKind)), bytes=dice([8.0, 24.0]), over=dice(list(groups())))
         for _ in range(which - 2)
     )
     return {"communications": found, "distributed": dice([False, True]), "resident_bytes": dice([0.0, 20.0])}

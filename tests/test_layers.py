@@ -51,11 +51,7 @@ BESIDE = {
     "proof": ("proof", "judge", "documents", "physics", "errors", "units", "arrays"),
     "show": ("show", "documents", "physics", "studies", "units", "errors"),
 }
-OUTSIDE = {
-    "judge": ("numpy",),
-    "proof": ("numpy",),
-    "show": ("rich", "numpy", "networkx", "matplotlib", "jinja2"),
-}
+OUTSIDE = {"judge": ("numpy",), "proof": ("numpy",), "show": ("rich", "numpy", "networkx", "matplotlib", "jinja2")}
 SOLVERS = {"highspy", "pulp"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_zoo" not in path.parts)
 

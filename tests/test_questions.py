@@ -77,10 +77,7 @@ def test_a_graph_as_a_document_keeps_what_is_drawn_into_it() -> None:
     [
         ({"tpp": 8}, r"tpp: neither an option nor a parameter of the workload \(did you mean 'tp' or"),
         ({"microbatch": "many"}, "microbatch: found 'many', expected numbers such as 1,2,4, or all"),
-        (
-            {"phase": "training", "batch": "max"},
-            "batch: found max in training, where the gradients of",
-        ),
+        ({"phase": "training", "batch": "max"}, "batch: found max in training, where the gradients of"),
         ({"recompute": "full"}, "recompute: gpt2-small has no backward pass; ask for phase: training"),
     ],
 )

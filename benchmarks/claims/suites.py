@@ -52,10 +52,7 @@ PHASES = [
     ),
     Suite(
         "a mix of one segment is that segment",
-        (
-            "tests/documents/test_phase.py::test_one_segment_alone_is_not_mixed",
-            "tests/workloads/test_mixed_phases.py",
-        ),
+        ("tests/documents/test_phase.py::test_one_segment_alone_is_not_mixed", "tests/workloads/test_mixed_phases.py"),
         "no failure, the same graph",
     ),
     Suite(

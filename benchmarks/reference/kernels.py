@@ -155,9 +155,7 @@ def gemm(row: Row, plain: Sequence[str] = ()) -> Graph:
     types, _ = _types(row, row["gemm_dtype"])
     tokens, features, depth = int(row["m"]), int(row["n"]), int(row["k"])
     return Graph(
-        name="product",
-        dtypes=types,
-        kernels=(Kernel(name="Product", op="gemm", m=features, k=depth, n=tokens),),
+        name="product", dtypes=types, kernels=(Kernel(name="Product", op="gemm", m=features, k=depth, n=tokens),)
     )
 
 

@@ -7,16 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dram_channel import (
-    BandwidthBounds,
-    DramEnergy,
-    Organisation,
-    Policy,
-    Request,
-    Stream,
-    Timing,
-    why_simulate,
-)
+from dram_channel import BandwidthBounds, DramEnergy, Organisation, Policy, Request, Stream, Timing, why_simulate
 from dram_channel.patterns import (
     interleaved_groups,
     random_visits,

@@ -101,12 +101,7 @@ def measure(case: Case) -> dict[str, Any]:
         begin = time.perf_counter()
         try:
             other = solve(
-                graph,
-                system,
-                assumptions=chosen,
-                time_limit=ASSIGNMENT_LIMIT,
-                formulation="assignment",
-                **plan,
+                graph, system, assumptions=chosen, time_limit=ASSIGNMENT_LIMIT, formulation="assignment", **plan
             )
             row |= {"assignment_gap": other.level_gap, "assignment_ratio": other.step_time_s / result.step_time_s}
         except NoSolution:

@@ -43,16 +43,7 @@ solution. Values are negative, as lower is better.
 
 from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import ENDED, UNITS_PER_S, UNLIMITED, Clock, OutOfTime
-from dfopt.bnb.entries import (
-    BRANCHING,
-    BranchingRule,
-    Heuristic,
-    LeafSolver,
-    Problem,
-    Reduction,
-    Relaxation,
-    View,
-)
+from dfopt.bnb.entries import BRANCHING, BranchingRule, Heuristic, LeafSolver, Problem, Reduction, Relaxation, View
 from dfopt.bnb.node import BestFirst, Node, NodeSelection
 from dfopt.bnb.outcome import Leaf, Outcome, Progress, SearchEnding
 from dfopt.bnb.parameters import Parameters

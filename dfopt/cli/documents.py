@@ -19,11 +19,7 @@ _CASE = ("graph.yaml", "system.yaml", "assumptions.yaml", "pins.yaml")
 
 
 @app.command("list")
-def list_zoo(
-    kind: str = "",
-    words: list[str] | None = None,
-    as_json: bool = False,
-) -> None:
+def list_zoo(kind: str = "", words: list[str] | None = None, as_json: bool = False) -> None:
     """List the names that come with dfopt, and the figures by which one chooses among them.
 
     Arguments:
@@ -144,9 +140,7 @@ def check(
 
 
 @app.command()
-def schema(
-    kind: str,
-) -> None:
+def schema(kind: str) -> None:
     """Print the JSON Schema of a kind of document, for editors.
 
     Arguments:
@@ -182,12 +176,7 @@ def schema(
 
 
 @importer.command("hf")
-def import_hf(
-    config: Path,
-    output: Path,
-    force: bool = False,
-    time_limit: float = 60.0,
-) -> None:
+def import_hf(config: Path, output: Path, force: bool = False, time_limit: float = 60.0) -> None:
     """Import a language model: write its graph, for every phase.
 
     Arguments:
@@ -250,11 +239,7 @@ def import_onnx(
 
 @importer.command("dfmodel")
 def import_dfmodel(
-    case: Path,
-    out_dir: Path,
-    overrides: Path | None = None,
-    force: bool = False,
-    time_limit: float = 60.0,
+    case: Path, out_dir: Path, overrides: Path | None = None, force: bool = False, time_limit: float = 60.0
 ) -> None:
     """Import a DFModel case: write graph.yaml, system.yaml, assumptions.yaml and the command to solve it.
 

@@ -37,10 +37,7 @@ class Page:
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # options of other commands are names here
-def explain(
-    words: list[str],
-    as_json: bool = False,
-) -> None:
+def explain(words: list[str], as_json: bool = False) -> None:
     """Explain a name: its meaning, unit, default and choices, an example, and where it occurs.
 
     Arguments:

@@ -9,12 +9,7 @@ from dfopt.cli.outputs import check_folder
 
 
 @app.command()
-def export(
-    tool: str,
-    result: Path,
-    out_dir: Path,
-    force: bool = False,
-) -> None:
+def export(tool: str, result: Path, out_dir: Path, force: bool = False) -> None:
     """Write the mapping of a training step as the arguments of a tool, and list what the tool cannot express.
 
     Arguments:
@@ -36,11 +31,7 @@ def export(
 
 @importer.command("megatron")
 def import_megatron(
-    arguments: Path,
-    out_dir: Path,
-    result: Path | None = None,
-    force: bool = False,
-    time_limit: float = 60.0,
+    arguments: Path, out_dir: Path, result: Path | None = None, force: bool = False, time_limit: float = 60.0
 ) -> None:
     """Import arguments of Megatron-LM: write graph.yaml, pins.yaml and the command to solve it.
 

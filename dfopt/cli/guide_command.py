@@ -6,10 +6,7 @@ from dfopt.cli.common import app, echo, errors
 
 
 @app.command()
-def guide(
-    topic: str = "",
-    find: str | None = None,
-) -> None:
+def guide(topic: str = "", find: str | None = None) -> None:
     """Show a page of the manual, or list its pages.
 
     Arguments:

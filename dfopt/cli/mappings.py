@@ -105,12 +105,7 @@ def heat(
 
 
 @app.command()
-def compare(
-    files: list[str],
-    output: Path | None = None,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+def compare(files: list[str], output: Path | None = None, force: bool = False, as_json: bool = False) -> None:
     """Put results side by side: first what differs between them, then their figures.
 
     Arguments:

@@ -178,12 +178,7 @@ app.command("explore")(with_question_options(explore_designs))
 
 
 @importer.command("deepflow")
-def import_deepflow(
-    config: Path,
-    output: Path,
-    force: bool = False,
-    time_limit: float = 60.0,
-) -> None:
+def import_deepflow(config: Path, output: Path, force: bool = False, time_limit: float = 60.0) -> None:
     """Import a hardware configuration of DeepFlow: write a design, and name the fields that it leaves out.
 
     Arguments:

@@ -295,10 +295,7 @@ def explored(
 
 
 def _searched(
-    problem: Batches,
-    request: ExplorationRequest,
-    time_limit: float,
-    tell: Callable[[Progress[Choice]], None] | None,
+    problem: Batches, request: ExplorationRequest, time_limit: float, tell: Callable[[Progress[Choice]], None] | None
 ) -> Outcome[Box, Choice]:
     """The search over boxes; what a share of the time cut short goes on while time is left."""
     began = time.perf_counter()

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.fusion.blocks import (
-    StageTables,
-    crossings,
-    holding,
-    in_token_blocks,
-    may_take_blocks,
-    tiles_of,
-    tolls,
-)
+from dfopt.fusion.blocks import StageTables, crossings, holding, in_token_blocks, may_take_blocks, tiles_of, tolls
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath

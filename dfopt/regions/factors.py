@@ -161,11 +161,7 @@ def parts_of_sides(
 
 
 def parts_of_charges(
-    table: Table,
-    domain: Domain,
-    side_k: Ints,
-    chip: Chip,
-    counts: Callable[[Incidence], Mapping[int, float]],
+    table: Table, domain: Domain, side_k: Ints, chip: Chip, counts: Callable[[Incidence], Mapping[int, float]]
 ) -> Iterator[Part]:
     """What charges say of each side, with the options that are left: see :func:`parts_of_sides`."""
     units = (

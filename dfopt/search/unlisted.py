@@ -33,9 +33,7 @@ _ENTRIES: Final = {
 
 
 @uncollected()
-def in_few_words(
-    searches: Sequence[GraphSearch],
-) -> tuple[tuple[PlanRecord, ...], tuple[UnlistedPlans, ...] | None]:
+def in_few_words(searches: Sequence[GraphSearch]) -> tuple[tuple[PlanRecord, ...], tuple[UnlistedPlans, ...] | None]:
     """What a result has of the records of searches: all of them, or few and all others together.
 
     Those stay that say more than a status, the nearest ones, and for every degree of every axis the nearest with it.

@@ -166,9 +166,7 @@ def _interface(design: Design, chip: Derived) -> Interface:
         return Interface("dram", float(law.vias_mm2(Point.of(design.sizes, design.technology))) * _MM2, 0.0)
     part, stacks = design.technology.stacks, chip.dram
     return Interface(
-        "dram",
-        float(stacks.stacks) * part.controller_area_mm2 * _MM2,
-        float(stacks.links) / part.links_per_mm * _MM,
+        "dram", float(stacks.stacks) * part.controller_area_mm2 * _MM2, float(stacks.links) / part.links_per_mm * _MM
     )
 
 

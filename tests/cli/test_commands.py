@@ -32,8 +32,7 @@ def solved(*options: object, base: tuple[str, ...] = SOLVE) -> Data:
 
 
 @pytest.mark.parametrize(
-    "kind, expected",
-    [("graphs", "gpt3-175b"), ("systems", "sn10-8-torus"), ("assumptions", "dfmodel")],
+    "kind, expected", [("graphs", "gpt3-175b"), ("systems", "sn10-8-torus"), ("assumptions", "dfmodel")]
 )
 def test_list(kind: str, expected: str) -> None:
     plain, as_json = call("list", kind), call("list", kind, "--json")

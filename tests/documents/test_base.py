@@ -228,13 +228,7 @@ def test_python_construction() -> None:
     assert box == Box(schema="dfopt/box/2", name="x", count=4, dram=Dram(bandwidth="900 GB/s"))  # type: ignore
     with pytest.raises(ValidationError):
         box.name = "y"
-    for wrong in (
-        {"count": "3"},
-        {"count": True},
-        {"schema": "dfopt/box/1"},
-        {"nmae": 1},
-        {"weight": float("nan")},
-    ):
+    for wrong in ({"count": "3"}, {"count": True}, {"schema": "dfopt/box/1"}, {"nmae": 1}, {"weight": float("nan")}):
         with pytest.raises(ValidationError):
             Box(**{"name": "x", **wrong})  # type: ignore[arg-type]
 
@@ -249,10 +243,7 @@ def test_dumped_data() -> None:
 
 
 drams = st.builds(
-    Dram,
-    bandwidth=st.floats(1e-300, 1e300),
-    capacity=st.none() | st.floats(1e-300, 1e300),
-    efficiency=st.floats(0, 1),
+    Dram, bandwidth=st.floats(1e-300, 1e300), capacity=st.none() | st.floats(1e-300, 1e300), efficiency=st.floats(0, 1)
 )
 boxes = st.builds(
     Box,

@@ -46,13 +46,7 @@ def test_scalars_of_yaml_1_2(text: str, value: object) -> None:
 
 
 def test_keys_are_always_text() -> None:
-    assert load_strict("1: a\non: b\n010: c\n~: d\n'': e") == {
-        "1": "a",
-        "on": "b",
-        "010": "c",
-        "~": "d",
-        "": "e",
-    }
+    assert load_strict("1: a\non: b\n010: c\n~: d\n'': e") == {"1": "a", "on": "b", "010": "c", "~": "d", "": "e"}
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from dfopt import units
 from dfopt.errors import UnitError
-from dfopt.units import (
-    DIMENSIONS,
-    UNITS_REQUIRED,
-    Bandwidth,
-    Bytes,
-    Dimension,
-    Ratio,
-    Unit,
-    exact,
-    parse,
-)
+from dfopt.units import DIMENSIONS, UNITS_REQUIRED, Bandwidth, Bytes, Dimension, Ratio, Unit, exact, parse
 
 quantities = st.floats(min_value=0, max_value=sys.float_info.max, allow_nan=False, allow_infinity=False)
 

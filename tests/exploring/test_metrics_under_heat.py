@@ -32,10 +32,7 @@ STACKED = chosen(**{**CHANGES, **PRICED})
 NAMES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 COOL_C, HOT_C = 60.0, 66.0
 LAYERS: dict[str, Any] = {"dram_layers": [2, 8], "connected_layers": [2, 8]}
-LAYERED = design(
-    {**LAYERS, "power": {"least": "90 W", "most": "270 W", "step": "90 W"}},
-    static_power="6 W",
-)
+LAYERED = design({**LAYERS, "power": {"least": "90 W", "most": "270 W", "step": "90 W"}}, static_power="6 W")
 LIMITS: dict[str, float] = {"step_time": 0.0705, "power": 2500.0, "price": 42000.0}
 
 

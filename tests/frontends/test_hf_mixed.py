@@ -232,21 +232,13 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     [
         ("qwen3-next-80b", {"full_attention_interval": 0}, "$.full_attention_interval: found 0"),
         ("qwen3-next-80b", {"mlp_only_layers": [3]}, "$.mlp_only_layers: found a list of 1, expected []"),
-        (
-            "qwen3-next-80b",
-            {"layer_types": ["full_attention"] * 48},
-            "$.full_attention_interval: found 4, but",
-        ),
+        ("qwen3-next-80b", {"layer_types": ["full_attention"] * 48}, "$.full_attention_interval: found 4, but"),
         ("kimi-linear-48b", {"linear_attn_config": {"head_dim": 1}}, "$.linear_attn_config: found a mapping"),
         ("kimi-linear-48b", {"num_hidden_layers": 28}, "$.linear_attn_config: found 27 places of layers"),
         ("kimi-linear-48b", {"moe_layer_freq": 2}, "$.moe_layer_freq: found 2, expected 1"),
         ("mamba-130m", {"intermediate_size": 9}, "$.intermediate_size: found 9, expected expand x hidden_size, 1536"),
         ("mamba-codestral-7b", {"num_heads": 3}, "$.num_heads: found 3 of 64 features, expected 8192 together"),
-        (
-            "nemotron-h-56b",
-            {"hybrid_override_pattern": "MxM"},
-            "$.hybrid_override_pattern: found 'MxM'",
-        ),
+        ("nemotron-h-56b", {"hybrid_override_pattern": "MxM"}, "$.hybrid_override_pattern: found 'MxM'"),
         ("nemotron-h-56b", {"hybrid_override_pattern": "M*"}, "$.hybrid_override_pattern: found 2 of 118 layers"),
         ("nemotron-h-56b", {"hybrid_override_pattern": "E" * 118}, "missing, but there are layers of experts"),
         ("nemotron-h-56b", {"mlp_hidden_act": "silu"}, "$.mlp_hidden_act: found 'silu', expected relu2"),

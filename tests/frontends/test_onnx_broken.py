@@ -100,10 +100,7 @@ def _twice(w: Writer, x: str) -> str:
             "MatMulInteger, node '/MatMulInteger_1': what the operator costs is not known",
         ),
         (lambda w, x: w.Conv(x, x), "Conv, node '/Conv_0': its weights are computed"),
-        (
-            lambda w, x: w.Einsum(x, x, equation="bij,bkj->bi"),
-            "sums over a dim of one operand alone (k)",
-        ),
+        (lambda w, x: w.Einsum(x, x, equation="bij,bkj->bi"), "sums over a dim of one operand alone (k)"),
         (lambda w, x: w.node("SequenceConstruct", x, x)[0], "is a sequence, expected a tensor of known shape"),
         (lambda w, x: w.Gradient(x, domain="ai.onnx.preview.training", xs=["x"], y="x"), "the operator is not known"),
         (lambda w, x: w.Identity(x), "found nothing that costs anything (is it the right file?)"),

@@ -77,10 +77,7 @@ def heads(w: Writer, source: str, *shape: int) -> str:
         (lambda w: conv(w, image(w), 16, 1, 3, 3, group=16), ("gemm", 16, None, 1, 9, 160)),
         (lambda w: conv(w, x(w, 2, 16, 10), 8, 16, 3), ("gemm", 1, None, 8, 48, 16)),
         (lambda w: conv(w, x(w, 2, 4, 6, 6, 6), 8, 4, 3, 3, 3), ("gemm", 1, None, 8, 108, 128)),
-        (
-            lambda w: w.ConvTranspose(image(w), w.weight(16, 8, 2, 2), strides=[2, 2]),
-            ("gemm", 1, None, 32, 16, 240),
-        ),
+        (lambda w: w.ConvTranspose(image(w), w.weight(16, 8, 2, 2), strides=[2, 2]), ("gemm", 1, None, 32, 16, 240)),
         (lambda w: w.Relu(x(w, 2, 5, 8)), ("elementwise", 1, None, 8, 1, 10)),
         (lambda w: w.Softmax(x(w, 2, 5, 8), axis=-1), ("elementwise", 1, None, 8, 1, 10)),
         (lambda w: w.Softmax(x(w, 2, 5, 8), axis=1), ("elementwise", 8, None, 5, 1, 2)),

@@ -23,11 +23,7 @@ from dfopt.setting.instance import Setting
 
 
 def check_proven(
-    graph: Graph,
-    system: System,
-    chosen: Assumptions,
-    asked: Mapping[str, Any],
-    plans: Sequence[Plan] | None = None,
+    graph: Graph, system: System, chosen: Assumptions, asked: Mapping[str, Any], plans: Sequence[Plan] | None = None
 ) -> tuple[Result, Joint] | None:
     """The regions without a start, and the whole search, come to the optimum, and a check of the answer shows it again.
 

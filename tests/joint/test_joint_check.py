@@ -262,10 +262,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Data], None]]] = {
     "all other plans are infeasible": ("three", others_are_infeasible),
     "an infeasible plan is left out": ("three", drop("infeasible")),
     "a pruned plan is left out": ("three", drop("pruned_by_bound")),
-    "an infeasible plan is per level": (
-        "three",
-        of_record("infeasible", True, status="infeasible_per_level", bound=1),
-    ),
+    "an infeasible plan is per level": ("three", of_record("infeasible", True, status="infeasible_per_level", bound=1)),
     "a pruned plan is per level": ("three", of_record("pruned_by_bound", True, status="pruned_per_level")),
     "a pruned plan was solved": ("three", of_record("pruned_by_bound", True, status="solved")),
     "a bound that excludes nothing": ("three", of_record("pruned_by_bound", True, bound=0.5, level_bound=0.5)),

@@ -219,9 +219,7 @@ def copied(law: str) -> Graph:
     graph = mixture()
     own = Experts(count=4, chosen=2, touched=4.0, routing=Routing.model_validate(law))
     return graph.model_copy(
-        update={
-            "kernels": tuple(k.model_copy(update={"experts": own}) if k.experts else k for k in graph.kernels),
-        }
+        update={"kernels": tuple(k.model_copy(update={"experts": own}) if k.experts else k for k in graph.kernels)}
     )
 
 

@@ -19,9 +19,7 @@ SHARES = (
 )
 ASSUME = PLAIN.with_(compute_model="efficiency", weights_from_dram=False)
 GRAPH = closed(
-    name="g",
-    kernels=(gemm("a", 4, 8, 16), simd("b", 4, 16), gemm("c", 2, 4, 128)),
-    tensors=(Tensor(src="a", dst="b"),),
+    name="g", kernels=(gemm("a", 4, 8, 16), simd("b", 4, 16), gemm("c", 2, 4, 128)), tensors=(Tensor(src="a", dst="b"),)
 )
 
 

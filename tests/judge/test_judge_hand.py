@@ -127,12 +127,7 @@ def test_sharding_splits_work_weights_and_tensors() -> None:
 FAN = closed(
     name="fan",
     kernels=(simd("x", 10, 10), simd("u", 10, 10), simd("v", 10, 10), simd("w", 10, 10)),
-    tensors=(
-        Tensor(src="x", dst="u"),
-        Tensor(src="x", dst="v"),
-        Tensor(src="x", dst="w"),
-        Tensor(src="u", dst="v"),
-    ),
+    tensors=(Tensor(src="x", dst="u"), Tensor(src="x", dst="v"), Tensor(src="x", dst="w"), Tensor(src="u", dst="v")),
 )
 
 
@@ -154,10 +149,7 @@ def test_fan_out_inside(changes: dict[str, Any], dram: list[float], sram: list[f
 
 @pytest.mark.parametrize(
     ("fanout", "dram", "sram"),
-    [
-        ("shared", [200, 200 + 0, 200], [40, 40 + 40, 40]),
-        ("per_consumer", [600, 400, 200], [120, 40 + 40 + 40, 40]),
-    ],
+    [("shared", [200, 200 + 0, 200], [40, 40 + 40, 40]), ("per_consumer", [600, 400, 200], [120, 40 + 40 + 40, 40])],
 )
 def test_fan_out_across(fanout: str, dram: list[float], sram: list[float]) -> None:
     mapping = place(FAN, {"x": 0, "u": 1, "v": 1, "w": 2}, tile_count=10)
@@ -411,10 +403,7 @@ def test_cycles_of_an_elementwise_kernel_use_lanes_only() -> None:
 
 
 def test_an_accumulating_gemm_leaves_its_sum_to_another() -> None:
-    kernels = (
-        gemm("p", 4, 8, 16),
-        gemm("q", 4, 8, 16, accumulates_into="p"),
-    )
+    kernels = (gemm("p", 4, 8, 16), gemm("q", 4, 8, 16, accumulates_into="p"))
     graph = closed(name="g", kernels=kernels)
     plan, system = Plan(tp=2, tp_dims=("x",)), machine(ring("x", 2))
     good = evaluate(place(graph, {"p": ("k", 0), "q": ("k", 0)}, plan), graph, system, PLAIN)
@@ -422,10 +411,7 @@ def test_an_accumulating_gemm_leaves_its_sum_to_another() -> None:
     bad = evaluate(place(graph, {"p": ("m", 0), "q": ("k", 0)}, plan), graph, system, PLAIN)
     assert bad.collectives == {} and len(bad.violations) == 1 and "'q'" in bad.violations[0]
     loose = evaluate(
-        place(graph, {"p": ("m", 0), "q": ("k", 0)}, plan),
-        graph,
-        system,
-        PLAIN.with_(sharding_rules="dfmodel"),
+        place(graph, {"p": ("m", 0), "q": ("k", 0)}, plan), graph, system, PLAIN.with_(sharding_rules="dfmodel")
     )
     assert loose.violations == ()
 
@@ -476,11 +462,7 @@ def test_tensors_that_leave_a_stage_wait_until_its_last_partition() -> None:
 
 def test_a_fan_pays_every_layout_that_it_needs() -> None:
     """x is split by rows: u wants it whole (gather, V/20), v split by tokens (all-to-all, V/80)."""
-    kernels = (
-        simd("x", 10, 10),
-        simd("u", 10, 10),
-        simd("v", 10, 10, stream="none"),
-    )
+    kernels = (simd("x", 10, 10), simd("u", 10, 10), simd("v", 10, 10, stream="none"))
     graph = closed(name="g", kernels=kernels, tensors=(Tensor(src="x", dst="u"), Tensor(src="x", dst="v")))
     plan = Plan(tp=2, tp_dims=("x",))
     mapping = place(graph, {"x": ("m", 0), "u": ("none", 0), "v": ("n", 0)}, plan)
@@ -510,9 +492,7 @@ def test_stages_send_what_a_chip_holds() -> None:
 
 def test_only_a_producer_that_streams_tokens_is_buffered_in_tiles() -> None:
     graph = closed(
-        name="g",
-        kernels=(simd("a", 10, 10, stream="none"), simd("b", 10, 10)),
-        tensors=(Tensor(src="a", dst="b"),),
+        name="g", kernels=(simd("a", 10, 10, stream="none"), simd("b", 10, 10)), tensors=(Tensor(src="a", dst="b"),)
     )
     score = evaluate(place(graph, {"a": 0, "b": 0}, tile_count=10), graph, machine(), PLAIN)
     assert score.partitions[0].sram_bytes == 2 * 200

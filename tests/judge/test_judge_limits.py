@@ -159,10 +159,7 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        (
-            {"tp": 4},
-            ["$.plan: tp x pp x dp is 4 x 1 x 2 = 8", "$.plan.tp_dims: x 2 give 2 chips, but tp is 4"],
-        ),
+        ({"tp": 4}, ["$.plan: tp x pp x dp is 4 x 1 x 2 = 8", "$.plan.tp_dims: x 2 give 2 chips, but tp is 4"]),
         ({"tp_dims": ("q",)}, ["$.plan.tp_dims[0]: no network dim is called 'q'"]),
         ({"tp_dims": ("y",)}, ["$.plan.dp_dims[0]: dim 'y' already carries tp"]),
         ({"tp_dims": ()}, ["$.plan.tp_dims: no dims give 1 chips, but tp is 2"]),

@@ -85,8 +85,7 @@ def test_each_memory_has_its_own_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("placed", "said"),
-    [({"experts": "DRR"}, "no memory 'DRR'"), ({"caches": "dram"}, "no memory 'dram'")],
+    ("placed", "said"), [({"experts": "DRR"}, "no memory 'DRR'"), ({"caches": "dram"}, "no memory 'dram'")]
 )
 def test_a_memory_that_the_chip_does_not_have_is_an_error(placed: dict[str, str], said: str) -> None:
     with pytest.raises(PlanError, match=said) as caught:

@@ -79,10 +79,7 @@ def test_nodes(chips: int | None, nodes: int, network: list[int]) -> None:
         ("h100-256:12", "found 12 chips, expected 1 to 8, or a multiple of 8 (give"),
         ("mi250x-8:16", "found 16 chips, expected 1 to 8 (give"),
         ("h100-1024-dgx-2-hbm-nvlink:2048", "expected 1 to 8, or a multiple of 8 up to 1024 (give"),
-        (
-            "sn10-8-torus:4",
-            "found 4 chips, expected 8 (give another number, or change the dims by hand)",
-        ),
+        ("sn10-8-torus:4", "found 4 chips, expected 8 (give another number, or change the dims by hand)"),
         ("tpu-v5e:12", "found 12 chips, expected 1, 4, 8, 16, 32, 64, 128, 256 (give"),
         ("tpu-v5p:1000", "expected 896, 960, 1024, 1088, ... (96 sizes, up to 8960) (give"),
         ("wse-3:2", "found 2 chips, expected 1 (give"),

@@ -79,11 +79,7 @@ def test_a_scale_may_be_beside_a_share() -> None:
 
 @pytest.mark.parametrize(
     "factor, words",
-    [
-        ({"offset": -1}, "found -1, but no scale"),
-        ({"scale": 1, "offset": -2}, "offset"),
-        ({"scale": 0}, "scale"),
-    ],
+    [({"offset": -1}, "found -1, but no scale"), ({"scale": 1, "offset": -2}, "offset"), ({"scale": 0}, "scale")],
 )
 def test_factors_that_are_no_formula(factor: dict[str, Any], words: str) -> None:
     data = machine(size=8).to_data()

@@ -161,11 +161,7 @@ def test_ring_of_eight_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("topology", "gather", "exchange"),
-    [
-        (Topology.RING, 7 / 8, 1 / 8),
-        (Topology.SWITCH, 7 / 8, 1 / 32),
-        (Topology.FULLY_CONNECTED, 1 / 8, 1 / 64),
-    ],
+    [(Topology.RING, 7 / 8, 1 / 8), (Topology.SWITCH, 7 / 8, 1 / 32), (Topology.FULLY_CONNECTED, 1 / 8, 1 / 64)],
 )
 def test_dfmodel_table(topology: Topology, gather: float, exchange: float) -> None:
     group, model = [dim(topology, 8, 1.0, 0.0)], CollectiveModel.DFMODEL

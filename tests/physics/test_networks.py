@@ -14,14 +14,7 @@ from step_network import along, is_switch
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
-from dfopt.physics.collectives import (
-    Collective,
-    CollectiveModel,
-    Dim,
-    Factor,
-    Topology,
-    affine_cost,
-)
+from dfopt.physics.collectives import Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
 from dfopt.physics.network import communication_seconds, dim_of, dims_of
 
 VOLUME, BANDWIDTH, LATENCY, REL = 3.7e6, 25e9, 1.3e-6, 1e-9

@@ -66,11 +66,7 @@ def test_a_message_takes_the_time_of_its_packets(
     st.sampled_from([0.0, 16.0, 90.0]),
 )
 def test_both_agree_where_both_apply(
-    kind: Collective,
-    network: list[tuple[Topology, int, float, float]],
-    volume: float,
-    payload: float,
-    header: float,
+    kind: Collective, network: list[tuple[Topology, int, float, float]], volume: float, payload: float, header: float
 ) -> None:
     """The rounds are the same: between them is at most one header per round, and nothing without headers.
 

@@ -72,9 +72,7 @@ def _check_fewer_blocks(whole: Component, price_b: Floats) -> None:
 
 
 @given(layers())
-def test_all_partitionings_one_by_one(
-    case: tuple[Graph, dict[frozenset[int], float], set[frozenset[int]]],
-) -> None:
+def test_all_partitionings_one_by_one(case: tuple[Graph, dict[frozenset[int], float], set[frozenset[int]]]) -> None:
     graph, price, forbidden = case
 
     def allowed(members: Sequence[int]) -> bool:

@@ -22,11 +22,7 @@ from dfopt.search.verify import verify
 
 
 @share(0.5)
-@given(
-    covered(most=4, gradient_overlap=None),
-    st.sampled_from(["joint", "joint", "seconds", "bytes"]),
-    st.data(),
-)
+@given(covered(most=4, gradient_overlap=None), st.sampled_from(["joint", "joint", "seconds", "bytes"]), st.data())
 def test_programs_find_the_best_mapping(world: World, objective: str, data: st.DataObject) -> None:
     """So few kernels are in as many partitions as they like."""
     check(world, objective, data)

@@ -43,11 +43,7 @@ def forged(result: Result, **changes: Any) -> Result:
 
 @share(2)
 @given(
-    covered(most=4),
-    st.data(),
-    st.sampled_from(OBJECTIVES),
-    st.integers(1, 4),
-    st.sampled_from(["plan", "sharding"]),
+    covered(most=4), st.data(), st.sampled_from(OBJECTIVES), st.integers(1, 4), st.sampled_from(["plan", "sharding"])
 )
 def test_what_answers_claim_is_verified(
     world: World, data: st.DataObject, objective: str, top: int, distinct: str

@@ -53,16 +53,7 @@ def test_a_mapping_that_breaks_the_rule_of_halves_refutes_nothing() -> None:
 SEVERAL: dict[str, Any] = {"distinct": "sharding", "tp": 4, "microbatch": (4,)}
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {},
-        {"gap": 0.05},
-        {"microbatch": (4, 8)},
-        {"tp": 2},
-        {"top": 5, **SEVERAL},
-    ],
-)
+@pytest.mark.parametrize("asked", [{}, {"gap": 0.05}, {"microbatch": (4, 8)}, {"tp": 2}, {"top": 5, **SEVERAL}])
 def test_honest_results_are_verified(asked: dict[str, Any]) -> None:
     result = honest(**asked)
     found = verify(result)

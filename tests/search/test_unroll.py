@@ -134,10 +134,7 @@ def test_sections_are_their_layers_drawn_one_by_one(world: World, data: st.DataO
         listed.append(KernelMapping(name=kernel.name, sharding=chosen[name], partition=layer * depth + level[name]))
     one, all_ = (
         evaluate(Mapping(graph=g.name, system=world.system.name, plan=p, kernels=tuple(k)), g, world.system, rules)
-        for g, p, k in (
-            (graph, plan, folded),
-            (drawn, plan.model_copy(update={"layers_per_stage": 1}), listed),
-        )
+        for g, p, k in ((graph, plan, folded), (drawn, plan.model_copy(update={"layers_per_stage": 1}), listed))
     )
     assert all_.flop_per_step == pytest.approx(one.flop_per_step, rel=1e-12)
     # Into how many parts weights are cut that have no room at all is no figure of a mapping: the ends of a layer need

@@ -125,11 +125,7 @@ def test_keys_stay_on_the_menu_where_nothing_else_shares_the_mixer() -> None:
         Kernel(name="av", op="matmul", m=4, k=8, role="context", **shape),
         Kernel(name="add", op="elementwise", m=4, n=2),
     )
-    tensors = (
-        Tensor(src="qk", dst="softmax"),
-        Tensor(src="softmax", dst="av", operand=1),
-        Tensor(src="av", dst="add"),
-    )
+    tensors = (Tensor(src="qk", dst="softmax"), Tensor(src="softmax", dst="av", operand=1), Tensor(src="av", dst="add"))
     graph = Graph(name="g", microbatch=2, batch=2, kernels=kernels, tensors=tensors)
     for sparing in (False, True):
         labels = [one.label for one in menu(graph, 2, sparing=sparing)]

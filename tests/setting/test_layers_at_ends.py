@@ -173,7 +173,7 @@ def test_plans_with_uneven_layers_are_there_only_with_ends() -> None:
     legal, _ = plans_on(trained, system, pp=4)
     assert {plan.interleave for plan in legal if not plan.uneven} == {1, 3}
     assert [(plan.label, plan.stage_layers) for plan in legal if plan.uneven] == [
-        ("TP1 PP4(x) DP1 L4+4..4+1", (4, 4, 1)),
+        ("TP1 PP4(x) DP1 L4+4..4+1", (4, 4, 1))
     ]
     legal, _ = plans_on(trained, system, pp=4, interleave=3)
     assert [plan.interleave for plan in legal] == [3]

@@ -95,13 +95,7 @@ def test_a_stack_is_what_its_dies_cost_over_what_of_it_is_good() -> None:
     assert unpriced is not None and unpriced.usd is None and unpriced.die_usd == logic
 
 
-@given(
-    st.integers(1, 12),
-    st.booleans(),
-    st.floats(0.5, 1),
-    st.floats(0, 3),
-    st.sampled_from(["logic", "dram"]),
-)
+@given(st.integers(1, 12), st.booleans(), st.floats(0.5, 1), st.floats(0, 3), st.sampled_from(["logic", "dram"]))
 def test_more_layers_cost_yield_and_money(
     layers: int, tested: bool, bonding: float, defects: float, network: str
 ) -> None:

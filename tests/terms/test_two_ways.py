@@ -156,11 +156,7 @@ def tight(case: Case, dice: Dice) -> Case:
     return replace(world, system=with_sram(world.system, room)), sharding, partition, tiles
 
 
-OF_OPTIONS = {
-    "leaves partial sums": PARTIAL_SUMS,
-    "hands on its output": HANDED_ON,
-    "streamed axis is cut": TILE_ROWS,
-}
+OF_OPTIONS = {"leaves partial sums": PARTIAL_SUMS, "hands on its output": HANDED_ON, "streamed axis is cut": TILE_ROWS}
 """What the judge says where options cannot be together, and the rule that says so here."""
 OF_BLOCKS = re.compile(r" of SRAM|uses \d+ tiles|kernel by kernel allows")
 """What it says of a partition, or of a kernel in it. All other sentences are of the space, or of memory."""

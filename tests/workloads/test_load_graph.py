@@ -86,29 +86,13 @@ def test_unknown_override_lists_the_allowed_ones(tmp_path: Path) -> None:
     found = issues(caught)
     assert list(found) == ["$.parameters.hiden", "$.parameters.repeat"]
     assert "did you mean 'hidden'?" in found["$.parameters.hiden"]
-    for name in (
-        "hidden",
-        "heads",
-        "head_dim",
-        "ffn",
-        "seq",
-        "microbatch",
-        "layers",
-        "batch",
-        "mode",
-        "word_bytes",
-    ):
+    for name in ("hidden", "heads", "head_dim", "ffn", "seq", "microbatch", "layers", "batch", "mode", "word_bytes"):
         assert name in found["$.parameters.repeat"]
 
 
 @pytest.mark.parametrize(
     ("override", "where"),
-    [
-        ({"hidden": 0}, "hidden"),
-        ({"batch": "64"}, "batch"),
-        ({"mode": "both"}, "mode"),
-        ({"microbatch": 99}, "batch"),
-    ],
+    [({"hidden": 0}, "hidden"), ({"batch": "64"}, "batch"), ({"mode": "both"}, "mode"), ({"microbatch": 99}, "batch")],
 )
 def test_a_bad_override_is_an_issue_at_its_parameter(tmp_path: Path, override: dict[str, Any], where: str) -> None:
     with pytest.raises(DocumentError) as caught:
@@ -154,10 +138,7 @@ def test_a_recipe_takes_no_graph_keys(key: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        (
-            "transfromer",
-            f"unknown workload 'transfromer' (did you mean 'transformer'? workloads: {ALL})",
-        ),
+        ("transfromer", f"unknown workload 'transfromer' (did you mean 'transformer'? workloads: {ALL})"),
         ("zzz", f"unknown workload 'zzz' (workloads: {ALL})"),
         (None, f"unknown workload nothing (workloads: {ALL})"),
         (3, f"unknown workload 3 (workloads: {ALL})"),

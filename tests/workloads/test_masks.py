@@ -21,10 +21,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "decoder": {"hidden": 8, "heads": 4, "kv_heads": 2, "head_dim": 2, "ffn": 12, "vocab": 9},
     "transformer": {"hidden": 8, "heads": 4, "head_dim": 2},
 }
-SCORES = {
-    "decoder": ("QK", "Softmax", "AV"),
-    "transformer": ("MHA_GEMM_1", "SOFTMAX", "MHA_GEMM_2"),
-}
+SCORES = {"decoder": ("QK", "Softmax", "AV"), "transformer": ("MHA_GEMM_1", "SOFTMAX", "MHA_GEMM_2")}
 
 
 def layers(workload: str, seq: int, mode: str, **more: Any) -> list[Graph]:

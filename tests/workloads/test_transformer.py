@@ -113,10 +113,7 @@ def test_normalizations_and_accumulation() -> None:
         "LayerNorm_2_bwd",
         "SOFTMAX_bwd",
     ]
-    assert {k.name: k.accumulates_into for k in kernels if k.accumulates_into} == {
-        "Q_bwd": "V_bwd",
-        "K_bwd": "V_bwd",
-    }
+    assert {k.name: k.accumulates_into for k in kernels if k.accumulates_into} == {"Q_bwd": "V_bwd", "K_bwd": "V_bwd"}
     assert {k.name for k in kernels if k.streamed == "k"} == {k.name for k in kernels if k.op == "weight_update"}
 
 

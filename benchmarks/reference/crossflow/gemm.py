@@ -12,11 +12,7 @@ from crossflow.traffic import Numbers, Sides, traffic
 
 Shape = tuple[int, int, int]
 """m, k, n of a product of an m x k by a k x n matrix."""
-ORDERS = {
-    "wst": ((1, 2, 0), (2, 1, 0)),
-    "ast": ((0, 1, 2), (1, 0, 2)),
-    "ost": ((0, 2, 1), (2, 0, 1)),
-}
+ORDERS = {"wst": ((1, 2, 0), (2, 1, 0)), "ast": ((0, 1, 2), (1, 0, 2)), "ost": ((0, 2, 1), (2, 0, 1))}
 """How m, k and n take the three sides of the problem that is tiled, for each dataflow."""
 REUSED = {"wst": 0, "ast": 2, "ost": 1}
 """Which of these sides the operand that stays is reused along."""

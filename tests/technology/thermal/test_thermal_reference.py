@@ -108,10 +108,7 @@ def spoilt(tmp_path: Path, change: Any) -> tuple[int, str, str, list[dict[str, A
         (lambda case: case.pop("die_side_m"), "$.cases[0].die_side_m: missing"),
         (lambda case: case["layers"][1].update(t_m="thin"), "$.cases[0].layers[1].t_m: found 'thin'"),
         (lambda case: case["layers"][0]["p_W"].pop(), "found 15 powers, expected 16"),
-        (
-            lambda case: case["package"].update(leak=1.0),
-            "package: got an unexpected keyword argument 'leak'",
-        ),
+        (lambda case: case["package"].update(leak=1.0), "package: got an unexpected keyword argument 'leak'"),
         (lambda case: case["package"].pop("ambient"), "ambient: missing"),
         (lambda case: case["layers"][2].update(k_W_per_mK=-1.0), "$.slabs[2].conductivity: found -1.0"),
         (lambda case: case.update(grid="fine"), "found 'fine', expected the cells"),

@@ -22,10 +22,7 @@ def drawn_once(layers: int, size: int = 4096) -> Graph:
 
 @pytest.mark.parametrize("pp", [1, 2, 4])
 def test_no_bound_is_above_the_step_of_kernels_that_are_spread_over_stages(pp: int) -> None:
-    memories = (
-        Memory(name="HBM", bandwidth=1e12, capacity=1e12),
-        Memory(name="DDR", bandwidth=1e11, capacity=1e13),
-    )
+    memories = (Memory(name="HBM", bandwidth=1e12, capacity=1e12), Memory(name="DDR", bandwidth=1e11, capacity=1e13))
     chip = Chip(name="c", tiles=4, peak=1e14, sram=Sram(capacity=1e9), memories=memories)
     network = (NetworkDim(name="x", topology="switch", size=pp, link_bandwidth=1e12),) if pp > 1 else ()
     system = System(name="s", chip=chip, network=network)
