@@ -101,7 +101,7 @@ class LayerItems:
         self._builder = Tables(cases, legal, self.resources, latency_l)
         members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
         self._shared = {} if shared is None else shared
-        self._like, self._converted = (plan.shards, *members_of, tile_count), ("conversions", alike)
+        self._like, self._converted = (plan.shards, *members_of, tile_count), (alike, len(self.resources))
 
     def at_least(self, other: LayerItems) -> LayerItems:
         """What blocks pay at least in this number of tiles or in another one: one of both if that is nowhere more.

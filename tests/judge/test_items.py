@@ -22,7 +22,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
-from dfopt.judge.items import LayerItems, NotItems
+from dfopt.judge.items import LayerItems, NotItems, Shared
 from dfopt.physics import ops
 from dfopt.setting.plans import asked_plans
 
@@ -276,3 +276,15 @@ def test_what_is_no_sum_is_refused() -> None:
     plans = asked_plans(graph, system, Request(), Assumptions())[0]
     with pytest.raises(NotItems, match="several pipeline stages"):
         LayerItems(graph, system, Assumptions(), max(plans, key=lambda plan: plan.stages))
+
+
+def test_what_numbers_of_tiles_share_is_the_same() -> None:
+    """The cycle model has other seconds of kernels in another number of tiles."""
+    graph, system = load_graph("gpt3-175b"), load_system("sn10-8-ring")
+    chosen = Assumptions(compute_model="cycle", execution="dataflow")
+    plan = max(asked_plans(graph, system, Request(), chosen)[0], key=lambda plan: plan.shards)
+    together: Shared = {}
+    for tiles in (1, 16, 64):
+        shared, alone = (LayerItems(graph, system, chosen, plan, tiles, known) for known in (together, None))
+        assert shared.items == alone.items
+        assert all(np.array_equal(shared.table(item), alone.table(item)) for item in alone.items)
