@@ -167,7 +167,7 @@ FAULTS: Final[Sequence[Fault]] = [
     Fault("rows of capacity", (f"{FACTS.partition(':')[0]}:stages_by_cut",), figures),
     Fault("room in memories", ("dfopt.terms.bounds.holding:Holding.room",), less_room),
     Fault("cut pipelines", ("dfopt.regions.chains:Pipelines.slowest",), figures),
-    Fault("pieces", (f"{FACTS.partition(':')[0]}:best_together",), fields("low")),
+    Fault("pieces", ("dfopt.regions.pieces:best_together",), fields("low")),
     Fault("generated blocks", (f"{FACTS.partition(':')[0]}:fused",), fields("low")),
 ]
 """All faults: each makes one thing that the search shows of its regions wrong."""

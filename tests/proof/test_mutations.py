@@ -39,3 +39,10 @@ def test_every_relaxation_has_a_fault() -> None:
 
     names = {f"relaxation {type(each).__name__}" for each in relaxations_of(Memory())}
     assert names == {each.name for each in RELAXATIONS}
+
+
+@pytest.mark.parametrize("name", [fault.name for fault in FAULTY.FAULTS])
+def test_a_fault_is_in_a_place_that_there_is(name: str) -> None:
+    [fault] = (each for each in FAULTY.FAULTS if each.name == name)
+    with fault.put_in(1.0):
+        pass
