@@ -65,8 +65,11 @@ def near_regions(result: df.Result, certificate: Certificate) -> int:
     most = result.value * (1 + _NEAR)
     bounded = [record for record in result.plans if record.bound is not None and record.bound <= most]
     near = {class_of(record.plan, record.tile_count) for record in bounded}
-    of_classes = ((len(of.regions), of.plan, of.tile_count) for of in certificate.classes)
-    return sum(count for count, plan, tiles in of_classes if near & {class_of(plan, tiles), class_of(plan, None)})
+    return sum(
+        len(of.regions)
+        for of in certificate.classes
+        if near & {class_of(of.plan, tiles) for tiles in (*of.tile_counts, None)}
+    )
 
 
 def row(name: str, result: df.Result) -> dict[str, Any]:
