@@ -67,7 +67,7 @@ def answer(model: str, phase: str, assumed: str, system: str, seconds: float) ->
     graph = GraphSearch(setting, SearchState(within), [result.plan])
     WorkloadSearch([graph]).run()
     records = [one for plan in graph.records for one in plan.solves if one.formulation == "assignment"]
-    found["milp"] = min((each.value for each in graph.state.found), default=None)
+    found["milp"] = min((each.value for each in graph.state.solutions), default=None)
     found["bound"] = min(one.bound for one in graph.records if one.bound is not None)
     found["milp_s"], found["rows"] = cpu() - began, max((record.rows or 0 for record in records), default=0)
     return found

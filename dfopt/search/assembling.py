@@ -41,7 +41,7 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     A tensor that leaves for, or comes from, another stage is cut at its end in this stage only.
     """
     place = {kernel.name: (kernel.stage, kernel.partition) for kernel in mapping.kernels}
-    found = []
+    stages = []
     for stage in range(mapping.stages):
         names = tuple(k.name for k in mapping.kernels if k.stage == stage)
         row = {name: i for i, name in enumerate(names)}
@@ -56,8 +56,8 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
         L = [(i, p) for i, first, end in lives for p in range(first, end + 1)]
         H = [(i, p) for i, ((s, p), _) in enumerate(ends) if s == stage]
         pairs = dict(zip("ABDLH", map(tuple, (A, B, D, L, H)), strict=True))
-        found.append(Matrices(stage=stage, partitions=last + 1, kernels=names, tensors=tensors, **pairs))
-    return tuple(found)
+        stages.append(Matrices(stage=stage, partitions=last + 1, kernels=names, tensors=tensors, **pairs))
+    return tuple(stages)
 
 
 _WORDS = {
@@ -73,12 +73,12 @@ _WORDS = {
 }
 
 
-def proven(value: float, records: Sequence[AnyRecord], apart: Sequence[GraphRecord]) -> tuple[float, float]:
+def proven(value: float, records: Sequence[AnyRecord], graph_records: Sequence[GraphRecord]) -> tuple[float, float]:
     """Bounds over all plans: of every mapping, and of those with the sharding that was chosen for each plan."""
-    whole = [value, *(one.bound for one in apart)]
+    of_graphs = [value, *(record.bound for record in graph_records)]
     bounds = [record.bound for record in records if record.bound is not None]
     levels = [record.level_bound for record in records if record.level_bound is not None]
-    return min([*whole, *bounds]), min([*whole, *levels])
+    return min([*of_graphs, *bounds]), min([*of_graphs, *levels])
 
 
 def status_of(gap: float, level_gap: float, asked: float, records: Sequence[AnyRecord]) -> Status:
@@ -100,15 +100,15 @@ def conclusions(
     assumptions: Assumptions,
     best: Solved | Result,
     records: Sequence[AnyRecord],
-    apart: Sequence[GraphRecord],
+    graph_records: Sequence[GraphRecord],
     kept: Kept,
     heat: HeatProof | None,
 ) -> dict[str, Any]:
     """What a result says that follows from its records: bounds, gaps, what it may call itself, its proof in words."""
-    (bound, level), request = proven(best.value, records, apart), kept.request
+    (bound, level), request = proven(best.value, records, graph_records), kept.request
     gap, level_gap = proven_gap(best.value, bound), proven_gap(best.value, level)
-    later, level_later = kept.gap(records, apart), kept.gap(records, apart, "level_bound")
-    proof = proof_of(graphs, system, records, apart, assumptions, best.p_max, gap, request)
+    later, level_later = kept.gap(records, graph_records), kept.gap(records, graph_records, "level_bound")
+    proof = proof_of(graphs, system, records, graph_records, assumptions, best.p_max, gap, request)
     next_best = f"; {DIFFERENT[request.distinct_in]}" + ", not all of them shown to be the next best" * (
         level_later > 0
     )
@@ -136,7 +136,7 @@ def proof_of(
     graphs: Sequence[Graph],
     system: System,
     records: Sequence[AnyRecord],
-    apart: Sequence[GraphRecord],
+    graph_records: Sequence[GraphRecord],
     assumptions: Assumptions,
     p_max: int,
     gap: float,
@@ -146,17 +146,17 @@ def proof_of(
     kinds = Counter(record.note if record.note in (TOO_WIDE, LOOSE) else record.status for record in records)
     listed = ", ".join(f"{kinds[kind]} {word}" for kind, word in _WORDS.items() if kinds[kind])
     for verb, state in (("excluded", "pruned_by_bound"), ("left open", "limit")):
-        if whole := sum(one.status == state for one in apart):
-            listed += f", and all of {whole} other graphs {verb} unlisted, by what all chips have to do at least"
+        if graph_count := sum(record.status == state for record in graph_records):
+            listed += f", and all of {graph_count} other graphs {verb} unlisted, by what all chips have to do at least"
     listed = listed.removeprefix(", and ")
     sizes = len({record.tile_count for record in records})
     what = "plan" if len(records) == 1 else "plans" if sizes <= 1 else "plans and tile counts"
     if len(graphs) > 1:
-        each, ways = (len({getattr(one, name) for one in graphs}) for name in ("microbatch", "variant"))
-        said = [f"{each} microbatch sizes"] * (each > 1) + [f"{ways} ways to compute"] * (ways > 1)
-        what += f" with {' and '.join(said)}"
+        each, ways = (len({getattr(graph, name) for graph in graphs}) for name in ("microbatch", "variant"))
+        counts = [f"{each} microbatch sizes"] * (each > 1) + [f"{ways} ways to compute"] * (ways > 1)
+        what += f" with {' and '.join(counts)}"
     many = f"{'exactly' if assumptions.empty_partitions == 'forbid' else 'at most'} {p_max} partitions"
-    if p_max >= max(len(one.kernels) for one in graphs):
+    if p_max >= max(len(graph.kernels) for graph in graphs):
         many = "any number of partitions"
     if gap == 0.0:
         proof = "no plan, sharding and fusion together is better"
@@ -173,11 +173,11 @@ def proof_of(
         alike += ", as many of every stage recomputed, its first ones"
     if any(record.plan.modules is not None for record in records):
         alike += ", modules with one scheme each over the second axis"
-    told = sum(record.plan.tensor_overlap is not None for record in records)
+    apart_count = sum(record.plan.tensor_overlap is not None for record in records)
     rings = "products hide collectives in rings, which is never slower than in pipes or not at all"
     if by_window(assumptions, graphs[0]):
         rings = "plans excluded in rings with every way to hide collectives, as less is counted of none"
-        rings += f" but {told} that were told apart" if told else ""
+        rings += f" but {apart_count} that were told apart" if apart_count else ""
     dominating = {
         rings: request.tensor_overlap,
         "gradients are added up behind the backward pass, which is never slower than after it": (
@@ -190,7 +190,7 @@ def proof_of(
             request.point_to_point_overlap
         ),
     }
-    alike += "".join(f", {lemma}" for lemma, said in dominating.items() if said == "any")
+    alike += "".join(f", {lemma}" for lemma, choice in dominating.items() if choice == "any")
     if request.offload is not None and looked_at_later(graphs[0], assumptions):
         alike += ", plans excluded as they are with every placement"
     placed = placed_dims(system, assumptions)
@@ -218,14 +218,21 @@ def assemble(
     system, assumptions = workload.graphs[0].setting.system, workload.graphs[0].setting.assumptions
     variants = tuple(each.setting.graph for each in workload.graphs if each.setting.graph is not graph)
     records = list(chain.from_iterable(each.records for each in searches))
-    apart = tuple(sorted((each.apart for each in searches if each.apart is not None), key=lambda each: each.order))
+    graph_records = tuple(
+        sorted((each.apart for each in searches if each.apart is not None), key=lambda each: each.order)
+    )
     of = (graph, *variants), system, assumptions
-    concluded = conclusions(*of, best, records, apart, state.kept, heat)
+    concluded = conclusions(*of, best, records, graph_records, state.kept, heat)
     if state.stopped in SIGNALS and concluded["status"] == "limit_with_solution":
         concluded["status"] = "interrupted_with_solution"
     others = [
-        Alternative(microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping)
-        for one in solved[1:]
+        Alternative(
+            microbatch=alternative.graph.microbatch,
+            variant=alternative.graph.variant,
+            value=alternative.value,
+            mapping=alternative.mapping,
+        )
+        for alternative in solved[1:]
     ]
     plans, unlisted = in_few_words(searches)
     seconds = time.perf_counter() - began
@@ -234,7 +241,7 @@ def assemble(
         score=best.score, p_max=best.p_max, heat=heat, missing=missing or None,
         seconds=seconds, trace=(*workload.trace, (seconds, value, concluded["bound"])),
         alternatives=tuple(sorted(others, key=lambda other: other.order)) or None, plans=plans, unlisted=unlisted,
-        apart=apart or None, space=together([each.size(asked) for each in searches if each.apart is None]),
+        apart=graph_records or None, space=together([each.size(asked) for each in searches if each.apart is None]),
         matrices=matrices(graph, best.mapping), sensitivity=sensitivity, assumptions=assumptions, request=asked,
         question=question, graph=graph, variants=variants, system=system,
         provenance=Provenance(

@@ -155,7 +155,7 @@ class Fitted:
 def fit(
     stage: PricedStage,
     budgets: Sequence[Budget],
-    known: float,
+    near_s: float,
     options: Options,
     most: float = np.inf,
     every: bool = False,
@@ -168,7 +168,7 @@ def fit(
         With its lattice.
     budgets : sequence of Budget
         Rows.
-    known : float
+    near_s : float, s
         Seconds near which the answer is looked for first.
     options : Options
         Gap, solver and clock.
@@ -185,14 +185,14 @@ def fit(
     PlanError, SolverFailure
         See :mod:`dfopt.errors`.
     """
-    rounds = [factor * known for factor in _ROUNDS if factor * known < most] + [most]
+    rounds = [factor * near_s for factor in _ROUNDS if factor * near_s < most] + [most]
     asked = options.request
     while True:
         upper = rounds.pop(0)
         columns, tokens_w, rows = _columns(stage, upper, budgets, options.clock, every)
         if not rows:
             none = np.zeros(0, dtype=np.int64)
-            return Fitted(none, none, known, 0.0, (), 0)
+            return Fitted(none, none, near_s, 0.0, (), 0)
         if not rounds and math.isinf(upper):
             _refuse(columns, rows)
         for row in rows:
@@ -292,7 +292,7 @@ def _refuse(columns: Columns, rows: Sequence[_Row]) -> None:
 
     The least sum over a path is a shortest path; where partitions are counted, it is a bound on that.
     """
-    said = []
+    shortfalls = []
     for row in rows:
         for sign, limit, word, end in (
             (1.0, row.at_most, "at_most", "least"),
@@ -300,12 +300,12 @@ def _refuse(columns: Columns, rows: Sequence[_Row]) -> None:
         ):
             reached = sign * _least_sum(columns, sign * row.value)
             if math.isfinite(limit) and sign * (reached - limit) > _AGREE * row.unit:
-                said.append(
+                shortfalls.append(
                     f"budget {row.name!r}: found {word} {limit:.6g}, but the {end} that any partitioning reaches is"
                     f" {reached:.6g}"
                 )
-    if said:
-        raise Infeasible("; ".join(said) + "; move the limit, or choose another sharding, plan or chip")
+    if shortfalls:
+        raise Infeasible("; ".join(shortfalls) + "; move the limit, or choose another sharding, plan or chip")
 
 
 def _least_sum(columns: Columns, value: Floats) -> float:

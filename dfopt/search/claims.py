@@ -37,16 +37,20 @@ _Key = tuple[Plan, str | None]
 """A plan, and the way to compute that it is for."""
 
 
-def differences(path: str, mine: Any, theirs: Any) -> list[str]:
+def differences(path: str, recomputed: Any, theirs: Any) -> list[str]:
     """Where two dumped documents differ beyond rounding."""
-    if isinstance(mine, dict) and isinstance(theirs, dict):
-        keys = [*mine, *(key for key in theirs if key not in mine)]
-        return [d for key in keys for d in differences(f"{path}.{key}", mine.get(key), theirs.get(key))]
-    if isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
-        return [d for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) for d in differences(f"{path}[{i}]", a, b)]
-    numbers = isinstance(mine, int | float) and isinstance(theirs, int | float)
-    same = abs(mine - theirs) <= SAME * max(abs(mine), abs(theirs)) if numbers else mine == theirs
-    return [] if same else [f"{path}: the file says {theirs!r}, recomputed {mine!r}"]
+    if isinstance(recomputed, dict) and isinstance(theirs, dict):
+        keys = [*recomputed, *(key for key in theirs if key not in recomputed)]
+        return [d for key in keys for d in differences(f"{path}.{key}", recomputed.get(key), theirs.get(key))]
+    if isinstance(recomputed, list) and isinstance(theirs, list) and len(recomputed) == len(theirs):
+        return [
+            d
+            for i, (a, b) in enumerate(zip(recomputed, theirs, strict=True))
+            for d in differences(f"{path}[{i}]", a, b)
+        ]
+    numbers = isinstance(recomputed, int | float) and isinstance(theirs, int | float)
+    same = abs(recomputed - theirs) <= SAME * max(abs(recomputed), abs(theirs)) if numbers else recomputed == theirs
+    return [] if same else [f"{path}: the file says {theirs!r}, recomputed {recomputed!r}"]
 
 
 def _some(labels: list[str]) -> str:
@@ -139,9 +143,9 @@ class Plans:
     def _by_graph(self, name: str) -> dict[tuple[int, str | None], tuple[int, Any]]:
         """What the file says of graphs, with its place there."""
         every = getattr(self.result, name) or ()
-        found = {(each.microbatch, each.variant): (number, each) for number, each in enumerate(every)}
-        self.problems += [f"$.{name}: two records of one graph"] * (len(found) < len(every))
-        return found
+        record_of = {(each.microbatch, each.variant): (number, each) for number, each in enumerate(every)}
+        self.problems += [f"$.{name}: two records of one graph"] * (len(record_of) < len(every))
+        return record_of
 
     def _take_in(self, records: Iterable[PlanRecord]) -> None:
         for record in records:
@@ -177,9 +181,9 @@ class Plans:
         """What is said that no mapping of the plans of a graph is below, as far as that matters."""
         lows, empty = defaultdict[Plan, dict[int | None, float]](dict), set[Unit]()
         for every in ways.values():
-            apart = self._are_apart(setting, every)
+            separate = self._are_apart(setting, every)
             for plan in every:
-                for _, record in self._left.get((plan if apart else every[0], setting.graph.variant), ()):
+                for _, record in self._left.get((plan if separate else every[0], setting.graph.variant), ()):
                     bound = self.kept.bound(record, "level_bound")
                     low = min(self.value if bound is None else bound, self.kept.last) * (1 - PROOF)
                     if record.status.startswith("infeasible"):
@@ -196,25 +200,27 @@ class Plans:
 
     def _check_apart(self, setting: Setting, number: int, record: GraphRecord) -> None:
         """Hold the record of a graph whose plans were given up together against what all chips have to do."""
-        found, where, excluded = least_step(setting), f"$.apart[{number}]", record.status == "pruned_by_bound"
-        if abs(record.bound - found) > SAME * found:
-            self.problems.append(f"{where}.bound: the file says {record.bound!r}, recomputed {found!r}")
-        if excluded and found < self.kept.last * (1 - PROOF):
-            self.problems.append(f"{where}.status: a bound of {found!r} excludes nothing")
+        low, where, excluded = least_step(setting), f"$.apart[{number}]", record.status == "pruned_by_bound"
+        if abs(record.bound - low) > SAME * low:
+            self.problems.append(f"{where}.bound: the file says {record.bound!r}, recomputed {low!r}")
+        if excluded and low < self.kept.last * (1 - PROOF):
+            self.problems.append(f"{where}.status: a bound of {low!r} excludes nothing")
         if record.note not in (("",) if excluded else (TOO_MANY, NEAR, *ENDED)):
             self.problems.append(f"{where}.note: found {record.note!r}, not why such a graph is given up")
-        self._lower(f"microbatches of {record.microbatch}: not all plans are listed", gap=found, level_gap=found)
-        self.rests.graphs += not self.other.excludes(setting, min(found, self.kept.last) * (1 - PROOF))
+        self._lower(f"microbatches of {record.microbatch}: not all plans are listed", gap=low, level_gap=low)
+        self.rests.graphs += not self.other.excludes(setting, min(low, self.kept.last) * (1 - PROOF))
 
     def _check_rejected(self, listed: Sequence[_Listed]) -> None:
         """Take the records of plans that are none; one of the same look may be a plan for another microbatch."""
-        for setting, one in ((of.setting, one) for of in listed for one in of.rejected):
-            left = self._left.get(key := (one.plan, setting.graph.variant), [])
-            mine = next((r for r in left if r[1].status == "infeasible" and r[1].note == one.reason), None)
-            if mine is None:
-                self.problems.append(f"$.plans: no record of {one.plan.label}, which is infeasible: {one.reason}")
+        for setting, rejected in ((of.setting, each) for of in listed for each in of.rejected):
+            left = self._left.get(key := (rejected.plan, setting.graph.variant), [])
+            claim = next((r for r in left if r[1].status == "infeasible" and r[1].note == rejected.reason), None)
+            if claim is None:
+                self.problems.append(
+                    f"$.plans: no record of {rejected.plan.label}, which is infeasible: {rejected.reason}"
+                )
                 continue
-            left.remove(mine)
+            left.remove(claim)
             if not left:
                 del self._left[key]
 
@@ -253,11 +259,11 @@ class Plans:
         setting, every = plans.setting, [way for ways in plans.ways.values() for way in ways]
         if self.joint:
             claims = {(way, tiles): plans.claims.of(way, tiles) for way in every for tiles in tiles_of(setting, way)}
-            found = self.other.shown(setting, claims)
-            plans.proven = frozenset(every) - {plan for plan, _ in found.open}
-            for mapping in found.below.values():
+            proof = self.other.shown(setting, claims)
+            plans.proven = frozenset(every) - {plan for plan, _ in proof.open}
+            for mapping in proof.below.values():
                 plans.refute(mapping)
-            self.rests.of_regions += found.regions
+            self.rests.of_regions += proof.regions
         self.rests.plans += len(every) - len(plans.proven)
         self.rests.of_plans += len(every)
 
@@ -290,7 +296,7 @@ class Plans:
     def _check_status(self, number: int, record: PlanRecord, shown: Shown) -> None:
         """Hold what is said to exclude a plan against what others have to beat, and "infeasible" against what fits."""
         status = record.status
-        if status.endswith("_per_level") and shown.whole and self.joint:
+        if status.endswith("_per_level") and shown.for_all and self.joint:
             self._wrong(number, "status", status, "what holds for all shardings")
         elif status.startswith("infeasible"):
             self._check_nothing_fits(number, record, shown)
@@ -312,7 +318,7 @@ class Plans:
             self._wrong(number, "status", record.status, "some mapping fits")
         elif open_:  # where that may matter the gap is not that of the file
             self.undecided.append(record.plan.label)
-        elif record.status == "infeasible" and not shown.whole:
+        elif record.status == "infeasible" and not shown.for_all:
             self._wrong(number, "status", record.status, "another sharding may fit")
 
     def _check_reason(self, number: int, record: PlanRecord, shown: Shown) -> None:
@@ -330,19 +336,19 @@ class Plans:
         """Hold bounds against what could be shown; beyond the claimed value nothing needs to be."""
         if (record.bound is None) != (record.status == "infeasible"):
             self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
-        for name, found in (("bound", shown.every), ("level_bound", shown.level)):
+        for name, low in (("bound", shown.every), ("level_bound", shown.level)):
             claimed = self.kept.bound(record, name)
-            if claimed is None or found is None:
+            if claimed is None or low is None:
                 continue
-            if shown.whole or name == "level_bound":
-                found = shown.level_of(record.tile_count)
-            if min(claimed, self.kept.last) <= found * (1 + 2 * PROOF):
+            if shown.for_all or name == "level_bound":
+                low = shown.level_of(record.tile_count)
+            if min(claimed, self.kept.last) <= low * (1 + 2 * PROOF):
                 continue
             if self.late:
                 self.short.append(record.plan.label)
             else:
-                self._wrong(number, name, claimed, f"only {found!r} could be shown")
-        if shown.whole and record.level_bound != record.bound:
+                self._wrong(number, name, claimed, f"only {low!r} could be shown")
+        if shown.for_all and record.level_bound != record.bound:
             self._wrong(number, "level_bound", record.level_bound, record.bound)
         elif record.bound is not None and shown.every is not None and record.bound != record.level_bound:
             least = shown.every if record.value is None else min(shown.every, record.value)
@@ -366,10 +372,10 @@ class Plans:
         """The record of the plan that won, with its value and what it used."""
         result, graph = self.result, self.result.graph
         won = result.plan, graph.variant
-        mine = [r.value for r in self.records if (r.plan, r.variant) == won and r.value is not None]
+        values = [r.value for r in self.records if (r.plan, r.variant) == won and r.value is not None]
         # its plans may not even be listed
         listed = not any((r.microbatch, r.variant) == (graph.microbatch, graph.variant) for r in result.apart or ())
-        same = any(abs(value - result.value) <= PROOF * result.value for value in mine)
+        same = any(abs(value - result.value) <= PROOF * result.value for value in values)
         if listed and not same and result.heat is None:
             self.problems.append(f"$.plans: no record of {result.plan.label} has the value of the result")
         most = max(len(each.kernels) for each in (graph, *result.variants))
@@ -379,8 +385,8 @@ class Plans:
                 f"$.p_max: the file says {result.p_max}, the mapping uses {used}, at most {asked or most} were allowed"
             )
 
-    def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
-        self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
+    def _wrong(self, number: int, name: str, claimed: object, recomputed: object) -> None:
+        self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {recomputed!r}")
 
     def _unsure(self, text: str) -> None:
         if text not in self.unchecked:

@@ -93,8 +93,10 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
         yield "joint", matrices.model
         return
     if memory_rows(result.system.chip, result.assumptions):
-        found = f"{result.system.name}: found rows of unit memory, whose times are not linear in what a fusion chooses"
-        raise PlanError(f"{found}; assume sharding_objective: joint, or leave them out")
+        problem = (
+            f"{result.system.name}: found rows of unit memory, whose times are not linear in what a fusion chooses"
+        )
+        raise PlanError(f"{problem}; assume sharding_objective: joint, or leave them out")
     tables = interchip.build(instance.shared, asked.pin_sharding)
     yield "interchip", interchip.formulate(tables, result.assumptions)
     ready = priced_mapping(setting, result.mapping, options, listed=True)
@@ -104,9 +106,9 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
             yield f"intrachip-{number}", _fusion(stage, objective(stage.tables, partition_k[stage.members]))
 
 
-def _fusion(stage: PricedStage, known: float) -> Model:
+def _fusion(stage: PricedStage, value: float) -> Model:
     if stage.lattice is not None:
-        search = ShortestPath(stage.tables, stage.limits, stage.lattice, known * _NEAR)
+        search = ShortestPath(stage.tables, stage.limits, stage.lattice, value * _NEAR)
         search.run()
         return Columns(search).model
     limits = stage.limits

@@ -66,7 +66,9 @@ class Fitter:
         ready = priced_mapping(self.setting, mapping, self.options, listed=True)
         stage = _checked(ready.stages, self.stage)
         partition_k = ready.partitions(mapping)
-        times = {number: objective(one.tables, partition_k[one.members]) for number, one in ready.stages.items()}
+        times = {
+            number: objective(priced.tables, partition_k[priced.members]) for number, priced in ready.stages.items()
+        }
         layer_k = np.array([*times.values()])
         rule = None if is_cut(ready.instance.graph, ready.instance.plan) else self._step_rule(ready)
         most = np.inf if rule is None else float(rule[0].most(cutoff, layer_k, self.stage, rule[1])[0])
@@ -77,15 +79,15 @@ class Fitter:
         tokens_k = ready.fastest_tokens(partition_k)
         tokens_k[stage.members] = fitted.tokens_k
         times[self.stage] = fitted.seconds
-        found = scored(ready, partition_k, None, 0.0, (), len(partition_k), tokens_k)
+        solved = scored(ready, partition_k, None, 0.0, (), len(partition_k), tokens_k)
         for number, seconds in times.items():
-            check_stage(found.score, number, seconds)
-        self.fitted[found.mapping.digest()] = fitted
+            check_stage(solved.score, number, seconds)
+        self.fitted[solved.mapping.digest()] = fitted
         if rule is not None:
             layer_k[self.stage] = fitted.low
-            return replace(found, bound=float(rule[0].of(layer_k[:, None], rule[1])[0, 0]))
+            return replace(solved, bound=float(rule[0].of(layer_k[:, None], rule[1])[0, 0]))
         # if all that takes time took a smaller share of it, so would a step
-        return replace(found, bound=found.value * fitted.low / fitted.seconds)
+        return replace(solved, bound=solved.value * fitted.low / fitted.seconds)
 
     def best(self, plan: Plan, own: Solved | None) -> tuple[Solved | None, float]:
         """The best mapping of a plan within the budgets, and what none is below; infinite if none keeps them.
@@ -102,14 +104,14 @@ class Fitter:
             return Candidate(mapping.value, JudgedMapping.of(mapping, self.options.request))
 
         def within(free: Solved, cutoff: float) -> LeafAnswer:
-            found = self.within(free.mapping, cutoff)
-            if isinstance(found, Pruned):
-                return LeafAnswer([], found.bound)
-            return LeafAnswer([candidate(found)], found.bound, interrupted=found.interrupted)
+            answer = self.within(free.mapping, cutoff)
+            if isinstance(answer, Pruned):
+                return LeafAnswer([], answer.bound)
+            return LeafAnswer([candidate(answer)], answer.bound, interrupted=answer.interrupted)
 
         kept = [] if own is None else [candidate(own)]
-        found = one_by_one({self.setting: [plan]}, within, self.options, kept, lambda memory: Rows(memory, self))
-        return None if found.solution is None else found.solution.solved, found.bound
+        outcome = one_by_one({self.setting: [plan]}, within, self.options, kept, lambda memory: Rows(memory, self))
+        return None if outcome.solution is None else outcome.solution.solved, outcome.bound
 
     def least(self, stage: PricedStage, low: float, most: float) -> float:
         """Seconds that the stage takes at least, by rows that hold for many shardings at once.
@@ -136,10 +138,10 @@ class Fitter:
     def _step_rule(self, ready: PricedPlan) -> tuple[Steps, Beside]:
         """What makes a step of the seconds of layers, and what is beside them; of passes what they take at least."""
         [table] = self._bounds.tables([ready.instance.plan])
-        sharded, priced = ready.sharded, [(one.tables, one.limits) for one in ready.stages.values()]
+        sharded, priced = ready.sharded, [(stage.tables, stage.limits) for stage in ready.stages.values()]
         shares, gradients, weights = sharded.output_k[None], sharded.gradient_k[None], sharded.weight_k[None]
-        beside = table.steps.messages.of(OptionFigures(shares, gradients, weights, least=False))
-        return table.steps, beside._replace(passes=least_of_stages(priced, ready.instance))
+        extra = table.steps.messages.of(OptionFigures(shares, gradients, weights, least=False))
+        return table.steps, extra._replace(passes=least_of_stages(priced, ready.instance))
 
     @cached_property
     def _bounds(self) -> PlanBounds:
@@ -161,7 +163,7 @@ class Rows(Relaxation[Part, float]):
 
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """The least over the plans of each region."""
-        return [min(self._of_plan(one, i, cutoff) for i in one.plans) for one in listed(regions)]
+        return [min(self._of_plan(region, i, cutoff) for i in region.plans) for region in listed(regions)]
 
     def _of_plan(self, region: Region, plan: int, cutoff: float) -> float:
         of, facts, number = region.of, self._memory.of(region), self._fitter.stage

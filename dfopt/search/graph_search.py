@@ -123,8 +123,8 @@ class GraphSearch:
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.state.request, setting.assumptions
-                found, self.rejected = asked_plans(*of, Listing(self.state.check_time, plans=self.state.plans))
-                self.state.clock.charge(work.LISTED * (len(found) + len(self.rejected)))
+                legal, self.rejected = asked_plans(*of, Listing(self.state.check_time, plans=self.state.plans))
+                self.state.clock.charge(work.LISTED * (len(legal) + len(self.rejected)))
         except PlanError as error:
             self.refused = error
             return []
@@ -132,7 +132,7 @@ class GraphSearch:
             StatusRecord(each.plan, None, setting.graph.variant, "infeasible", None, None, each.reason)
             for each in self.rejected
         ]
-        return found
+        return legal
 
     @cached_property
     def space(self) -> Space:
@@ -143,19 +143,19 @@ class GraphSearch:
 
     def _fitting(self) -> dict[Plan, float]:
         """Plans that may fit the memories, bounded; of others there are records."""
-        known, cutoff = self.known_plans, self.state.incumbent
+        lows, cutoff = self.known_plans, self.state.incumbent
         with uncollected():
             self._bound(self.legal)
             self.state.listed.append(len(self.legal))
             every = list(chain.from_iterable(self._choices(plan, cutoff) for plan in self.legal))
             if every != self.legal:
                 self._bound(every)
-            found = {plan: self.bounds[plan] for plan in every if self._fits(plan)}
-            for plan in [plan for plan, low in known.items() if low >= cutoff and plan in found]:
-                del found[plan]  # the caller knows that it is no better than what is kept
-                self.give_up_unit((plan, None), known[plan], late=False)
-        self._fitting_low_i = np.array([*found.values()])
-        return found
+            fitting = {plan: self.bounds[plan] for plan in every if self._fits(plan)}
+            for plan in [plan for plan, low in lows.items() if low >= cutoff and plan in fitting]:
+                del fitting[plan]  # the caller knows that it is no better than what is kept
+                self.give_up_unit((plan, None), lows[plan], late=False)
+        self._fitting_low_i = np.array([*fitting.values()])
+        return fitting
 
     def _choices(self, plan: Plan, cutoff: float) -> list[Plan]:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
@@ -243,15 +243,15 @@ class GraphSearch:
     def give_up(self, of: PlanGroup, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
         """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
         for i in plan_i:
-            known = self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
-            known.wide |= not of.complete
-            known.sharded_first = of.sharded_first or known.sharded_first
+            state = self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
+            state.wide |= not of.complete
+            state.sharded_first = of.sharded_first or state.sharded_first
 
     def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> UnitState:
         """Leave a plan and tile count with a bound: what is known of it then."""
-        known = self.units.setdefault(unit, UnitState())
-        known.give_up(low, late=late)
-        return known
+        state = self.units.setdefault(unit, UnitState())
+        state.give_up(low, late=late)
+        return state
 
     def give_up_graph(self, low: float, *, late: bool) -> None:
         """Leave all plans together, with a bound that holds under each."""
@@ -260,14 +260,14 @@ class GraphSearch:
 
     # -- records ----------------------------------------------------------------------------------------------------
 
-    def write_records(self, *, apart: bool = False) -> None:
+    def write_records(self, *, by_variant: bool = False) -> None:
         """The records of all plans that were not rejected.
 
         Those of plans that hold too much say why when they are asked (:meth:`reason`): there may be many.
 
         Parameters
         ----------
-        apart : bool
+        by_variant : bool
             Whether each variant of a plan has its own; else there is one of a plan with all its variants where nothing
             was found of any.
         """
@@ -275,8 +275,8 @@ class GraphSearch:
         for plan in (each for each in self.space.least if each not in opened):  # its options cannot be together
             self.units[plan, None] = UnitState()
         with uncollected():
-            units = [*(self.units.items() if apart else self._together())]
-            self.records += [self._record(unit, known, kept) for unit, known in units]
+            units = [*(self.units.items() if by_variant else self._together())]
+            self.records += [self._record(unit, state, kept) for unit, state in units]
 
     def _together(self) -> Iterator[tuple[Unit, UnitState]]:
         """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
@@ -303,14 +303,14 @@ class GraphSearch:
         unfit = None if record.note or record.status != "infeasible" else self._unfit.get(record.plan)
         return record.note if unfit is None else self._too_large(unfit)
 
-    def _record(self, unit: Unit, known: UnitState, kept: Kept) -> AnyRecord:
+    def _record(self, unit: Unit, state: UnitState, kept: Kept) -> AnyRecord:
         """The record of a plan and tile count; where nothing fits, why."""
         plan, _ = unit
-        record = known.plan_record(unit, self.setting.graph.variant, self.bounds[plan], kept, self.state.stopped)
+        record = state.plan_record(unit, self.setting.graph.variant, self.bounds[plan], kept, self.state.stopped)
         if not record.status.startswith("infeasible"):
             return record
-        if known.unfit is not None:
-            self._unfit[plan] = known.unfit
+        if state.unfit is not None:
+            self._unfit[plan] = state.unfit
             return record
         return with_note(record, self._refusals.of(*unit))
 

@@ -105,26 +105,26 @@ def made_aware(
         If no mapping keeps the limits.
     """
     plans, settings = [best, *others], dict[Graph, Setting]()
-    for one in plans:
-        settings.setdefault(one.graph, replace(setting, graph=one.graph))
+    for solved in plans:
+        settings.setdefault(solved.graph, replace(setting, graph=solved.graph))
     open_, why_kept = _open(plans, setting)
-    made = _Made(settings, options.asking(gap=max(options.request.gap, HEAT_GAP), top=1))
-    for number, one in enumerate(plans):
-        if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
-            made.skipped += 1
+    answers = _Made(settings, options.asking(gap=max(options.request.gap, HEAT_GAP), top=1))
+    for number, solved in enumerate(plans):
+        if answers.answers and _at_least(solved, setting.system) >= answers.fastest.step_s:
+            answers.skipped += 1
             continue
         left = options.clock.seconds_left / (len(plans) - number + bool(open_))
         try:
-            made.answer(one, Clock.of_limit(left))
+            answers.answer(solved, Clock.of_limit(left))
         except (Infeasible, PlanError) as error:
-            made.refused.append(error)
-    own = len(made.answers)
+            answers.refused.append(error)
+    own = len(answers.answers)
     if open_:
-        made.look_further(open_)
-    if not made.answers:
-        raise made.refused[0]
-    note = made.note(setting.system, len(plans), len(made.answers) - own, why_kept)
-    return made.fastest.solved, made.fastest.proof.model_copy(update={"note": note})
+        answers.look_further(open_)
+    if not answers.answers:
+        raise answers.refused[0]
+    note = answers.note(setting.system, len(plans), len(answers.answers) - own, why_kept)
+    return answers.fastest.solved, answers.fastest.proof.model_copy(update={"note": note})
 
 
 def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]:
@@ -133,7 +133,7 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
         return [], "each with its sharding"
     if _at_least(replace(plans[0], bound=1.0), setting.system) < 1.0:
         return [], "each with its sharding, because the system's memory is slower than the stack's and bounds no other"
-    open_ = [one for one in plans if not is_cut(one.graph, one.plan)]
+    open_ = [solved for solved in plans if not is_cut(solved.graph, solved.plan)]
     if len(open_) < len(plans):
         return open_, "with the sharding that they have where kernels drawn once are on several pipeline stages"
     return open_, ""
@@ -150,8 +150,8 @@ class _Aware:
     throttled_s: float
 
 
-def _candidate(found: _Aware) -> Candidate:
-    return Candidate(found.step_s, JudgedMapping(None, found.solved))
+def _candidate(aware: _Aware) -> Candidate:
+    return Candidate(aware.step_s, JudgedMapping(None, aware.solved))
 
 
 class _Made:
@@ -168,13 +168,18 @@ class _Made:
 
     @property
     def fastest(self) -> _Aware:
-        return min(self.answers.values(), key=lambda one: one.step_s)
+        return min(self.answers.values(), key=lambda answer: answer.step_s)
 
-    def answer(self, one: Solved, clock: Clock) -> _Aware:
+    def answer(self, solved: Solved, clock: Clock) -> _Aware:
         """The heat-aware mapping of a plan, tile count and schemes."""
-        key = one.graph, one.plan, one.mapping.tile_count, tuple(kernel.sharding for kernel in one.mapping.kernels)
+        key = (
+            solved.graph,
+            solved.plan,
+            solved.mapping.tile_count,
+            tuple(kernel.sharding for kernel in solved.mapping.kernels),
+        )
         if key not in self.answers:
-            self.answers[key] = _aware(one, self.settings[one.graph], replace(self.options, clock=clock))
+            self.answers[key] = _aware(solved, self.settings[solved.graph], replace(self.options, clock=clock))
         return self.answers[key]
 
     def look_further(self, plans: Sequence[Solved]) -> None:
@@ -182,22 +187,22 @@ class _Made:
 
         def within(free: Solved, cutoff: float) -> LeafAnswer:
             try:
-                found = self.answer(free, self.options.clock)
+                answer = self.answer(free, self.options.clock)
             except PlanError as error:  # its blocks cannot be listed: nothing is shown
                 raise NoSolution(0.0, 0.0, str(error)) from error
-            return LeafAnswer([_candidate(found)], found.bound_s)
+            return LeafAnswer([_candidate(answer)], answer.bound_s)
 
         open_ = dict[Setting, dict[Plan, None]]()
-        for one in plans:
-            open_.setdefault(self.settings[one.graph], {})[one.plan] = None
+        for solved in plans:
+            open_.setdefault(self.settings[solved.graph], {})[solved.plan] = None
         kept = [_candidate(self.fastest)] if self.answers else []
         self.bound_s = one_by_one({of: [*some] for of, some in open_.items()}, within, self.options, kept).bound
 
     def note(self, system: System, plans: int, shardings: int, why_kept: str) -> str:
         """What was done, and over which set the answer is the best."""
         assert system.stack is not None
-        found = self.fastest
-        gap = max(0.0, 1 - min(self.bound_s, *(one.bound_s for one in self.answers.values())) / found.step_s)
+        fastest = self.fastest
+        gap = max(0.0, 1 - min(self.bound_s, *(answer.bound_s for answer in self.answers.values())) / fastest.step_s)
         which, over = "the best plan", "that plan and sharding allow" if why_kept else "that plan allows"
         if plans > 1:
             which = f"{len(self.answers) - shardings} of the {plans} fastest plans"
@@ -206,8 +211,8 @@ class _Made:
             which += f" and {shardings} shardings more"
         note = (
             f"then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
-            f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"
-            f" throttled {found.throttled_s:.6g} s"
+            f" {system.stack.name}: {fastest.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"
+            f" throttled {fastest.throttled_s:.6g} s"
         )
         if self.skipped:
             note += f"; {self.skipped} of the plans are no faster even without heat"
@@ -216,29 +221,29 @@ class _Made:
         return note
 
 
-def _at_least(one: Solved, system: System) -> float:
+def _at_least(solved: Solved, system: System) -> float:
     """Seconds of a step that no mapping of a plan and its sharding beats, on the stack or without it.
 
     Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
     """
     assert system.stack is not None
-    return one.bound if system.chip.fastest.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+    return solved.bound if system.chip.fastest.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
 
 
-def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:
+def _aware(solved: Solved, setting: Setting, options: Options) -> _Aware:
     """The heat-aware mapping of one plan."""
-    answers = three_answers(setting, one.mapping, options)
+    answers = three_answers(setting, solved.mapping, options)
     if answers.why:
         raise PlanError(answers.why)
-    found = answers.aware()
-    mapping = answers.best_of(found).mapping
-    score = evaluate(mapping, one.graph, setting.system, setting.assumptions)
+    aware = answers.aware()
+    mapping = answers.best_of(aware).mapping
+    score = evaluate(mapping, solved.graph, setting.system, setting.assumptions)
     seconds = physical(score).step_time_s
     return _Aware(
-        solved=replace(one, mapping=mapping, score=score, value=score.step_time_s),
-        proof=answers.proof(found),
+        solved=replace(solved, mapping=mapping, score=score, value=score.step_time_s),
+        proof=answers.proof(aware),
         step_s=seconds,
         # a step is a multiple of the interval, and what does not depend on it
-        bound_s=min(seconds, found.step_s * (1 - found.answer.gap)),
+        bound_s=min(seconds, aware.step_s * (1 - aware.answer.gap)),
         throttled_s=answers.throttle.step_s,
     )

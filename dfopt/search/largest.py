@@ -144,12 +144,12 @@ def largest_batch(
         sequences, copies = units * room.unit, room.plan.copies
         sizes = [size for size in divisors(sequences) if microbatches is None or size in microbatches]
         drawn = [draw(copies * sequences, size) for size in sorted(sizes, reverse=True)]
-        one = {"dp": copies, "sensitivity": False, "gap": 1.0}  # any mapping will do
+        common = {"dp": copies, "sensitivity": False, "gap": 1.0}  # any mapping will do
         own = {"modules": {}, **room.plan.request_fields}
         # the plan that may hold most is likely to, if not in one microbatch
         for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})) if drawn else ():
             with suppress(Infeasible, PlanError):  # a graph that no plan can use is none that fits
-                solve(copies * sequences, graphs, **{**one, **more})
+                solve(copies * sequences, graphs, **{**common, **more})
                 return True
         return False
 
@@ -184,41 +184,41 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: dict[str, Any
             legal, _ = asked_plans(listed.graph, system, Request.of(**{**asked, "dp": count}), listed.assumptions)
         except PlanError:  # no plan has so many copies
             continue
-        one, two = drawn(each), drawn(2 * each)  # a chip keeps of a microbatch what it keeps, whatever the batch
+        single, two = drawn(each), drawn(2 * each)  # a chip keeps of a microbatch what it keeps, whatever the batch
         # of the same plan without turns the copies hold no less
         some = [plan for plan in legal if not plan.two_batch_overlap]
-        tables = zip(PlanBounds(one).tables(some), PlanBounds(two).tables(some), strict=True)
+        tables = zip(PlanBounds(single).tables(some), PlanBounds(two).tables(some), strict=True)
         most = max((_most(*pair, each) for pair in tables), key=lambda room: room.sequences, default=None)
         if most is not None and most.sequences > 0:
             yield most
 
 
-def _most(one: PlanTable, two: PlanTable, each: int) -> Room:
+def _most(single: PlanTable, two: PlanTable, each: int) -> Room:
     """The plan whose fullest stage has room for most sequences, each state at its least over all shardings.
 
     The tables are of the same plans with ``each`` sequences on a chip, and with twice as many.
     """
-    shared_i = [plan.modules is not None and "n" in plan.modules.schemes.values() for plan in one.plans]
-    unit_i = np.array([plan.members if shared else 1 for plan, shared in zip(one.plans, shared_i, strict=True)])
-    first_mr, capacity_m, unit_r = one.least_held_mr, one.holding.capacity_m, unit_i[one.plan_r]
+    shared_i = [plan.modules is not None and "n" in plan.modules.schemes.values() for plan in single.plans]
+    unit_i = np.array([plan.members if shared else 1 for plan, shared in zip(single.plans, shared_i, strict=True)])
+    first_mr, capacity_m, unit_r = single.least_held_mr, single.holding.capacity_m, unit_i[single.plan_r]
     grow_mr = two.least_held_mr - first_mr
     with np.errstate(divide="ignore", invalid="ignore"):
         units_mr = (capacity_m[:, None] - first_mr + grow_mr) / grow_mr * each / unit_r * (1 + 1e-12)
     sequences_mr = np.where(grow_mr > 0, np.maximum(np.floor(units_mr), 0) * unit_r, np.inf)
-    i = int((-one.slowest(-sequences_mr.min(axis=0))).argmax())
-    fullest_mr = np.where(one.plan_r == i, sequences_mr, np.inf)
+    i = int((-single.slowest(-sequences_mr.min(axis=0))).argmax())
+    fullest_mr = np.where(single.plan_r == i, sequences_mr, np.inf)
     m, r = np.unravel_index(fullest_mr.argmin(), fullest_mr.shape)
     if np.isinf(fullest_mr[m, r]):
         raise PlanError("--batch max: nothing that the graph keeps grows with the batch, or the memory has no limit")
-    sequences, tier = int(fullest_mr[m, r]), [*one.setting.system.chip.tiers][m]
-    under = one.under_i[i], two.under_i[i]
+    sequences, tier = int(fullest_mr[m, r]), [*single.setting.system.chip.tiers][m]
+    under = single.under_i[i], two.under_i[i]
     states = (PlanBounds(instance.setting).least_states(instance) for instance in under)
-    _, stage = one.run[one.row_r[r]]
+    _, stage = single.run[single.row_r[r]]
     books = [held(instance, stage, least)[tier] for instance, least in zip(under, states, strict=True)]
     full = {
         LABELS[name]: books[0][name] + (books[1][name] - books[0][name]) * (sequences / each - 1) for name in books[1]
     }
-    return Room(one.plans[i], sequences, int(unit_i[i]), full, float(capacity_m[m]))
+    return Room(single.plans[i], sequences, int(unit_i[i]), full, float(capacity_m[m]))
 
 
 def _try(fits: Callable[[int], bool], most: int) -> None:

@@ -96,7 +96,7 @@ def _unlike_the_question(result: Result, question: Question, unnamed: Sequence[s
         for key in dict.fromkeys((*here, *drawn)):
             yield from _unlike("graph", str(question.graph), drawn.get(key), here.get(key))
     system = of_system if {"system", "assumptions"} & {*unnamed} else resolved.system
-    of_name, of_file = (_uncalibrated(one, unnamed) for one in (system, result.system))
+    of_name, of_file = (_uncalibrated(each, unnamed) for each in (system, result.system))
     yield from _unlike("system", str(question.system), of_name, of_file)
     if "assumptions" not in unnamed:
         chosen = _as_assumed(result, result.request.assuming(resolved.assumptions))
@@ -146,7 +146,7 @@ def _like_the_zoo(result: Result, unnamed: Sequence[str]) -> Iterator[str]:
     if "system" in unnamed and system.name not in zoo("systems"):
         yield f"$.system: {shown(system.name)} is no system of the zoo"
     elif "system" in unnamed:
-        bare, here = (_uncalibrated(one, _NAMED) for one in (load_system(system.name), system))
+        bare, here = (_uncalibrated(each, _NAMED) for each in (load_system(system.name), system))
         yield from _unlike("system", f"the zoo's {system.name}", bare, here)
     if "assumptions" not in unnamed:
         return

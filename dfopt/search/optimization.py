@@ -66,11 +66,11 @@ def search(
             each.raise_known()
     if not workload.usable:
         raise next(each.refused for each in workload.graphs if each.refused is not None)
-    if not state.found:
+    if not state.solutions:
         plain = resolved.question.graph is not None and resolved.largest is None
         start_s = state.began - began if plain else 0.0
         raise _with_time_for_first(workload.failure(), start_s, request.time_limit)
-    best, *others = state.found
+    best, *others = state.solutions
     planned = max(request.time_limit * UNITS_PER_S - options.clock.spent, 0.0)
     within = replace(state.options, clock=Clock(began + request.time_limit, planned=planned))
     drawn, later = replace(settings[0], graph=best.graph), Later()
@@ -112,8 +112,8 @@ def _with_heat(
     if within.request.heat == "aware":
         from dfopt.search.heat_aware import made_aware
 
-        made = later.step("heat: aware", lambda: made_aware(best, setting, within, others), (best, shown), DfoptError)
-        best, shown = made
+        aware = later.step("heat: aware", lambda: made_aware(best, setting, within, others), (best, shown), DfoptError)
+        best, shown = aware
     if shown is None and setting.system.stack is not None:
         best = replace(best, score=evaluate(best.mapping, best.graph, setting.system, setting.assumptions))
     return best, shown
@@ -123,8 +123,8 @@ def _with_time_for_first(error: BaseException, start_s: float, limit_s: float) -
     """Where a limit was too short for any first mapping, how long that takes about."""
     if not isinstance(error, NoSolution) or limit_s > FIRST_AFTER * start_s:
         return error
-    known = f"{error.known}; a first mapping takes about {FIRST_AFTER * start_s:.0f} s"
-    return NoSolution(error.bound, error.seconds, known, error.unit)
+    hint = f"{error.known}; a first mapping takes about {FIRST_AFTER * start_s:.0f} s"
+    return NoSolution(error.bound, error.seconds, hint, error.unit)
 
 
 def _search_s(request: Request) -> float:

@@ -75,8 +75,8 @@ class Claims:
 
     def of(self, plan: Plan, tiles: int) -> float:
         """What is said of a plan and number of tiles."""
-        said = self.lows.get(plan, {})
-        return max([said[number] for number in (tiles, None) if number in said] or self.every(plan))
+        lows = self.lows.get(plan, {})
+        return max([lows[number] for number in (tiles, None) if number in lows] or self.every(plan))
 
     def is_empty(self, plan: Plan, tiles: int | None) -> bool:
         """Whether a plan and number of tiles is said to have no mapping."""
@@ -146,18 +146,18 @@ class Shown:
     ----------
     records : sequence of PlanRecord
         Of every number of tiles, where that is a choice.
-    whole : bool
+    for_all : bool
         Whether what holds with the sharding holds for every mapping, since there is only one sharding, or it is chosen
         with the fusion.
     """
 
     records: Sequence[PlanRecord]
-    whole: bool
+    for_all: bool
 
     @classmethod
     def together(cls, each: Sequence[Shown]) -> Shown:
         """What is shown of several plans: the least, unless none fits any."""
-        return cls([record for one in each for record in one.records], all(one.whole for one in each))
+        return cls([record for shown in each for record in shown.records], all(shown.for_all for shown in each))
 
     @property
     def every(self) -> float | None:
@@ -230,10 +230,10 @@ class ClaimedPlans(GraphSearch):
 
     def keep(self, solved: Solved) -> None:
         """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""
-        unit, known = self.unit_of(solved.plan, solved.mapping.tile_count), np.inf
+        unit, least = self.unit_of(solved.plan, solved.mapping.tile_count), np.inf
         if self.state.request.several and not self.claims.is_empty(*unit):
-            known = self.kept.get(solved.different(self.state.request.distinct_in), np.inf)
-        if solved.value < known * (1 - PROOF):
+            least = self.kept.get(solved.different(self.state.request.distinct_in), np.inf)
+        if solved.value < least * (1 - PROOF):
             state = self.units.setdefault(unit, UnitState())
             state.value = min(state.value, solved.value)
 
@@ -259,18 +259,18 @@ class ClaimedPlans(GraphSearch):
         return bool(np.isinf(self.units.get(self.unit_of(plan, tiles), UnitState()).value))
 
     @property
-    def found(self) -> int:
+    def unit_count(self) -> int:
         """Of how many units a mapping is known."""
         return sum(bool(np.isfinite(unit.value)) for unit in self.units.values())
 
     def shown(self) -> dict[Plan, Shown]:
         """What is shown of every plan and variant; one that is excluded with its plan has nothing of its own."""
-        self.write_records(apart=True)
+        self.write_records(by_variant=True)
         of_plan, part = defaultdict[Plan, list[PlanRecord]](list), set[Plan]()
         for record in self.records:
             first = self.units[record.plan, record.tile_count].sharded_first
-            whole = self.claims.jointly if first is None else first.alone and first.proven
-            if not whole and record.status != "infeasible":
+            for_all = self.claims.jointly if first is None else first.alone and first.proven
+            if not for_all and record.status != "infeasible":
                 part.add(record.plan)
             of_plan[record.plan].append(with_note(record, self.reason(record)))
         return {plan: Shown(records, plan not in part) for plan, records in of_plan.items()}
@@ -323,7 +323,7 @@ class RegionProof(WorkloadSearch):
             for tiles, low in lows.items()
             if np.isfinite(low)
         ]
-        return Shown(records or [PlanRecord(plan=plan, status="infeasible", bound=None)], whole=proven)
+        return Shown(records or [PlanRecord(plan=plan, status="infeasible", bound=None)], for_all=proven)
 
     def _leave_proven(self, plans: Collection[Plan]) -> None:
         """Leave plans whose claims are shown already with these; of those that none fits nothing has to be said."""
@@ -363,9 +363,9 @@ class RegionProof(WorkloadSearch):
         kept = self._kept if self._more_asked else []
         parameters = Parameters(gap=ROUNDED, top=len(kept) + 1)
         while True:
-            before = self.plans.found
+            before = self.plans.unit_count
             outcome = self.outcome(self._problem(plans, np.isinf), parameters, kept)
-            if self.plans.found == before or is_late(outcome):
+            if self.plans.unit_count == before or is_late(outcome):
                 self._give_up(plans, outcome, parameters)
                 return
 

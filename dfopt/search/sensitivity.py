@@ -32,7 +32,7 @@ def sensitivities(
         If an interrupt came meanwhile.
     """
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
-    found, known_arcs = [], {} if known_arcs is None else known_arcs
+    sensitivity, known_arcs = [], {} if known_arcs is None else known_arcs
     resources = RESOURCES if system.chip.sram.bandwidth is not None else RESOURCES[:-1]
     pinned = {kernel.name: kernel.sharding for kernel in best.mapping.kernels} if best.plan.shards > 1 else {}
     asked = options.asking(pin_sharding=pinned, top=1)
@@ -53,8 +53,8 @@ def sensitivities(
         if outcome.kept:
             proven = outcome.ending in ("optimal", "gap_reached")
             speedup = best.value / outcome.best
-            found.append(Sensitivity(resource=resource, value=outcome.best, speedup=speedup, proven=proven))
-    return tuple(found)
+            sensitivity.append(Sensitivity(resource=resource, value=outcome.best, speedup=speedup, proven=proven))
+    return tuple(sensitivity)
 
 
 def more_of(system: System, resource: str, factor: float) -> System:
@@ -66,7 +66,7 @@ def more_of(system: System, resource: str, factor: float) -> System:
     if resource == "compute":
         chip = chip.faster(factor)
     elif resource == "dram_bandwidth":
-        chip = chip.with_memories(lambda one: one.model_copy(update={"bandwidth": one.bandwidth * factor}))
+        chip = chip.with_memories(lambda memory: memory.model_copy(update={"bandwidth": memory.bandwidth * factor}))
     elif resource == "sram":
         chip = chip.model_copy(update={"sram": sram.model_copy(update={"capacity": sram.capacity * factor})})
     elif resource == "sram_bandwidth" and sram.bandwidth is not None:

@@ -72,14 +72,14 @@ class LeastHeld:
 
     def __str__(self) -> str:
         short = self.short
-        said = [
+        lines = [
             f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
             f" {self.stage}, whatever its sharding and partitions ({named(self.states)}); the chip has"
             f" {self.room or gb(self.capacity)}: short by {gb(short)}"
         ]
         if self.others:
-            said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
-        said += self._nearest()
+            lines.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
+        lines += self._nearest()
         copies, less = self.plan.copies, []
         if copies > 1 and self.alike:
             saved = sum(self.alike.values()) * (1 - 1 / copies)
@@ -89,11 +89,11 @@ class LeastHeld:
         if self.again:
             less.append((self.again, "saved activations that are computed again (--recompute)"))
         if less:
-            said += ["what would help:"]
-            said += [f"  {what}: at most {gb(saved)} less{', not enough' * (saved < short)}" for saved, what in less]
+            lines += ["what would help:"]
+            lines += [f"  {what}: at most {gb(saved)} less{', not enough' * (saved < short)}" for saved, what in less]
             if len(less) > 1 and sum(saved for saved, _ in less) < short:
-                said += ["  not even all of these together are enough"]
-        return "\n".join(said)
+                lines += ["  not even all of these together are enough"]
+        return "\n".join(lines)
 
     def _nearest(self) -> list[str]:
         """How many sequences there could be room for, or chips that could hold what does not grow with them."""
@@ -177,7 +177,7 @@ def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapp
     plan = kept_only.plan
     if clock.over or is_cut(space.setting.graph, plan):
         return kept_only
-    instance, found = space.setting.under(plan), list[LeastHeld]()
+    instance, fullest = space.setting.under(plan), list[LeastHeld]()
     try:
         regions = listed(space.in_classes([plan]))
     except OutOfTime:
@@ -190,8 +190,8 @@ def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapp
             states = {kind: sharded_states(of.setting, tables.sharded) for kind, tables in enumerate(tables_k)}
             waiting = {kind: of.least_waiting(kind, least_c) for kind in range(of.kinds)}
             if math.inf not in waiting.values():
-                found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
-    return min(found, key=lambda held: held.short, default=None)
+                fullest.append(_fullest(instance, instance.pipeline, states, waiting, limits))
+    return min(fullest, key=lambda held: held.short, default=None)
 
 
 def _fullest(
@@ -202,13 +202,13 @@ def _fullest(
     limits: Mapping[str, float],
 ) -> LeastHeld:
     """The books of the pipeline stage and memory that lack most."""
-    found, chip = [], instance.system.chip
+    books, chip = [], instance.system.chip
     for stage, (tier, capacity) in itertools.product(stages, limits.items()):
-        sums, alike, again, served = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, 0.0
+        size_of, alike, again, served = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, 0.0
         for state, size in kept(instance, stage, states):
             if instance.plan.tier_of(state.item, chip) != tier:
                 continue
-            sums[LABELS[state.name]] += size
+            size_of[LABELS[state.name]] += size
             if state.lifetime == "microbatch":
                 again += size
             elif state.lifetime == "sequences":
@@ -224,11 +224,11 @@ def _fullest(
             else 0.0
         )
         if queued:
-            sums[_WAITING] = queued
-        held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0
+            size_of[_WAITING] = queued
+        held = dict(size_of), dict(alike), again, served, instance.graph.batch if served else 0
         room = usable_words(capacity, instance.assumptions)
-        found.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held, room))
-    return max(found, key=lambda held: held.short)
+        books.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held, room))
+    return max(books, key=lambda held: held.short)
 
 
 def gb(size: float) -> str:

@@ -62,7 +62,7 @@ def search_space(
     kernels = len(graph.kernels)
     tiles = len(tile_counts(graph, assumptions))
     fusions, exact = _log10_fusions(setting, lattices, asked)
-    known = defaultdict[Setting, ByReads](ByReads)  # of every graph that plans see
+    answers = defaultdict[Setting, ByReads](ByReads)  # of every graph that plans see
 
     def shardings(plan: Plan, graph: Graph) -> float:
         free = [k for k in graph.kernels if plan.shards == 1 or k.name not in asked.pin_sharding]
@@ -72,7 +72,7 @@ def search_space(
     totals, log10_shardings = [], 0.0
     for plan in plans:
         seen = setting.seen(plan)
-        ways: float = known[seen].answer(plan, partial(shardings, graph=seen.graph))
+        ways: float = answers[seen].answer(plan, partial(shardings, graph=seen.graph))
         log10_shardings = max(log10_shardings, ways)
         cut = 1 if graph.folded else plan.stages
         if cut not in stages:  # cuts of one topological order into stages, some of them empty

@@ -73,7 +73,7 @@ class SearchState:
         return time.perf_counter() - self.began
 
     @property
-    def found(self) -> list[Solved]:
+    def solutions(self) -> list[Solved]:
         """The best mappings, best first."""
         return [each.solution.solved for each in self.incumbents.kept]
 

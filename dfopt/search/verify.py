@@ -126,13 +126,15 @@ def verify(result: Result, time_limit: float | None = None, certificate: Certifi
     gap, level_gap = (rounded((value - low) / value) for low, _ in shown.least.values())
     problems += _figures(result, shown.records, score, value)
     short = []
-    for (name, (_, why)), found in zip(shown.least.items(), (gap, level_gap), strict=True):
-        if (claimed := getattr(result, name)) >= found - PROOF:
+    for (name, (_, why)), verified in zip(shown.least.items(), (gap, level_gap), strict=True):
+        if (claimed := getattr(result, name)) >= verified - PROOF:
             continue
         if shown.late:
-            short.append(f"$.{name}: the file claims {claimed:.3g}, {found:.3g} was shown in {time_limit:g} s ({why})")
+            short.append(
+                f"$.{name}: the file claims {claimed:.3g}, {verified:.3g} was shown in {time_limit:g} s ({why})"
+            )
         else:
-            problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
+            problems.append(f"$.{name}: the file claims {claimed:.3g}, only {verified:.3g} could be verified ({why})")
     unchecked = [*NOT_CHECKED, *names.unchecked, *shown.unchecked, *unsure, *short]
     unchecked += [f"what {time_limit:g} s were too short for (more: --time-limit, time_limit=)"] * shown.late
     interrupted, heated = result.status == "interrupted_with_solution", result.heat is not None
@@ -158,8 +160,8 @@ def verify(result: Result, time_limit: float | None = None, certificate: Certifi
 def _figures(result: Result, records: list[PlanRecord], score: Score, value: float) -> list[str]:
     """What the figures and the words of a result, its status among them, do not follow from its records."""
     of = (result.graph, *result.variants), result.system, result.assumptions
-    kept, apart = Kept.in_result(result), result.apart or ()
-    concluded = conclusions(*of, result, records, apart, kept, result.heat)
+    kept, graph_records = Kept.in_result(result), result.apart or ()
+    concluded = conclusions(*of, result, records, graph_records, kept, result.heat)
     again = {"value": value, "utilization": score.utilization, **concluded}
     if result.status == "interrupted_with_solution" and again["status"] == "limit_with_solution":
         again["status"] = result.status
@@ -188,15 +190,15 @@ def _shown(result: Result, records: list[PlanRecord], value: float, gap: float, 
     """What the bounds on all plans say together."""
     count, near = len({record.plan for record in records}), f"{100 * max(gap, PROOF):.3g} %"
     empty = sum(record.status == "infeasible" for record in records) - undecided
-    whole = len(result.apart or ())
-    graphs = f", and what all chips have to do at least under any of {whole} other graphs" * bool(whole)
+    graph_count = len(result.apart or ())
+    graphs = f", and what all chips have to do at least under any of {graph_count} other graphs" * bool(graph_count)
     return (
         f"{count} plans were listed and bounded again{graphs}: in the space that $.proof states no plan, sharding or"
         f" fusion is below {value:.6g} s by more than {near}" + f"; {empty} of them fit under no sharding" * bool(empty)
     )
 
 
-def verdict(found: Verification, name: str) -> str:
+def verdict(verification: Verification, name: str) -> str:
     """What ``dfopt check`` says of a document that holds, and what it could not check.
 
     Raises
@@ -204,10 +206,12 @@ def verdict(found: Verification, name: str) -> str:
     DocumentError
         If it claims what does not hold.
     """
-    if found.ok:
-        lines = {"note": found.notes, "checked": found.checked, "not checked": found.unchecked}
-        return "\n".join([found.verdict, *(f"  {word}: {what}" for word in lines for what in lines[word])])
-    split = [problem.partition(": ") if problem.startswith("$") else ("$", "", problem) for problem in found.problems]
+    if verification.ok:
+        lines = {"note": verification.notes, "checked": verification.checked, "not checked": verification.unchecked}
+        return "\n".join([verification.verdict, *(f"  {word}: {what}" for word in lines for what in lines[word])])
+    split = [
+        problem.partition(": ") if problem.startswith("$") else ("$", "", problem) for problem in verification.problems
+    ]
     raise DocumentError(name, [Issue(where, message) for where, _, message in split])
 
 
@@ -271,7 +275,7 @@ def judged_again(where: str, mapping: Mapping, setting: Setting, request: Reques
         again = ready.mapping(ready.partitions(mapping))
     except DfoptError as error:
         return score, [*wrong, f"{where}: {error}"]
-    given, claims = ([one.model_dump(mode="json") for one in each.kernels] for each in (again, mapping))
+    given, claims = ([kernel.model_dump(mode="json") for kernel in each.kernels] for each in (again, mapping))
     return score, [*wrong, *differences(f"{where}.kernels", given, claims)]
 
 
@@ -317,7 +321,7 @@ def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str
     if (order := [name for name in RESOURCES if name in claimed]) != claimed:
         problems.append(f"$.sensitivity: expected {', '.join(order)}, each of them once")
     for number, claim in enumerate(result.sensitivity):
-        where, found = f"$.sensitivity[{number}]", again.get(claim.resource)
+        where, recomputed = f"$.sensitivity[{number}]", again.get(claim.resource)
         better = more_of(result.system, claim.resource, 1.1)
         score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
         most = score.step_time_s
@@ -325,10 +329,12 @@ def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str
             problems.append(f"{where}.value: the file says {claim.value!r}, the mapping itself takes {most!r}")
         if result.heat is None:
             problems += differences(f"{where}.speedup", result.value / claim.value, claim.speedup)
-        if found is None or not found.proven:
+        if recomputed is None or not recomputed.proven:
             unchecked.append(f"$.sensitivity[*].value: that no mapping is better with more {claim.resource}")
-        elif claim.value < found.value * (1 - PROOF) or (claim.proven and claim.value > found.value * (1 + PROOF)):
-            problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {found.value!r}")
+        elif claim.value < recomputed.value * (1 - PROOF) or (
+            claim.proven and claim.value > recomputed.value * (1 + PROOF)
+        ):
+            problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {recomputed.value!r}")
         elif not claim.proven and result.seconds < min(MOST_S, asked.time_limit / 10):  # no time was short
             problems.append(f"{where}.proven: the file says False, recomputed True")
         elif not claim.proven:

@@ -118,11 +118,11 @@ def optimize_within(
     if not budgets or len(set(names)) < len(names):
         raise PlanError(f"optimize_within: found budgets {names}, expected one or more with names of their own")
     if result.plan.placement is not None and result.plan.placement.elsewhere:
-        found = f"optimize_within: found a plan with {result.plan.placement.label}"
-        raise PlanError(f"{found}, expected one memory: blocks do not say which bytes pass which; give the chip one")
+        problem = f"optimize_within: found a plan with {result.plan.placement.label}"
+        raise PlanError(f"{problem}, expected one memory: blocks do not say which bytes pass which; give the chip one")
     if memory_rows(result.system.chip, chosen):
-        found = f"optimize_within: found rows of unit memory in {result.system.name}, with which bytes are no bound"
-        raise PlanError(f"{found} of seconds; leave them out")
+        problem = f"optimize_within: found rows of unit memory in {result.system.name}, with which bytes are no bound"
+        raise PlanError(f"{problem} of seconds; leave them out")
     asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
     options = Options(result.request, Clock.of_limit(time_limit)).asking(**asked)
     if result.plan.two_batch_overlap:

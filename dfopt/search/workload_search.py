@@ -66,7 +66,7 @@ class WorkloadSearch:
         problem = problem_in([graph.space for graph in self.graphs], options)
         # programs find, and show, what is there by themselves
         kept = [] if request.formulation == "assignment" else self.state.incumbents.kept
-        for each in self.state.found:
+        for each in self.state.solutions:
             self._of_model[id(each.graph)].keep(each)
         parameters = parameters_of(request)
         self._write(self.outcome(problem, parameters, kept), parameters)
@@ -137,12 +137,12 @@ class WorkloadSearch:
     def report(self) -> None:
         """Tell what is found and proven so far."""
         state = self.state
-        seconds, best = state.seconds, next(iter(state.found), None)
+        seconds, best = state.seconds, next(iter(state.solutions), None)
         self._due_s = now() + _REPORT_S
         label, value = ("no mapping yet", np.inf) if best is None else (best.plan.label, best.value)
-        low, known = min(value, self._shown), None if best is None else value
-        if not self.trace or self.trace[-1][1:] != (known, low):
-            self.trace.append((seconds, known, low))
+        low, incumbent = min(value, self._shown), None if best is None else value
+        if not self.trace or self.trace[-1][1:] != (incumbent, low):
+            self.trace.append((seconds, incumbent, low))
         if len(self.trace) > _POINTS:
             del self.trace[1:-1:2]
         if state.options.progress is None:

@@ -86,10 +86,10 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> ThreeAn
     system = with_stack(world.system, on)
     options = options_of()
     search = searched(Setting(world.graph, system, world.assumptions), [world.plan], options)
-    if not search.state.found:
+    if not search.state.solutions:
         reject()
     try:
-        return three_answers(search.setting, search.state.found[0].mapping, options)
+        return three_answers(search.setting, search.state.solutions[0].mapping, options)
     except Infeasible:
         reject()
 
@@ -156,7 +156,7 @@ def test_gradients_that_are_only_written_cost_no_read() -> None:
         search = searched(
             Setting(graph, System(name="one", chip=chip, stack=on), asked), [Plan(microbatches=4)], options_of()
         )
-        study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
+        study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
         agrees_with_the_judge(study, study.ignore.mapping)
         spent[traffic] = physical(study.ignore.score).energy_j
     bursts = update.m * update.k * graph.word_bytes / on.dram.burst * 4  # of the gradient, in all microbatches
@@ -188,7 +188,7 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
         [world.plan],
         options_of(pin_partition={"a": 0, "b": 1, "c": 1}),
     )
-    study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
+    study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
     kept = study.known.mapping
     assert [kernel.partition for kernel in kept.kernels] == [0, 1, 1]  # of one tile each
     agrees_with_the_judge(study, kept)
@@ -211,7 +211,7 @@ def test_what_backward_partitions_gather_again_is_sent_once_by_each() -> None:
     search = searched(
         Setting(graph, system, resolve(chosen, "dataflow", 1.0)), [Plan(tp=2, tp_dims=("x",), microbatches=4)], asked
     )
-    study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
+    study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
     assert study.ignore.score.collectives == {"all_gather.backward": 2}
     agrees_with_the_judge(study, study.ignore.mapping)
 
@@ -237,7 +237,7 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
         resolve(chosen, None, 1.0),
     )
     search = searched(Setting(graph, world.system, world.assumptions), [world.plan], options_of())
-    study = three_answers(search.setting, search.state.found[0].mapping, search.state.options)
+    study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
     parts = study.ready.stages[0].tables
     assert parts.parts_k.max() > 1
     agrees_with_the_judge(study, study.known.mapping)
@@ -264,7 +264,7 @@ def test_what_blocks_of_tokens_read_again_is_spent_as_the_judge_has_it(overlap: 
     pins = {"keys": 0, "query": 1, "scores": 1, "context": 1}
     search = searched(setting, [Plan(microbatches=4)], options_of(pin_partition=pins))
     for blocks in (None, (TokenBlocks(partition=1, blocks=1),), (TokenBlocks(partition=1, blocks=5),)):
-        mapping = search.state.found[0].mapping.model_copy(update={"token_blocks": blocks})
+        mapping = search.state.solutions[0].mapping.model_copy(update={"token_blocks": blocks})
         study = three_answers(search.setting, mapping, search.state.options)
         assert study.known.mapping.token_blocks == blocks
         agrees_with_the_judge(study, study.known.mapping)
@@ -417,18 +417,18 @@ def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) ->
     plans, _ = asked_plans(world.graph, system, Request(), world.assumptions)
     search = searched(Setting(world.graph, system, world.assumptions), plans, options)
     alone = []
-    for one in search.state.found:
+    for one in search.state.solutions:
         try:
             alone.append(physical(made_aware(one, search.setting, options)[0].score).step_time_s)
         except (Infeasible, PlanError):
             continue
     assume(alone)
-    best, proof = made_aware(search.state.found[0], search.setting, options, search.state.found[1:])
+    best, proof = made_aware(search.state.solutions[0], search.setting, options, search.state.solutions[1:])
     assert physical(best.score).step_time_s == pytest.approx(min(alone), rel=1e-9)
     assert cool(best.score) and proof.interval_s > 0
-    if len(search.state.found) > 1:
-        assert f"of the {len(search.state.found)} fastest plans were chosen anew" in proof.note
-    for one in search.state.found[1:]:
+    if len(search.state.solutions) > 1:
+        assert f"of the {len(search.state.solutions)} fastest plans were chosen anew" in proof.note
+    for one in search.state.solutions[1:]:
         slower = one.score.step_time_s >= physical(best.score).step_time_s * (1 + NEAR)
         assert not slower or "no faster even without heat" in proof.note or "no answer for" in proof.note
 
@@ -466,10 +466,10 @@ def check_all_shardings(world: World, on: Stack) -> None:
     def aware(objective: str, **asked: Any) -> tuple[float, str]:
         setting = Setting(graph, system, world.assumptions.with_(sharding_objective=objective))
         search = searched(setting, [plan], options_of(**asked))
-        if not search.state.found:
+        if not search.state.solutions:
             return np.inf, ""
         try:
-            best, proof = made_aware(search.state.found[0], setting, search.state.options)
+            best, proof = made_aware(search.state.solutions[0], setting, search.state.options)
         except (Infeasible, PlanError):
             return np.inf, ""
         assert cool(best.score)

@@ -213,9 +213,9 @@ def agree(world: World, asked: dict[str, object], solver: str = "highs") -> None
     search = searched(Setting(world.graph, world.system, together), [world.plan], options_of(**asked))
     outcomes = programs(world, options_of(formulation="assignment", solver=solver, **asked))
     if not outcomes:
-        assert not search.state.found
+        assert not search.state.solutions
         return
-    value, bound = search.state.found[0].value, min(one.bound for one in search.records if one.bound is not None)
+    value, bound = search.state.solutions[0].value, min(one.bound for one in search.records if one.bound is not None)
     assert close(min(one.value for one in outcomes if isinstance(one, Solved)), value)
     assert close(bound, value)
     assert min(one.bound for one in outcomes) <= value * (1 + 1e-9)

@@ -228,7 +228,7 @@ def test_a_plan_that_stands_for_its_placements_is_given_up_with_its_bound(monkey
     )
     search = GraphSearch(setting, SearchState(Options(Request(offload=("optimizer",), mp=1, pp=1, zero=0))))
     monkeypatch.setattr(SearchState, "incumbent", property(lambda _: 0.0))
-    search.write_records(apart=True)
+    search.write_records(by_variant=True)
     too_large = {plan for plan, share in search._full.items() if share > 1}
     assert too_large
     assert {record.plan for record in search.records} == {*search.legal} >= too_large

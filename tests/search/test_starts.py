@@ -41,7 +41,7 @@ def started(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(proposing, "_LARGE", -1)
         begin(workload.state, [graph.space for graph in workload.graphs])
-    return workload.state.found, workload, [report for report in reports if not report.part]
+    return workload.state.solutions, workload, [report for report in reports if not report.part]
 
 
 @given(worlds(sharding_objective=["joint"], empty_partitions=["allow"]), st.sampled_from([1, 2]))
@@ -189,7 +189,7 @@ def test_small_spaces_have_none() -> None:
     small = Setting.resolved(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), df.Assumptions())
     workload = WorkloadSearch([GraphSearch(small, SearchState(Options(Request(tp=8))))])
     begin(workload.state, [graph.space for graph in workload.graphs])
-    assert not workload.state.found and not proposing.is_large([small], Request(tp=8))
+    assert not workload.state.solutions and not proposing.is_large([small], Request(tp=8))
     sizes = (dense(microbatch=2**power, batch=512) for power in range(10))
     system = df.load_system("a100-4096")
     assert proposing.is_large([Setting.resolved(graph, system, df.Assumptions()) for graph in sizes], Request())

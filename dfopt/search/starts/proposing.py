@@ -95,18 +95,18 @@ class _Layer(_Graph):
     plans: PlanTable = field(kw_only=True)
 
 
-def _distance(one: _Graph, other: _Graph) -> float:
-    *here, variant = one.place
+def _distance(item: _Graph, other: _Graph) -> float:
+    *here, variant = item.place
     *there, another = other.place
     return sum(abs(a - b) for a, b in zip(here, there, strict=True)) + (variant != another)
 
 
-def _ratio(known: Mapping[_Layer, float], item: _Graph) -> float:
+def _ratio(ratios: Mapping[_Layer, float], item: _Graph) -> float:
     """What an estimate is to be corrected by: as that of the nearest was, and a little less the farther that is."""
-    if not known:
+    if not ratios:
         return 1.0
-    near = min(known, key=lambda other: _distance(item, other))
-    return min(max(known[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), 5.0))
+    near = min(ratios, key=lambda other: _distance(item, other))
+    return min(max(ratios[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), 5.0))
 
 
 def _estimated(setting: Setting, bounds: Mapping[Plan, float]) -> dict[Plan, float]:
@@ -222,13 +222,13 @@ class _Starts:
                 self.clock.charge(len(arcs.before_a) / _ARCS[arcs in self.priced])
                 self.priced.add(arcs)
             best = best_fused(region, cutoff, request.top, clock)
-            for one in best:
-                if one.step_s < self._beat():
-                    found = judged(region.of, one, self.options).solution.solved
+            for fused in best:
+                if fused.step_s < self._beat():
+                    solved = judged(region.of, fused, self.options).solution.solved
                     self.clock.charge(work.JUDGED)
-                    if found is not None and found.value < self._beat():
-                        self.state.accept(found)
-            self.valued[layer] = min([self.valued[layer], *(one.step_s for one in best)])
+                    if solved is not None and solved.value < self._beat():
+                        self.state.accept(solved)
+            self.valued[layer] = min([self.valued[layer], *(fused.step_s for fused in best)])
         if usual and math.isfinite(self.valued[layer]):
             self.of_layers[layer] = self.valued[layer] / layer.estimate
 
