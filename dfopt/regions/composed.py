@@ -37,6 +37,8 @@ _MOST = 2_000
 """Paths to one down-set that are compared with one another, at most: 30 MB for each sum."""
 _CHOICES = 20_000
 """Choices of a path for every kind of layer that are valued, at most."""
+_SHARES = 1 / 64, 1 / 16, 1 / 4, 1.0
+"""Of what lies between the least step and the cutoff, how much is looked at: the closer, the fewer paths matter."""
 _ROUNDED = 1e-12
 """Share by which a path may be longer than a cutoff says: sums are rounded."""
 
@@ -98,15 +100,20 @@ class Composed:
         value, low = float(self._values([[path] for path in paths])[0]), float(self._least()[0])
         if value <= low * (1 + _ROUNDED):
             return value, paths, math.inf
-        menus = self._menus(min(cutoff, value * (1 + _ROUNDED)))
-        if menus is None or math.prod(map(len, menus)) > _CHOICES:
-            return value, paths, low
-        if all(menus):
-            values = self._values(menus)
-            at = int(values.argmin())
-            if values[at] < value:
-                chosen = list(product(*menus))[at]
-                value, paths = float(values[at]), list(chosen)
+        most, shown = min(cutoff, value * (1 + _ROUNDED)), low
+        for share in _SHARES:
+            limit = min(low + share * (most - low), value * (1 + _ROUNDED))
+            menus = self._menus(limit)
+            if menus is None or math.prod(map(len, menus)) > _CHOICES:
+                return value, paths, shown
+            if all(menus):
+                values = self._values(menus)
+                at = int(values.argmin())
+                if values[at] < value:
+                    value, paths = float(values[at]), list(list(product(*menus))[at])
+                if value <= limit:
+                    break
+            shown = limit
         return value, paths, math.inf
 
     def _least(self) -> Floats:
