@@ -161,16 +161,19 @@ class GraphSearch:
         """A plan with all its placements and ways to hide collectives, if any may be better than what is known.
 
         No figure is lower at its least than where all lies in the fastest memory and collectives hide in rings, so a
-        plan that is excluded so stands for all. It is given up here: that it fits no memory says nothing of the others.
+        plan that is excluded so stands for all. One with other placements is given up here: that it fits no memory says
+        nothing of these.
         """
         low = max(self.bounds[plan], self.known_plans.get(plan, 0.0)) if self.known_plans else self.bounds[plan]
-        ways = self.variants.of(plan)
-        if len(ways) > 1 and low >= cutoff:
-            self.give_up_unit((plan, None), low, late=False)
-            return []
-        if len(ways) > 1:
-            self._ways[plan] = ways
-        return ways
+        if low < cutoff:
+            ways = self.variants.of(plan)
+            if len(ways) > 1:
+                self._ways[plan] = ways
+            return ways
+        if not self.variants.placements:
+            return [plan]
+        self.give_up_unit((plan, None), low, late=False)
+        return []
 
     def _bound(self, plans: Sequence[Plan]) -> None:
         """Say of some plans what a step takes at least, and which share of a memory they take up at least."""
