@@ -298,7 +298,7 @@ class StageRows:
         for back in (False, True):
             readers = [k for k in fan.kernels if (not forward[fan.source] and not forward[k]) == back]
             for f, share in enumerate(shares.tolist() if readers else ()):
-                seconds = sent_s(self.instance, fan.whole, share)
+                seconds = sent_s(self.instance, fan.bytes, share)
                 sent = model.continuous(f"sent_{len(model.row_blocks)}", (len(early),), 0.0, 1.0)
                 for cut, column in enumerate(sent):
                     by_stage[cut + back].append((column[None], np.array([seconds])))

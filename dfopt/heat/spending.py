@@ -124,7 +124,7 @@ def _ends(ready: PricedPlan, layer: Layer) -> Iterator[tuple[int, Flow, bool]]:
     graph, number_k = ready.instance.graph, LayerOptions.of(ready.instance).figures.numbers(ready.sharding)
     for fan in layer.fan_outs:
         if fan.carried:
-            store, load = _output(ready, layer, fan.source, fan.whole * float(ready.sharded.output_k[fan.source]))
+            store, load = _output(ready, layer, fan.source, fan.bytes * float(ready.sharded.output_k[fan.source]))
             yield fan.source, store, False
             yield from ((k, load, False) for k in fan.kernels)
     for of, operand, whole_bytes in ((kernel, *end) for kernel in LayerKernel.all_of(layer) for end in kernel.ends):

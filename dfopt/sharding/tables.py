@@ -125,7 +125,7 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
         here = (group_t == wanted.group) & (late_t == wanted.late)
         again_t[here] = wanted.tolls
         conversion[here] = layer.conversion(wanted)[0][:, [1 << place for place in range(len(LAYOUTS))]]
-        conversion_bytes[here] = wanted.fan.whole * _COSTS
+        conversion_bytes[here] = wanted.fan.bytes * _COSTS
     hop, share_o = np.zeros((len(tensors), 3)), figures.output_o[left_o].tolist()
     produced_o = np.concatenate(layer.produced_ko)[left_o]
     for t, tensor in enumerate(tensors):

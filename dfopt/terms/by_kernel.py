@@ -38,10 +38,10 @@ def read_later(graph: Graph, assumptions: Assumptions, pass_: str, readers: tupl
     groups, passes = fanout_groups(graph, assumptions), {kernel.name: kernel.pass_ for kernel in graph.kernels}
     pairs = zip(groups, graph.tensors, strict=True)
     once = {int(g): t for g, t in pairs if passes[t.src] == pass_ and passes[t.dst] in readers}
-    found = dict.fromkeys(passes, 0.0)
+    output_bytes = dict.fromkeys(passes, 0.0)
     for tensor in once.values():
-        found[tensor.src] += graph.bytes_of(tensor)
-    return found
+        output_bytes[tensor.src] += graph.bytes_of(tensor)
+    return output_bytes
 
 
 def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:

@@ -147,10 +147,10 @@ class Term:
         """
         layer = layer if self.by_tiles else layer.at(0)
         question = layer.instance.setting.reads[self.name, layer.tiles]
-        found: tuple[Charge, ...] = question.answer(
+        charges: tuple[Charge, ...] = question.answer(
             layer.instance.plan, lambda plan: tuple(self.charges(under(layer, plan)))
         )
-        return found
+        return charges
 
 
 def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
@@ -176,12 +176,12 @@ def amounts_of(kernel: LayerKernel, terms: Iterable[Term]) -> dict[str, Floats]:
     SystemSpecError
         If a rule raises it, for example if the chip lacks a rate for a data type.
     """
-    found: dict[str, Floats] = {}
+    amounts: dict[str, Floats] = {}
     for term in terms:
         assert term.amounts is not None
         for resource, amount_o in term.amounts(kernel):
-            found[resource] = found[resource] + amount_o if resource in found else amount_o
-    return found
+            amounts[resource] = amounts[resource] + amount_o if resource in amounts else amount_o
+    return amounts
 
 
 def merged(charges: Iterable[Charge], most: int) -> tuple[Charge, ...]:

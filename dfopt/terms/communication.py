@@ -65,8 +65,8 @@ def between_shards_s(
     seconds = instance.communication_s(kind, volume, dims)
     if kind is None or seconds <= 0 or is_of_bytes(chosen):
         return seconds
-    made = graph.kernels[kernel]
-    elements, again = volume / graph.words.of_output(made), again or made.pass_ == "recompute"
+    source = graph.kernels[kernel]
+    elements, again = volume / graph.words.of_output(source), again or source.pass_ == "recompute"
     on_chip_s = collective_s(kind, volume, elements, shards, chip, chosen, again)
     if chosen.tensor_overlap is None:
         return seconds + on_chip_s
@@ -87,8 +87,8 @@ def _spread_s(instance: Instance, kernel: int) -> float:
     def spread(plan: Plan) -> float:
         return spread_s(product, plan.shards, setting.system.chip, setting.assumptions)
 
-    found: float = setting.reads["spread", kernel].answer(instance.plan, spread)
-    return found
+    seconds: float = setting.reads["spread", kernel].answer(instance.plan, spread)
+    return seconds
 
 
 def added_up_s(instance: Instance, kernel: int, volume: float) -> float:

@@ -53,15 +53,15 @@ def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     way, passes = assumptions.backward_gathers, {kernel.name: kernel.pass_ for kernel in graph.kernels}
     if not assumptions.splits_tokens or way == "kept":
         return np.zeros(len(graph.tensors), dtype=bool)
-    found = [passes[t.src] == "forward" != passes[t.dst] for t in graph.tensors]
+    late_t = [passes[t.src] == "forward" != passes[t.dst] for t in graph.tensors]
     if way == "kept_calculon":  # where what reads them in the forward pass feeds what is computed again
         again = {t.src for t in graph.tensors if passes[t.dst] == "recompute"}
         groups = fanout_groups(graph, assumptions).tolist()
         feeding = {
             g for g, t in zip(groups, graph.tensors, strict=True) if t.dst in again and passes[t.dst] == "forward"
         }
-        found = [late and group in feeding for late, group in zip(found, groups, strict=True)]
-    return np.array(found, dtype=bool)
+        late_t = [late and group in feeding for late, group in zip(late_t, groups, strict=True)]
+    return np.array(late_t, dtype=bool)
 
 
 def overhead_of_kernels(assumptions: Assumptions) -> float:

@@ -36,9 +36,9 @@ from dfopt.terms.table import Domain
 __all__ = ["network_bytes", "network_seconds", "tolls"]
 
 
-def _asked(one: Wanted, domain: Domain) -> dict[int, list[int]]:
+def _asked(wanted: Wanted, domain: Domain) -> dict[int, list[int]]:
     """Sets of layouts that each reader may want under the options that are left."""
-    return {k: sorted({*bits_o[list(domain[k])].tolist()}) for k, bits_o in one.layouts_ko.items()}
+    return {k: sorted({*bits_o[list(domain[k])].tolist()}) for k, bits_o in wanted.layouts_ko.items()}
 
 
 def network_seconds(figures: Figures, domain: Domain) -> Floats:
@@ -65,12 +65,12 @@ def network_seconds(figures: Figures, domain: Domain) -> Floats:
         Seconds of one evaluation (one microbatch). Exact with one option of each kernel, else a lower bound.
     """
     layer, seconds_o = figures.layer, figures.network_o.copy()
-    for one in (each for each in layer.wanted if not each.tolls):
-        seconds_ls, asked = layer.conversion(one)[0], _asked(one, domain).values()
+    for wanted in (each for each in layer.wanted if not each.tolls):
+        seconds_ls, asked = layer.conversion(wanted)[0], _asked(wanted, domain).values()
         sure = reduce(or_, (asks[0] for asks in asked if len(asks) == 1), 0)
         more = [seconds_ls[:, [sure | each for each in asks]].min(axis=1) for asks in asked if len(asks) > 1]
         least_l = np.max([seconds_ls[:, sure], *more], axis=0) if more else seconds_ls[:, sure]
-        seconds_o[figures.kernel_o == one.fan.source] += least_l[layer.produced_ko[one.fan.source]]
+        seconds_o[figures.kernel_o == wanted.fan.source] += least_l[layer.produced_ko[wanted.fan.source]]
     return figures.least(seconds_o, figures.allowed(domain))
 
 
@@ -97,9 +97,9 @@ def network_bytes(layer: Layer, number_k: Sequence[int]) -> Floats:
     for k, number in enumerate(number_k):
         if (kind := inherent(layer, k)[number]) is not None:
             sent_k[k] += bytes_sent(kind, layer.graph.output_bytes(k), layer.degree)
-    for one in (each for each in layer.wanted if not each.tolls):
-        wanted, source = reduce(or_, (asks[0] for asks in _asked(one, domain).values())), one.fan.source
-        sent_k[source] += layer.conversion(one)[1][layer.produced_ko[source][number_k[source]], wanted]
+    for wanted in (each for each in layer.wanted if not each.tolls):
+        layouts, source = reduce(or_, (asks[0] for asks in _asked(wanted, domain).values())), wanted.fan.source
+        sent_k[source] += layer.conversion(wanted)[1][layer.produced_ko[source][number_k[source]], layouts]
     return sent_k
 
 
@@ -128,20 +128,20 @@ def tolls(layer: Layer, domain: Domain) -> tuple[Floats, Floats, Bools]:
         (tolls, kernels): true if a block with this kernel pays the toll, which it does once for all its kernels.
         Without tolls all have a first axis of length 0.
     """
-    count, found = len(layer.kernels), list[tuple[float, float, Bools]]()
-    for one in (each for each in layer.wanted if each.tolls):
-        seconds_ls, sent_ls = layer.conversion(one)
-        makes = np.unique(layer.produced_ko[one.fan.source][list(domain[one.fan.source])])
+    count, toll_x = len(layer.kernels), list[tuple[float, float, Bools]]()
+    for wanted in (each for each in layer.wanted if each.tolls):
+        seconds_ls, sent_ls = layer.conversion(wanted)
+        makes = np.unique(layer.produced_ko[wanted.fan.source][list(domain[wanted.fan.source])])
         least_k, sent_k = np.zeros((2, count))
-        for kernel, asks in _asked(one, domain).items():
+        for kernel, asks in _asked(wanted, domain).items():
             ways = np.ix_(makes, np.array(asks))
             least_k[kernel], sent_k[kernel] = seconds_ls[ways].min(), sent_ls[ways].min()
         levels = np.unique(np.append(least_k, 0.0)).tolist()
         for low, high in itertools.pairwise(levels):
             sent = sent_k[least_k == high].min() - (sent_k[least_k == low].max() if low else 0.0)
-            found.append((high - low, float(sent), least_k >= high))
+            toll_x.append((high - low, float(sent), least_k >= high))
     chosen = layer.assumptions
     if (start_s := chosen.kernel_overhead) and not overhead_of_kernels(chosen):
-        found.append((start_s, 0.0, np.ones(count, dtype=bool)))
-    payers_xk = np.array([payers for *_, payers in found], dtype=bool).reshape(len(found), count)
-    return np.array([s for s, _, _ in found]), np.array([b for _, b, _ in found]), payers_xk
+        toll_x.append((start_s, 0.0, np.ones(count, dtype=bool)))
+    payers_xk = np.array([payers for *_, payers in toll_x], dtype=bool).reshape(len(toll_x), count)
+    return np.array([s for s, _, _ in toll_x]), np.array([b for _, b, _ in toll_x]), payers_xk

@@ -97,12 +97,12 @@ class Figures:
         PlanError
             If a kernel may not take the scheme given for it.
         """
-        found = []
+        options = []
         for kernel, legal in zip(self.layer.kernels, self.layer.schemes_k, strict=True):
             if reason := forbidden(kernel, schemes[kernel.name], legal, self.layer.degree):
                 raise PlanError(reason)
-            found.append(legal.index(schemes[kernel.name]))
-        return found
+            options.append(legal.index(schemes[kernel.name]))
+        return options
 
     def allowed(self, domain: Domain) -> Bools:
         """Mask of the options of a domain among the options of all kernels: bool array, shape (options,).
@@ -120,14 +120,14 @@ class Figures:
 
     def _charged(self, *terms: Term, tiles: int = 1) -> dict[str, Floats]:
         """What options have by rules whose charges are of single kernels, by resource, in so many tiles."""
-        found: dict[str, Floats] = {}
+        amounts: dict[str, Floats] = {}
         for charge in chain.from_iterable(term.of(self.layer.at(tiles)) for term in terms):
             assert isinstance(charge.incidence, Has) and charge.scope in ((), (charge.incidence.kernel,))
             k = charge.incidence.kernel
             first = self.first_k[k]
-            figure_o = found.setdefault(charge.resource, np.zeros(len(self.kernel_o)))
+            figure_o = amounts.setdefault(charge.resource, np.zeros(len(self.kernel_o)))
             figure_o[first : first + len(self.layer.schemes_k[k])] += charge.amount
-        return found
+        return amounts
 
     def _of_kernels(self, figure: Callable[[LayerKernel], Floats]) -> Floats:
         """What a function says of every kernel, in the order of options; asked once for kernels that are alike."""

@@ -75,12 +75,12 @@ class LayerKernel:
     @classmethod
     def all_of(cls, layer: Layer) -> tuple[LayerKernel, ...]:
         """All kernels of a layer, in the order of its graph. They are made once and kept in ``layer.memo``."""
-        if (found := layer.memo.get("kernels")) is None:
+        if (kernels := layer.memo.get("kernels")) is None:
             shared = layer.degree, layer.assumptions, layer.graph.words, layer.instance.counted
             each = enumerate(zip(layer.kernels, layer.ends_k, layer.saved_k, strict=True))
-            found = tuple(cls(layer, k, kernel, *shared, ends, saved) for k, (kernel, ends, saved) in each)
-            layer.memo["kernels"] = found
-        return found
+            kernels = tuple(cls(layer, k, kernel, *shared, ends, saved) for k, (kernel, ends, saved) in each)
+            layer.memo["kernels"] = kernels
+        return kernels
 
     def answer(self, question: Hashable, work: Callable[[LayerKernel], Answer]) -> Answer:
         """Return ``work(self)``, which is computed once for all kernels in which ``work`` reads the same values.
@@ -104,8 +104,8 @@ class LayerKernel:
         setting = self.layer.instance.setting
         if setting.of is None:  # no other graph has its kernels
             return work(self)
-        found: Answer = setting.of_kernels[question].answer(self, work)
-        return found
+        answer: Answer = setting.of_kernels[question].answer(self, work)
+        return answer
 
     @property
     def tiles(self) -> int:
@@ -153,7 +153,7 @@ class LayerKernel:
         return not self.layer.instance.setting.only_forward or self.kernel.pass_ == "forward"
 
     @property
-    def sums(self) -> frozenset[str]:
+    def sum_kernels(self) -> frozenset[str]:
         """Names of all elementwise kernels of the graph that add up partial sums of products.
 
         Their inputs are outputs of kernels with ``accumulates_into``. See :mod:`dfopt.physics.operands`.
@@ -179,8 +179,8 @@ class LayerKernel:
         tensors. It is negative where these tensors count more bytes than are kept. All pairs are zeros if only other
         kernels of the graph keep anything. The tuple is empty if no kernel does, as in a graph that does not train.
         """
-        beside = self.layer.beside
-        return tuple(beside.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if beside else ()
+        kept_bytes = self.layer.kept_bytes
+        return tuple(kept_bytes.on_chip(self.kernel, z, self.degree) for z in schemes(self)) if kept_bytes else ()
 
 
 def schemes(of: LayerKernel) -> tuple[Sharding, ...]:
@@ -226,7 +226,7 @@ def output_share(of: LayerKernel) -> Floats:
     return by_option(of, lambda kernel, scheme: ops.output_share(kernel, scheme, degree, rules))
 
 
-def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
+def end_bytes(of: LayerKernel, operand: int, tensor_bytes: float) -> Floats:
     """Bytes that one chip reads of an input of the graph, or writes of an output, in one evaluation (one microbatch).
 
     Parameters
@@ -235,7 +235,7 @@ def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
         The kernel that reads the input or writes the output.
     operand : int
         0 for an output of the graph. 1 or 2 for an input, which the kernel takes as that operand.
-    whole : B
+    tensor_bytes : B
         Bytes of the tensor before any sharding, such as those in :attr:`LayerKernel.ends`.
 
     Returns
@@ -245,13 +245,13 @@ def end_bytes(of: LayerKernel, operand: int, whole: float) -> Floats:
         is the part of the chip that has most: ``ceil(length / chips) / length`` of the split axis. The ``dfmodel``
         rules split heads along their features, too: the axis is that much longer.
     """
-    degree, rules, elements = of.degree, of.assumptions.sharding_rules, whole / of.words.activations
+    degree, rules, elements = of.degree, of.assumptions.sharding_rules, tensor_bytes / of.words.activations
 
     def share(kernel: Kernel, scheme: Sharding) -> float:
         layout = ops.required_layout(kernel, operand, scheme, rules, elements)
         return ops.input_share(kernel, layout, scheme, degree, rules)
 
-    return whole * (by_option(of, share) if operand else output_share(of))
+    return tensor_bytes * (by_option(of, share) if operand else output_share(of))
 
 
 def weight_bytes(of: LayerKernel, elements: Callable[[Kernel], float]) -> Floats:

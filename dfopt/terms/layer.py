@@ -30,7 +30,7 @@ from dfopt.terms.by_kernel import depths, fanout_groups
 from dfopt.terms.communication import between_shards_s, is_of_bytes
 from dfopt.terms.conversions import LAYOUTS, gathered_late
 from dfopt.terms.cycle import compute_menu
-from dfopt.terms.working import Beside, beside_of
+from dfopt.terms.working import KeptBytes, kept_bytes
 
 __all__ = ["FanOut", "Layer", "Reader", "Wanted", "counts_training"]
 
@@ -61,7 +61,7 @@ class FanOut:
         Index in the graph of the kernel that makes it.
     readers : tuple of Reader
         Kernels and operands that take it, in the order of tensors. One if carried or under ``fanout: per_consumer``.
-    whole, elements : B, no unit
+    bytes, elements : B, no unit
         Bytes, and number of elements, of the output or of the part that is read, for one microbatch, before sharding.
     carried : bool
         Whether the next layer reads it, and not this one.
@@ -72,7 +72,7 @@ class FanOut:
 
     source: int
     readers: tuple[Reader, ...]
-    whole: float
+    bytes: float
     elements: float
     carried: bool
     saved: bool
@@ -236,7 +236,7 @@ class Layer:
         late_t, groups = gathered_late(graph, self.assumptions).tolist(), dict[int, list[int]]()
         for t, group in enumerate(fanout_groups(graph, self.assumptions).tolist()):
             groups.setdefault(group, []).append(t)
-        found = []
+        fan_outs = []
         for places in groups.values():
             first = graph.tensors[places[0]]
             source = index[first.src]
@@ -245,18 +245,18 @@ class Layer:
             saved = self._is_forward(source) and backward
             kept = saved or (self.assumptions.fanout == "shared" and kept_t[places[0]])
             size, elements = graph.bytes_of(first), graph.elements_of(first)
-            found.append(FanOut(source, readers, size, elements, carried=False, saved=saved, kept=kept))
-        return (*found, *self.carried)
+            fan_outs.append(FanOut(source, readers, size, elements, carried=False, saved=saved, kept=kept))
+        return (*fan_outs, *self.carried)
 
     @by_reads
     def carried(self) -> tuple[FanOut, ...]:
         """Outputs that kernels hand to the next layer; empty if they cost nothing (``layer_boundary: free``)."""
-        graph, index, found = self.graph, self.graph.index(), []
+        graph, index, fan_outs = self.graph, self.graph.index(), []
         for tensor in graph.carried if self.assumptions.layer_boundary == "dram" else ():
             reader = Reader(index[tensor.dst], 1, 2.0, late=False)
             size, elements = graph.bytes_of(tensor), graph.elements_of(tensor)
-            found.append(FanOut(index[tensor.src], (reader,), size, elements, carried=True, saved=False, kept=False))
-        return tuple(found)
+            fan_outs.append(FanOut(index[tensor.src], (reader,), size, elements, carried=True, saved=False, kept=False))
+        return tuple(fan_outs)
 
     def _is_forward(self, kernel: int) -> bool:
         return self.kernels[kernel].pass_ == "forward"
@@ -276,13 +276,13 @@ class Layer:
         return tuple(map(tuple, ends))
 
     @by_reads
-    def beside(self) -> Beside:
+    def kept_bytes(self) -> KeptBytes:
         """Bytes that kernels keep in one evaluation beside the tensors of the graph, such as dropout masks.
 
         Two dicts have bytes before sharding, by the name of a kernel: ``kept`` until the backward pass, ``working``
         only while the layer runs. Method ``on_chip``: bytes of one chip. False if no kernel can keep anything.
         """
-        return beside_of(self.graph, self.assumptions)
+        return kept_bytes(self.graph, self.assumptions)
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
@@ -290,7 +290,7 @@ class Layer:
         saved: list[list[float]] = [[] for _ in self.kernels]
         for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
             if fan.saved:
-                saved[fan.source].append(fan.whole)
+                saved[fan.source].append(fan.bytes)
         return tuple(map(tuple, saved))
 
     @by_reads
@@ -303,10 +303,10 @@ class Layer:
         passed: list[list[tuple[tuple[int, ...], float, float]]] = [[] for _ in self.kernels]
         for fan in self.fan_outs:
             if not fan.carried:
-                passed[fan.source].append(((0,), fan.whole, fan.elements))
+                passed[fan.source].append(((0,), fan.bytes, fan.elements))
                 for k in fan.kernels:
                     operands = {reader.operand for reader in fan.readers if reader.kernel == k}
-                    passed[k].append((tuple(sorted(operands)), fan.whole, fan.elements))
+                    passed[k].append((tuple(sorted(operands)), fan.bytes, fan.elements))
         return tuple(map(tuple, passed))
 
     @by_reads
@@ -318,39 +318,39 @@ class Layer:
         """
         if self.degree == 1:
             return ()
-        pay, found = self.assumptions.backward_gathers is None, []  # every partition that reads it converts it again
+        pay, wanted = self.assumptions.backward_gathers is None, []  # every partition that reads it converts it again
         for (group, fan), late in itertools.product(enumerate(self.fan_outs), (False, True)):
             if layouts_ko := self._wanted_ko(fan, late=late):
-                found.append(Wanted(group, fan, late, late and pay, layouts_ko))
-        return tuple(found)
+                wanted.append(Wanted(group, fan, late, late and pay, layouts_ko))
+        return tuple(wanted)
 
     def _wanted_ko(self, fan: FanOut, *, late: bool) -> dict[int, Ints]:
-        found: dict[int, Ints] = {}
+        layouts_ko: dict[int, Ints] = {}
         for reader in fan.readers:
             if reader.late == late:
                 kernel, schemes = self.kernels[reader.kernel], self.schemes_k[reader.kernel]
                 layouts = [ops.required_layout(kernel, reader.operand, z, self.rules, fan.elements) for z in schemes]
                 bits = np.array([1 << LAYOUTS.index(layout) for layout in layouts], dtype=np.int64)
-                found[reader.kernel] = found.get(reader.kernel, np.zeros_like(bits)) | bits
-        return found
+                layouts_ko[reader.kernel] = layouts_ko.get(reader.kernel, np.zeros_like(bits)) | bits
+        return layouts_ko
 
-    def conversion(self, one: Wanted) -> tuple[Floats, Floats]:
+    def conversion(self, wanted: Wanted) -> tuple[Floats, Floats]:
         """Seconds of one evaluation to bring a tensor from one layout into a set of them, and bytes sent: (3, 8).
 
         First axis of both: layout that the source leaves, by its number in :data:`~dfopt.terms.conversions.LAYOUTS`.
-        Second: wanted set, a number whose bit l is 1 if layout l is in it. ``one``: entry of :attr:`wanted`, with the
-        tensor. Seconds that matrix products hide are left out. Bytes are those that one chip sends. With sequence
+        Second: needed set, a number whose bit l is 1 if layout l is in it. ``wanted``: an entry of :attr:`wanted`, with
+        its tensor. Seconds that matrix products hide are left out. Bytes are those that one chip sends. With sequence
         parallelism one all-gather serves all readers if one of them needs an all-gather anyhow, or if it is faster than
         a collective for each layout.
         """
-        kernels = (0, False, ()) if is_of_bytes(self.assumptions) else (one.fan.source, one.late, one.behind)
-        return self._conversion(one.fan.whole, *kernels)
+        kernels = (0, False, ()) if is_of_bytes(self.assumptions) else (wanted.fan.source, wanted.late, wanted.behind)
+        return self._conversion(wanted.fan.bytes, *kernels)
 
     @memoized
-    def _conversion(self, whole: float, source: int, late: bool, behind: tuple[int, ...]) -> tuple[Floats, Floats]:
-        given = whole, source, late, behind
+    def _conversion(self, size: float, source: int, late: bool, behind: tuple[int, ...]) -> tuple[Floats, Floats]:
+        given = size, source, late, behind
         seconds = np.array([between_shards_s(self.instance, kind, *given) for kind in _KINDS])
-        sent = np.array([bytes_sent(kind, whole, self.degree) for kind in _KINDS])
+        sent = np.array([bytes_sent(kind, size, self.degree) for kind in _KINDS])
         each_s, each_bytes = _COUNTS @ seconds, _COUNTS @ sent
         gathers = self.assumptions.splits_tokens & ((_COUNTS[..., _GATHER] > 0) | (seconds[_GATHER] < each_s))
         return np.where(gathers, seconds[_GATHER], each_s), np.where(gathers, sent[_GATHER], each_bytes)
@@ -364,17 +364,17 @@ def counts_training(graph: Graph, assumptions: Assumptions) -> bool:
     return graph.trains and assumptions.gradients == "exact"
 
 
-def _collectives(made: ops.Layout, wanted: int) -> list[Collective]:
+def _collectives(produced: ops.Layout, wanted: int) -> list[Collective]:
     """Collectives that bring a tensor from one layout into each of a set of layouts."""
     layouts = [layout for bit, layout in enumerate(LAYOUTS) if wanted >> bit & 1]
-    return [kind for layout in layouts if (kind := ops.conversion(made, layout)) is not None]
+    return [kind for layout in layouts if (kind := ops.conversion(produced, layout)) is not None]
 
 
-_KINDS = tuple(dict.fromkeys(kind for made in LAYOUTS for kind in _collectives(made, (1 << len(LAYOUTS)) - 1)))
+_KINDS = tuple(dict.fromkeys(kind for layout in LAYOUTS for kind in _collectives(layout, (1 << len(LAYOUTS)) - 1)))
 """Collectives that some conversion needs."""
 _GATHER = _KINDS.index(Collective.ALL_GATHER)
 _SETS = range(1 << len(LAYOUTS))
 _COUNTS = np.array(
-    [[[_collectives(made, wanted).count(kind) for kind in _KINDS] for wanted in _SETS] for made in LAYOUTS], dtype=float
+    [[[_collectives(layout, wanted).count(kind) for kind in _KINDS] for wanted in _SETS] for layout in LAYOUTS], float
 )
 """How many of each bring a tensor from a layout into a set of them, shape (layouts, sets, collectives)."""

@@ -99,9 +99,9 @@ def least_of(layer: Layer) -> Least:
 
 def _of_kernel(of: LayerKernel) -> tuple[float, ...]:
     """What the rules of single kernels say of one."""
-    found = amounts_of(of, _BYTES) | {"flop": flop(of), "weight_bytes": weight_held(of)}
-    none_o = np.zeros_like(found["flop"])
-    return tuple(np.array([found.get(name, none_o) for name in _FIGURES]).min(axis=1).tolist())
+    amounts = amounts_of(of, _BYTES) | {"flop": flop(of), "weight_bytes": weight_held(of)}
+    none_o = np.zeros_like(amounts["flop"])
+    return tuple(np.array([amounts.get(name, none_o) for name in _FIGURES]).min(axis=1).tolist())
 
 
 def _least_compute_k(layer: Layer, flop_k: Floats) -> Floats:

@@ -109,7 +109,7 @@ class LayerOptions:
         b_t = self.whole_t * output_k[self.plain.src_t]
         sram_traffic_k = lowest(figures.accessed_o)
         for fan in layer.fan_outs:
-            np.add.at(sram_traffic_k, [fan.source, *fan.kernels], fan.whole * output_k[fan.source])
+            np.add.at(sram_traffic_k, [fan.source, *fan.kernels], fan.bytes * output_k[fan.source])
         toll_x, sent_x, payers_xk = tolls(layer, domain)
         return replace(
             self.plain,
@@ -203,11 +203,11 @@ class LayerOptions:
 
     def _menus(self, domain: Domain, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
         """Compute tiles and seconds that some option that is left reaches, without those that another one beats."""
-        found = []
+        frontiers = []
         for menus, left in zip(self.figures.layer.at(tiles).menus_ko, domain, strict=True):
             used, seconds = (np.concatenate([menus[o][i] for o in left]) for i in (0, 1))
             order = np.lexsort((seconds, used))
             used, seconds = used[order], seconds[order]
             better = seconds < np.minimum.accumulate(np.append(np.inf, seconds))[:-1]
-            found.append((used[better].astype(np.int64), seconds[better]))
-        return tuple(found)
+            frontiers.append((used[better].astype(np.int64), seconds[better]))
+        return tuple(frontiers)

@@ -56,8 +56,8 @@ class Table:
         ``layer``: has kernels and their options. ``terms``: rules, such as :data:`dfopt.terms.rules.TERMS`, which may
         raise: AssertionError if the chip lacks figures that ``compute_model: cycle`` or ``efficiency`` needs.
         """
-        made = (charge for term in terms for charge in term.of(layer))
-        return cls(tuple(map(len, layer.schemes_k)), merged(made, MERGED))
+        charges = (charge for term in terms for charge in term.of(layer))
+        return cls(tuple(map(len, layer.schemes_k)), merged(charges, MERGED))
 
     @cached_property
     def incidences(self) -> tuple[Incidence, ...]:

@@ -18,11 +18,11 @@ from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
 from dfopt.terms.by_kernel import fanout_groups, read_later
 
-__all__ = ["Beside", "beside_of"]
+__all__ = ["KeptBytes", "kept_bytes"]
 
 
 @dataclass(frozen=True)
-class Beside:
+class KeptBytes:
     """Bytes in memory for the backward pass in addition to the tensors that the graph hands to it, such as masks.
 
     Such data is called *beside tensors*: it is in memory for the backward pass though no tensor of the graph brings it
@@ -87,7 +87,7 @@ class Beside:
         return kept, working
 
 
-def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
+def kept_bytes(graph: Graph, assumptions: Assumptions) -> KeptBytes:
     """Bytes that kernels keep for the backward pass in addition to the tensors that the graph hands to it.
 
     Examples are dropout masks, outputs that a kernel says it keeps, and copies of saved tensors in another data type.
@@ -102,18 +102,18 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
 
     Returns
     -------
-    Beside
+    KeptBytes
         Bytes by the name of the kernel, before any sharding, in one evaluation (one microbatch). If the graph does not
         train, both dicts are empty and the object is false.
     """
     if not graph.trains:
-        return Beside(graph, assumptions.with_(training_memory=None), {}, {})
+        return KeptBytes(graph, assumptions.with_(training_memory=None), {}, {})
     kept, working = kept_beside(graph)
     if assumptions.by_layer:
         parts = [read_later(graph, assumptions, "recompute", ("backward", "update"))]
         saved = read_later(graph, assumptions, "forward", ("recompute", "backward", "update"))
-        ends = {end for one in graph.carried for end in (one.src, one.dst)}
-        stays = {name for one in (saved, kept) for name, size in one.items() if size}
+        ends = {end for tensor in graph.carried for end in (tensor.src, tensor.dst)}
+        stays = {name for bytes_of in (saved, kept) for name, size in bytes_of.items() if size}
         again = any(kernel.pass_ == "recompute" for kernel in graph.kernels)
         if again and stays <= ends:  # checkpoints: the layer at work has its input once more
             parts += [saved, kept]
@@ -121,7 +121,7 @@ def beside_of(graph: Graph, assumptions: Assumptions) -> Beside:
             working[name] = working.get(name, 0.0) + size
     for name, more in _in_other_types(graph, assumptions):  # the layer at work has them as it makes them
         kept[name], working[name] = kept.get(name, 0.0) + more, working.get(name, 0.0) + max(-more, 0.0)
-    return Beside(graph, assumptions, kept, working)
+    return KeptBytes(graph, assumptions, kept, working)
 
 
 def _in_other_types(graph: Graph, assumptions: Assumptions) -> Iterator[tuple[str, float]]:

@@ -76,7 +76,7 @@ class CutStages:
             back_r = ~forward_k[fan.source] & ~forward_k[readers]
             if fan.carried:
                 continue
-            found.append((fan.source, fan.whole))
+            found.append((fan.source, fan.bytes))
             on_mu.append(made_u & ~self.set_uk[:, readers[~back_r]].all(axis=1))
             back_mu.append(~made_u & self.set_uk[:, readers[back_r]].any(axis=1))
         shape = len(found), len(self.set_uk)

@@ -173,8 +173,8 @@ def saved(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
         evaluation of the layer (one microbatch). ``saved_bytes``, B, once for every such output of the kernel. Nothing
         is yielded for a kernel without such an output, nor in a graph that does not train.
     """
-    for whole in of.saved:
-        yield "saved_bytes", whole * output_share(of)
+    for tensor_bytes in of.saved:
+        yield "saved_bytes", tensor_bytes * output_share(of)
 
 
 SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what the backward pass reads", saved)
@@ -219,7 +219,7 @@ def waiting(layer: Layer) -> Iterator[Charge]:
     saves = counts_training(layer.graph, layer.assumptions)
     for fan in layer.fan_outs:
         if not fan.carried and not (saves and fan.kept):
-            size = fan.whole * layer.output_share_ko[fan.source]
+            size = fan.bytes * layer.output_share_ko[fan.source]
             yield Charge("waiting_bytes", Open(fan.source, fan.kernels), (fan.source,), size)
 
 
@@ -286,8 +286,8 @@ def handed_on(layer: Layer) -> Iterator[Charge]:
     index = layer.graph.index()
     kinds = layer.graph.handed_on if layer.assumptions.layer_boundary == "dram" else ()
     for others in kinds[1:]:
-        for one, other in zip(kinds[0], others, strict=True):
-            pair = sorted((index[one.src], index[other.src]))
+        for tensor, other in zip(kinds[0], others, strict=True):
+            pair = sorted((index[tensor.src], index[other.src]))
             first, second = (layer.produced_ko[k] for k in pair)
             yield Charge("legal", Has(pair[0]), tuple(pair), np.where(first[:, None] != second[None, :], np.inf, 0.0))
 

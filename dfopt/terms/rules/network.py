@@ -120,11 +120,11 @@ def conversions(layer: Layer) -> Iterator[Charge]:
         (:class:`~dfopt.terms.incidence.Exactly`). Every block that holds exactly this set of them pays it once, and the
         options of the source and of this set decide it. Nothing is yielded without tensor parallelism.
     """
-    for one in layer.wanted:
-        if one.tolls:
-            yield from _by_readers(layer, one)
+    for wanted in layer.wanted:
+        if wanted.tolls:
+            yield from _by_readers(layer, wanted)
         else:
-            yield _charge(layer, one, one.layouts_ko, layer.conversion(one)[0], Has(one.fan.source))
+            yield _charge(layer, wanted, wanted.layouts_ko, layer.conversion(wanted)[0], Has(wanted.fan.source))
 
 
 def has_many_readers(layer: Layer) -> bool:
@@ -138,39 +138,39 @@ def has_many_readers(layer: Layer) -> bool:
         What one chip does in one evaluation (one microbatch): kernels, tensors and plan.
     """
 
-    def listed(one: Wanted) -> float:
-        sizes = {k: len(layer.schemes_k[k]) for k in {one.fan.source, *one.layouts_ko}}
-        in_blocks = [size + one.tolls for k, size in sizes.items() if k in one.layouts_ko]  # or in no block of a set
-        return math.prod(in_blocks) * float(sizes[one.fan.source] if one.fan.source not in one.layouts_ko else 1)
+    def listed(wanted: Wanted) -> int:
+        sizes = {k: len(layer.schemes_k[k]) for k in {wanted.fan.source, *wanted.layouts_ko}}
+        in_blocks = {k: sizes[k] + wanted.tolls for k in wanted.layouts_ko}  # or in no block of a set
+        return math.prod((sizes | in_blocks).values())
 
-    return any(listed(one) > MOST_LISTED for one in layer.wanted)
+    return any(listed(wanted) > MOST_LISTED for wanted in layer.wanted)
 
 
-def _by_readers(layer: Layer, one: Wanted) -> Iterator[Charge]:
+def _by_readers(layer: Layer, wanted: Wanted) -> Iterator[Charge]:
     """A conversion that every block pays for the readers that it holds, by which of them these are."""
-    seconds, readers = layer.conversion(one)[0], tuple(sorted(one.layouts_ko))
+    seconds, readers = layer.conversion(wanted)[0], tuple(sorted(wanted.layouts_ko))
     for held in itertools.product((False, True), repeat=len(readers)):
-        here = {kernel: one.layouts_ko[kernel] for kernel, inside in zip(readers, held, strict=True) if inside}
+        here = {kernel: wanted.layouts_ko[kernel] for kernel, inside in zip(readers, held, strict=True) if inside}
         if here:
-            yield _charge(layer, one, here, seconds, Exactly(readers, held))
+            yield _charge(layer, wanted, here, seconds, Exactly(readers, held))
 
 
 def _charge(
-    layer: Layer, one: Wanted, wanted_ko: Mapping[int, Ints], seconds: Floats, incidence: Has | Exactly
+    layer: Layer, wanted: Wanted, wanted_ko: Mapping[int, Ints], seconds: Floats, incidence: Has | Exactly
 ) -> Charge:
     """Seconds of a conversion by the options of the source and of some readers; a source may read its own output."""
-    source = one.fan.source
+    source = wanted.fan.source
     scope = tuple(sorted({source, *wanted_ko}))
     shape = [len(layer.schemes_k[k]) for k in scope]
 
     def along(kernel: int, of_options: Ints) -> Ints:
         return of_options.reshape([-1 if k == kernel else 1 for k in scope])
 
-    wanted = np.zeros(shape, dtype=np.int64)
+    layouts = np.zeros(shape, dtype=np.int64)
     for kernel, bits in wanted_ko.items():
-        wanted |= along(kernel, bits)
-    made = np.broadcast_to(along(source, layer.produced_ko[source]), shape)
-    return Charge("network_s", incidence, scope, seconds[made, wanted])
+        layouts |= along(kernel, bits)
+    produced = np.broadcast_to(along(source, layer.produced_ko[source]), shape)
+    return Charge("network_s", incidence, scope, seconds[produced, layouts])
 
 
 CONVERSIONS = Term("layout conversions", "DFModel, section IV.B, figure 6", conversions)
@@ -201,16 +201,16 @@ def least_conversions(layer: Layer) -> Iterator[Charge]:
         An amount of ``network_s``, in s of one evaluation, paid as those of :func:`conversions` are. Nothing is yielded
         without tensor parallelism.
     """
-    for one in layer.wanted:
-        amounts, some = len(layer.schemes_k[one.fan.source]), dict[int, Ints]()
-        for kernel, bits in one.layouts_ko.items():
-            more = 1 if kernel == one.fan.source else len(layer.schemes_k[kernel])
+    for wanted in layer.wanted:
+        amounts, some = len(layer.schemes_k[wanted.fan.source]), dict[int, Ints]()
+        for kernel, bits in wanted.layouts_ko.items():
+            more = 1 if kernel == wanted.fan.source else len(layer.schemes_k[kernel])
             if amounts * more <= MERGED:
                 amounts, some = amounts * more, some | {kernel: bits}
-        if not one.tolls:
-            yield _charge(layer, one, some, layer.conversion(one)[0], Has(one.fan.source))
-        elif len(some) == len(one.layouts_ko) and 2 ** len(some) <= MERGED:
-            yield from _by_readers(layer, one)
+        if not wanted.tolls:
+            yield _charge(layer, wanted, some, layer.conversion(wanted)[0], Has(wanted.fan.source))
+        elif len(some) == len(wanted.layouts_ko) and 2 ** len(some) <= MERGED:
+            yield from _by_readers(layer, wanted)
 
 
 LEAST_CONVERSIONS = Term("layout conversions, at least", "DFModel, section IV.B, figure 6", least_conversions)

@@ -69,7 +69,7 @@ def tensors(layer: Layer) -> Iterator[Charge]:
     for fan in layer.fan_outs:
         if fan.carried:
             continue
-        size = fan.whole * layer.output_share_ko[fan.source]
+        size = fan.bytes * layer.output_share_ko[fan.source]
         tile, scope, crosses = size * layer.output_tile_k[fan.source], (fan.source,), Crosses(fan.source, fan.kernels)
         if moves:
             yield Charge("dram_bytes", crosses, scope, size)
@@ -125,13 +125,9 @@ def operands(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     chosen = of.assumptions
     if chosen.operand_traffic is None:
         return
-    tiled, degree, rules, sums = (
-        chosen.operand_traffic == "own_tiled",
-        of.degree,
-        of.assumptions.sharding_rules,
-        of.sums,
-    )
-    whole_o = by_option(of, lambda kernel, scheme: float(work_whole(kernel, scheme, sums, chosen)))
+    tiled, degree, rules = chosen.operand_traffic == "own_tiled", of.degree, chosen.sharding_rules
+    sum_kernels = of.sum_kernels
+    whole_o = by_option(of, lambda kernel, scheme: float(work_whole(kernel, scheme, sum_kernels, chosen)))
     for places, size, elements in of.passed:
 
         def moved(kernel: Kernel, z: Sharding, places: tuple[int, ...] = places, elements: float = elements) -> float:
@@ -168,7 +164,7 @@ def carried(layer: Layer) -> Iterator[Charge]:
         it for each part after the first that the kernel runs in. Nothing is yielded under ``layer_boundary: free``.
     """
     for fan in layer.carried:
-        size = fan.whole * layer.output_share_ko[fan.source]
+        size = fan.bytes * layer.output_share_ko[fan.source]
         buffer = CROSSING_TILES * size * layer.output_tile_k[fan.source]
         for k in (fan.source, *(reader.kernel for reader in fan.readers)):
             yield Charge("dram_bytes", Has(k), (fan.source,), size)
@@ -200,8 +196,8 @@ def ends(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
         each part after the first. Nothing is yielded for a kernel that reads no input and writes no output of the
         graph, nor under ``layer_boundary: free``.
     """
-    for operand, whole in of.ends:
-        size_o = end_bytes(of, operand, whole)
+    for operand, tensor_bytes in of.ends:
+        size_o = end_bytes(of, operand, tensor_bytes)
         yield "dram_bytes", size_o
         if operand and reads_again(of.assumptions):
             yield "reread_bytes", size_o
@@ -229,8 +225,8 @@ def end_buffers(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
         reads and every output of the graph that it writes. Nothing is yielded for a kernel without any, nor under
         ``layer_boundary: free``.
     """
-    for operand, whole in of.ends:
-        yield "buffer_bytes", CROSSING_TILES * end_bytes(of, operand, whole) * end_tile(of, operand)
+    for operand, tensor_bytes in of.ends:
+        yield "buffer_bytes", CROSSING_TILES * end_bytes(of, operand, tensor_bytes) * end_tile(of, operand)
 
 
 def end_tile(of: LayerKernel, operand: int) -> float:

@@ -66,15 +66,15 @@ def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
         yield "all_tokens", np.ones(len(schemes(of)))
     if ops.weight_elements(kernel):
         degree, rules = of.degree, of.assumptions.sharding_rules
-        slice_o = by_option(of, lambda one, z: slice_elements(one, z, degree, rules))
+        slice_o = by_option(of, lambda kernel, z: slice_elements(kernel, z, degree, rules))
         yield "beside_token_bytes", AT_ONCE * of.words.of_weight(kernel) * slice_o
         yield from _again(of, weight_bytes(of, ops.weights_read), counted.of_weight(kernel))
     if of.assumptions.gradients == "exact" and ops.gradient_elements(kernel):
         yield "beside_token_bytes", ops.gradients_at_once(kernel) * of.words.activations * output_share(of)
     if kernel.states:
-        yield from _again(of, by_option(of, lambda one, z: cache_traffic(one, z, of.degree)[0]), counted.caches)
-    for operand, whole in of.ends:
-        size_o = end_bytes(of, operand, whole)
+        yield from _again(of, by_option(of, lambda kernel, z: cache_traffic(kernel, z, of.degree)[0]), counted.caches)
+    for operand, tensor_bytes in of.ends:
+        size_o = end_bytes(of, operand, tensor_bytes)
         if reads_whole(kernel, operand):
             yield "beside_token_bytes", AT_ONCE * size_o * slice_share(kernel)
             yield from _again(of, size_o)
@@ -125,7 +125,7 @@ def of_tensors(layer: Layer) -> Iterator[Charge]:
     if not layer.assumptions.blocks_tokens:
         return
     for fan in layer.fan_outs:
-        size = fan.whole * layer.output_share_ko[fan.source]
+        size = fan.bytes * layer.output_share_ko[fan.source]
         for resource, incidence, times in per_byte(layer, fan):
             yield Charge(resource, incidence, (fan.source,), times * size)
         if not fan.carried and (kernels := _need_all_tokens(layer, fan)):
@@ -156,14 +156,14 @@ def per_byte(layer: Layer, fan: FanOut) -> Iterator[tuple[str, Incidence, float]
         for k in (fan.source, *(reader.kernel for reader in fan.readers)):
             yield resource, Has(k), held
         return
-    whole = _whole_readers(layer, fan) if streams else ()
+    readers = _whole_readers(layer, fan) if streams else ()
     by_tokens = {r.kernel for r in fan.readers if not (streams and reads_whole(layer.kernels[r.kernel], r.operand))}
     yield resource, AnyOf((fan.source, *sorted(by_tokens))), held
-    if whole:
-        yield "beside_token_bytes", AnyOf(whole), AT_ONCE * row_share(source)
-        yield "block_reread_bytes", AnyOf(whole), 1.0
+    if readers:
+        yield "beside_token_bytes", AnyOf(readers), AT_ONCE * row_share(source)
+        yield "block_reread_bytes", AnyOf(readers), 1.0
     if layer.instance.system.chip.sram.bandwidth is not None:
-        for k in whole:
+        for k in readers:
             yield "block_access_bytes", Has(k), 1.0
 
 
@@ -171,9 +171,9 @@ def _need_all_tokens(layer: Layer, fan: FanOut) -> tuple[int, ...]:
     """Kernels that cannot read a tensor by blocks of tokens in the partition that makes it."""
     source = layer.kernels[fan.source]
     streams = source.streamed == "n"
-    count, found = tokens(source) if streams else 0, set(_whole_readers(layer, fan) if streams else ())
-    found |= {reader.kernel for reader in fan.readers if tokens(layer.kernels[reader.kernel]) != count}
-    return tuple(sorted(found))
+    count, kernels = tokens(source) if streams else 0, set(_whole_readers(layer, fan) if streams else ())
+    kernels |= {reader.kernel for reader in fan.readers if tokens(layer.kernels[reader.kernel]) != count}
+    return tuple(sorted(kernels))
 
 
 def _whole_readers(layer: Layer, fan: FanOut) -> tuple[int, ...]:

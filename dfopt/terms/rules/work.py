@@ -86,8 +86,8 @@ def flop(of: LayerKernel) -> Floats:
     float array, shape (options,), FLOP
         Work of the most loaded chip.
     """
-    degree, sums, chosen = of.degree, of.sums, of.assumptions
-    return by_option(of, lambda kernel, scheme: shard_flop(kernel, scheme, degree, sums, chosen))
+    degree, sum_kernels, chosen = of.degree, of.sum_kernels, of.assumptions
+    return by_option(of, lambda kernel, scheme: shard_flop(kernel, scheme, degree, sum_kernels, chosen))
 
 
 def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions) -> Floats:
@@ -238,8 +238,8 @@ def accessed(of: LayerKernel) -> Floats:
     """
     own_o = by_option(of, lambda kernel, scheme: own_traffic(kernel, scheme, of.degree))
     own_o += weight_bytes(of, ops.weights_read) + of.assumptions.gradient_passes * accumulated(of)
-    for operand, whole in of.ends:
-        own_o += end_bytes(of, operand, whole)
+    for operand, tensor_bytes in of.ends:
+        own_o += end_bytes(of, operand, tensor_bytes)
     return own_o
 
 
@@ -290,7 +290,7 @@ def tensor_traffic(layer: Layer) -> Iterator[Charge]:
     """
     limited = layer.instance.system.chip.sram.bandwidth is not None
     for fan in layer.fan_outs if limited else ():
-        size = fan.whole * layer.output_share_ko[fan.source]
+        size = fan.bytes * layer.output_share_ko[fan.source]
         for k in (fan.source, *fan.kernels):
             yield Charge("sram_traffic_bytes", Has(k), (fan.source,), size)
 

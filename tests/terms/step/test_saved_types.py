@@ -22,7 +22,7 @@ from dfopt.judge import case as judged
 from dfopt.judge import ledger as judge
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.working import beside_of
+from dfopt.terms.working import kept_bytes
 from dfopt.workloads import expand
 
 H, A, S, LAYERS, BATCH = 64, 4, 32, 4, 8
@@ -96,6 +96,6 @@ def test_copies_of_two_tensors_of_one_output_are_counted_each_by_itself() -> Non
     update = Kernel(name="b", op="weight_update", m=1, k=1, n=1, pass_="update")
     tensors = (Tensor(src="a", dst="b", operand=1, bytes=1.0), Tensor(src="a", dst="b", operand=2))
     graph = Graph(name="g", kernels=(made, update), tensors=tensors, dtypes=Dtypes(saved="fp8"))
-    beside = beside_of(graph, df.profile("default"))
+    extra = kept_bytes(graph, df.profile("default"))
     # kept: a byte beside the output of two, and half a byte in place of the part's one
-    assert (beside.kept, beside.working) == ({"a": 0.5}, {"a": 0.5})
+    assert (extra.kept, extra.working) == ({"a": 0.5}, {"a": 0.5})
