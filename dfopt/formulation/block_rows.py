@@ -228,7 +228,7 @@ class ChargeRows:
             scale = 1 / (self.chip.sram_bandwidth * self.unit_s)
             self._at_least("sram_access", column_of["sram"], self.terms("sram_traffic_bytes", scale))
         time = model.continuous("time", (blocks,), 0.0)
-        for summed in self.chip.rule.sums:
+        for summed in self.chip.rule.serial_sets:
             names = [self.chip.resources[each] for each in summed]
             self._at_least(f"time_{'_'.join(names)}", time, [(column_of[name], 1.0) for name in names])
         return time

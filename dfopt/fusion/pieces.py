@@ -131,8 +131,8 @@ class Pieces:
         """Sides and SRAM of the pieces that are legal, and which are."""
         prices = price_each(self.tables, [self.kernels_of(mask) for mask in masks])
         # the time of a block is the largest of these sums of its terms, each picked by a row of ones and zeros
-        selection = np.zeros((len(self.tables.chip.rule.sums), len(prices.seconds)))
-        for selected, summed in zip(selection, self.tables.chip.rule.sums, strict=True):
+        selection = np.zeros((len(self.tables.chip.rule.serial_sets), len(prices.seconds)))
+        for selected, summed in zip(selection, self.tables.chip.rule.serial_sets, strict=True):
             selected[[*summed]] = 1.0
         self.sides: Floats = (selection @ prices.seconds)[:, prices.legal]
         self.sram = prices.sram_bytes[prices.legal]

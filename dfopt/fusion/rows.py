@@ -212,7 +212,7 @@ class BlockRows:
         for name, column, terms in zip(names, columns, used, strict=True):
             model.rows(f"{name}_time", [(column, 1.0), *((c, -np.asarray(v)) for c, v in terms)], lower=0)
         time = model.continuous("time", shape, 0.0)
-        for summed in tables.chip.rule.sums:
+        for summed in tables.chip.rule.serial_sets:
             name = f"time_{names[summed[0]]}" if tables.chip.rule.hidden else "sum"
             model.rows(name, [(time, 1.0), *((columns[each], -1.0) for each in summed)], lower=0)
         return time

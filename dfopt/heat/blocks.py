@@ -234,7 +234,7 @@ class HotStage:
         charges, chip = self.tables.sharded.token_charges, self.tables.chip
         if charges is None:
             return np.zeros((len(part), 1))
-        accessed = charges.sums(part)[TOKEN_RESOURCES.index("block_access_bytes")]
+        accessed = charges.block_totals(part)[TOKEN_RESOURCES.index("block_access_bytes")]
         return np.asarray((further_b * accessed / chip.sram_bandwidth)[:, None] / self.frequency_l)
 
     def chain(self, partition_k: Ints, tokens_k: Ints) -> StageBlocks:

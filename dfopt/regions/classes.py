@@ -371,7 +371,7 @@ class PlanClass(PlanGroup):
         """Bytes that wait behind each down-set, and those that each block makes for others."""
         columns, tensors = self._waiting
         both = arcs.counting_of_sets, arcs.counting
-        [before_j], [made_b] = (counting.sums(tensors, amount_c[columns][None]) for counting in both)
+        [before_j], [made_b] = (counting.block_totals(tensors, amount_c[columns][None]) for counting in both)
         return before_j, made_b
 
     def least_waiting(self, kind: int, least_c: Floats) -> float:

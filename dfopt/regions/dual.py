@@ -97,7 +97,7 @@ class Resources:
     def _of_sums(self) -> Floats:
         """Whether each sum has each resource, shape (sums, resources)."""
         resources = range(len(self.chip.resources))
-        return np.array([[r in together for r in resources] for together in self.chip.rule.sums], dtype=float)
+        return np.array([[r in together for r in resources] for together in self.chip.rule.serial_sets], dtype=float)
 
     def _by_kernel(self, extra_o: Floats | None) -> list[Factor]:
         if extra_o is None:

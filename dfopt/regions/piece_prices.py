@@ -167,7 +167,7 @@ class PiecePrices:
         spread, kept = dict.fromkeys(kernels, 0.0), list[int]()
         for c in np.unique(self._often[some].indices).tolist():
             rows, of, amount = self._charges[1][c]
-            for axis, k in enumerate(of if min(rows) < len(self.chip.rule.sums) else ()):
+            for axis, k in enumerate(of if min(rows) < len(self.chip.rule.serial_sets) else ()):
                 spread[k] += float(np.ptp(amount, axis=axis).max())
         for k in sorted(kernels, key=lambda k: -spread[k]):
             if math.prod(self.sizes_k[other] for other in (*kept, k)) <= _VECTORS:
@@ -186,7 +186,7 @@ class PiecePrices:
         A row for each sum, one for bytes in SRAM, and of those the stationary ones and the buffers that are cut with
         them, and bytes that are read again.
         """
-        chip, sums = self.chip, self.chip.rule.sums
+        chip, sums = self.chip, self.chip.rule.serial_sets
         names = "compute_s", "dram_bytes", "network_s", "sram_traffic_bytes"
         units = 1.0, 1.0 / chip.dram_bandwidth, 1.0, 1.0 / chip.sram_bandwidth
         seconds = zip(range(len(chip.resources)), names, units, strict=False)
@@ -205,7 +205,8 @@ class PiecePrices:
         these."""
         charges = [each for each in self.table.charges if each.resource in self._rows]
         paid = self.of.counting.matrix(tuple(each.incidence for each in charges))
-        fixed, others, columns = np.zeros((len(self.chip.rule.sums) + 4, paid.shape[0])), list[_Varying](), list[int]()
+        fixed = np.zeros((len(self.chip.rule.serial_sets) + 4, paid.shape[0]))
+        others, columns = list[_Varying](), list[int]()
         for c, charge in enumerate(charges):
             rows, unit = self._rows[charge.resource]
             amount = np.minimum(amounts_left(charge, self.left) * unit, _NEVER_FITS)
@@ -228,7 +229,8 @@ class PiecePrices:
 
         All of them have one kernel, or all of them have several.
         """
-        (fixed, others, _), sums, single = self._charges, len(self.chip.rule.sums), bool(self._is_single_p[some[0]])
+        (fixed, others, _), single = self._charges, bool(self._is_single_p[some[0]])
+        sums = len(self.chip.rule.serial_sets)
         sizes, few = [self.sizes_k[k] for k in scope], self._often[some]
         used = [c for c in np.unique(few.indices).tolist() if single or min(others[c][0]) <= sums]
         often_pc, amount_cv = few[:, used].toarray(), np.empty((len(used), math.prod(sizes)))

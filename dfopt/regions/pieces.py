@@ -131,7 +131,7 @@ class _Pass:
 
     def best(self, cutoff: float) -> Attained:
         """What the pass takes at least, below a cutoff."""
-        pieces, alone_p, sums = self.prices.of.pieces, self.prices.of.alone_p, len(self.prices.chip.rule.sums)
+        pieces, alone_p, sums = self.prices.of.pieces, self.prices.of.alone_p, len(self.prices.chip.rule.serial_sets)
         found = self._search(self.prices.time_p.__getitem__, pieces.time, cutoff)
         if alone_p.all() or sums == 1:
             return self._attained(found, found.low)
@@ -179,7 +179,7 @@ class _Pass:
 
     def _of_others(self, found: _Found) -> Floats:
         """Sums of resources of those pieces of an answer that may share blocks: shape (sums,)."""
-        met_q = np.zeros(len(self.prices.chip.rule.sums))
+        met_q = np.zeros(len(self.prices.chip.rule.serial_sets))
         for p in found.chosen:
             if not self.prices.of.alone_p[p]:
                 scope, sums = self.prices.sums_p[p]

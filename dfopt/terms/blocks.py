@@ -83,20 +83,20 @@ class BlockPrices:
         names = [part.name for part in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
 
-    def faster(self, other: BlockPrices, blocks: Ints, *, apart: bool = False) -> BlockPrices:
+    def faster(self, other: BlockPrices, blocks: Ints, *, least: bool = False) -> BlockPrices:
         """Give some blocks the prices of another way to run them, where only that is legal, or it is faster.
 
-        Arrays are changed in place. ``blocks``: numbers of the blocks that ``other`` is about. ``apart``: of a block
+        Arrays are changed in place. ``blocks``: numbers of the blocks that ``other`` is about. ``least``: of a block
         that is legal in both ways, each resource has the seconds of the way that takes less of it.
         """
-        mine = self.of(blocks)
-        take = other.legal & (~mine.legal | (other.time < mine.time))
+        base = self.of(blocks)
+        take = other.legal & (~base.legal | (other.time < base.time))
         for part in fields(BlockPrices):
-            getattr(self, part.name)[..., blocks] = np.where(take, getattr(other, part.name), getattr(mine, part.name))
-        if apart:
-            least = np.minimum(mine.seconds, other.seconds)
-            both = mine.legal & other.legal
-            self.seconds[..., blocks] = np.where(both, least, self.seconds[..., blocks])
+            getattr(self, part.name)[..., blocks] = np.where(take, getattr(other, part.name), getattr(base, part.name))
+        if least:
+            seconds = np.minimum(base.seconds, other.seconds)
+            both = base.legal & other.legal
+            self.seconds[..., blocks] = np.where(both, seconds, self.seconds[..., blocks])
         return self
 
 
@@ -159,16 +159,16 @@ class Blocks:
             that may take its tokens in blocks does so where that is faster, or where it does not fit otherwise. Then
             its time and legality are bounds as above, but its bytes are not: they are those of the way chosen.
         """
-        return self._best_way(amount_vc, apart=False)
+        return self._best_way(amount_vc, least=False)
 
     def least(self, amount_vc: Floats) -> BlockPrices:
         """The same, but a block that may run in two ways has the seconds of each resource of the way that takes less.
 
         ``amount_vc``: as :meth:`prices` takes it.
         """
-        return self._best_way(amount_vc, apart=True)
+        return self._best_way(amount_vc, least=True)
 
-    def _best_way(self, amount_vc: Floats, apart: bool) -> BlockPrices:
+    def _best_way(self, amount_vc: Floats, least: bool) -> BlockPrices:
         """Prices of all blocks, each in its best way to run.
 
         A block that holds its weights, none of them in parts, moves no byte twice: however few or many blocks its
@@ -184,7 +184,7 @@ class Blocks:
         alone_b = np.flatnonzero(self.counting.size_b == 1)
         other[:, alone_b] |= parts_of(self.chip, rest_vk, cut_vk)[:, np.argmax(self.member_bk[alone_b], axis=1)] > 1
         blocks = np.flatnonzero(other.any(axis=0) & self.takes_blocks_b)
-        return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, apart=apart) if len(blocks) else held
+        return held.faster(self.in_token_blocks(amount_vc, blocks), blocks, least=least) if len(blocks) else held
 
     @cached_property
     def takes_blocks_b(self) -> Bools:
@@ -202,14 +202,14 @@ class Blocks:
         """
         compute, reached = self._compute(amount_vc)
         parts_vk = parts_of(self.chip, rest_vk, cut_vk)
-        dram, sram = self._sums(amount_vc, "dram_bytes"), self._sums(amount_vc, "buffer_bytes")
-        sram += self._sums(amount_vc, "stationary_bytes")
+        resources = "dram_bytes", "buffer_bytes", "stationary_bytes", "network_s", "sram_traffic_bytes"
+        dram, sram, stationary, network, accessed = (self._block_totals(amount_vc, name) for name in resources)
+        sram += stationary
         alone_b = np.flatnonzero(self.counting.size_b == 1)
         of_b = np.argmax(self.member_bk[alone_b], axis=1)
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         dram[:, alone_b] += self.moved_again(amount_vc, parts_vk)[:, of_b]
         sram[:, alone_b] = (rest_vk + cut_vk / finite_vk)[:, of_b]
-        network, accessed = self._sums(amount_vc, "network_s"), self._sums(amount_vc, "sram_traffic_bytes")
         terms = self._seconds(compute, dram, network, accessed)
         legal = self._legal(sram, parts_vk) & reached
         return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, np.zeros(sram.shape))
@@ -237,15 +237,15 @@ class Blocks:
             if resource not in self.table.of_resource:
                 return np.zeros((len(amount_vc), len(blocks)))
             of, some = (counting, place) if resource in TOKEN_SUMS else (self.counting, blocks)
-            return of.sums(self._paid(resource), self._amounts(amount_vc, resource), some)
+            return of.block_totals(self._paid(resource), self._amounts(amount_vc, resource), some)
 
-        beside, cut = total("beside_token_bytes"), total("token_bytes")
-        count = blocks_needed(self.chip, self.token_rows, beside, cut)
+        fixed, cut = total("beside_token_bytes"), total("token_bytes")
+        count = blocks_needed(self.chip, self.token_rows, fixed, cut)
         legal = np.isfinite(count) & takes_b[blocks]
         count = np.where(legal, count, 1.0)
         dram = total("dram_bytes") + (count - 1) * total("block_reread_bytes")
         accessed = total("sram_traffic_bytes") + (count - 1) * total("block_access_bytes")
-        sram = beside + cut * shares_of(self.token_rows, count)
+        sram = fixed + cut * shares_of(self.token_rows, count)
         legal &= keeps_chip(self.chip, self.counting.size_b[blocks], np.zeros(sram.shape), sram)
         terms = self._seconds(total("compute_s"), dram, total("network_s"), accessed)
         return BlockPrices(terms, combine(terms, self.chip), dram, sram, legal, count)
@@ -264,7 +264,7 @@ class Blocks:
         """
         shape = len(amount_vc), len(self.member_bk)
         if not len(self.latency_l):
-            return self._sums(amount_vc, "compute_s"), np.ones(shape, dtype=bool)
+            return self._block_totals(amount_vc, "compute_s"), np.ones(shape, dtype=bool)
 
         count_bc = np.asarray(self.counting.matrix(self._paid("compute_tiles")).todense())
 
@@ -279,10 +279,10 @@ class Blocks:
         """Whether blocks fit the chip, shape (vectors, blocks)."""
         tiled_vb, in_parts = np.zeros((len(parts_vk), 1)), parts_vk > 1
         if in_parts.any():
-            tiled_vb = self.counting.sums(self._members, in_parts.astype(float))
+            tiled_vb = self.counting.block_totals(self._members, in_parts.astype(float))
         legal: Bools = keeps_chip(self.chip, self.counting.size_b, tiled_vb, sram)
         if (never := np.isinf(parts_vk)).any():
-            legal &= self.counting.sums(self._members, never.astype(float)) == 0
+            legal &= self.counting.block_totals(self._members, never.astype(float)) == 0
         return legal
 
     @cached_property
@@ -335,12 +335,12 @@ class Blocks:
         rest = self._alone(amount_vc, "buffer_bytes") - outputs
         return rest, self._alone(amount_vc, "stationary_bytes") + outputs
 
-    def _sums(self, amount_vc: Floats, resource: str, *, alone: bool = False) -> Floats:
-        """:meth:`Table.sums` of all blocks, or of kernels alone."""
+    def _block_totals(self, amount_vc: Floats, resource: str, *, alone: bool = False) -> Floats:
+        """Total of a resource that every block pays, or of kernels alone."""
         if resource not in self.table.of_resource:
             return np.zeros((len(amount_vc), self.member_bk.shape[int(alone)]))
         counting = self.counting.alone if alone else self.counting
-        return counting.sums(self._paid(resource), self._amounts(amount_vc, resource))
+        return counting.block_totals(self._paid(resource), self._amounts(amount_vc, resource))
 
     def _amounts(self, amount_vc: Floats, resource: str) -> Floats:
         """Amounts of the charges of a resource: shape (vectors, charges of it)."""
@@ -351,4 +351,4 @@ class Blocks:
         return self.table.paid.get(resource, ())
 
     def _alone(self, amount_vc: Floats, resource: str) -> Floats:
-        return self._sums(amount_vc, resource, alone=True)
+        return self._block_totals(amount_vc, resource, alone=True)

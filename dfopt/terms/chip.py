@@ -46,13 +46,13 @@ class Rule(NamedTuple):
     added: tuple[int, ...]
 
     @property
-    def sums(self) -> tuple[tuple[int, ...], ...]:
+    def serial_sets(self) -> tuple[tuple[int, ...], ...]:
         """The rule in another form: sets of resources, where time is the largest of the sums of seconds of each set.
 
         A tuple of sets, each a tuple of positions in :attr:`Chip.resources`. There is one for each resource of
         ``hidden``: that resource and all of ``added``. If nothing is hidden, ``added`` is the only set.
         """
-        return tuple((one, *self.added) for one in self.hidden) or (self.added,)
+        return tuple((resource, *self.added) for resource in self.hidden) or (self.added,)
 
 
 @cache
@@ -80,7 +80,7 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
 
     Examples
     --------
-    >>> rule_of("compute_memory", RESOURCES).sums
+    >>> rule_of("compute_memory", RESOURCES).serial_sets
     ((0, 2), (1, 2))
     """
     every = tuple(range(len(resources)))
@@ -89,7 +89,7 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
     if overlap == "none":
         return Rule((), every)
     sent = resources.index("network")
-    return Rule(tuple(one for one in every if one != sent), (sent,))
+    return Rule(tuple(resource for resource in every if resource != sent), (sent,))
 
 
 @dataclass(frozen=True)
@@ -276,6 +276,6 @@ def combine(terms: Terms, chip: Chip) -> Floats:
     >>> combine(np.array([[3.0, 1.0], [2.0, 2.0], [1.0, 1.0]]), chip).tolist()
     [4.0, 3.0]
     """
-    hidden, added = ([terms[one] for one in some] for some in chip.rule)
+    hidden, added = ([terms[resource] for resource in some] for some in chip.rule)
     time: Floats = reduce(np.add, [reduce(np.maximum, hidden), *added] if hidden else added)
     return time

@@ -59,7 +59,7 @@ class Counting:
     [[0.0, 1.0], [1.0, 1.0]]
     """
 
-    _ones: ClassVar[Floats] = np.ones(0)
+    _unit_counts: ClassVar[Floats] = np.ones(0)
 
     def __init__(self, member_bk: Bools) -> None:
         self._member_bk = member_bk
@@ -84,7 +84,7 @@ class Counting:
             self._matrices[incidences] = matrix
         return self._matrices[incidences]
 
-    def sums(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
+    def block_totals(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
         """What blocks pay of some amounts, each for one of some incidences.
 
         Most counts are 0. Libraries for dense matrices start several threads, which wait for each other longer than the
@@ -110,8 +110,8 @@ class Counting:
             times, blocks, ends = self._compressed(incidences)
             paid_vn = times * amount_vi.repeat(np.diff(ends), axis=1)
             place_vn = blocks + count * np.arange(vectors)[:, None]
-            sums = np.bincount(place_vn.ravel(), paid_vn.ravel(), vectors * count)
-            sum_vb = np.asarray(sums, dtype=np.float64).reshape(vectors, count)
+            totals = np.bincount(place_vn.ravel(), paid_vn.ravel(), vectors * count)
+            sum_vb = np.asarray(totals, dtype=np.float64).reshape(vectors, count)
         # rows are faster for many vectors, but to make them takes as long as twenty products with one
         elif vectors <= _FEW:
             sum_vb = np.asarray((self.matrix(incidences) @ amount_iv).T)
@@ -161,13 +161,13 @@ class Counting:
 
     def _times(self, several: Sequence[Floats | Bools]) -> Floats:
         """Counts one behind the other. Most are 1: then an array is shared, as there may be a gigabyte of them."""
-        if any(times.base is not Counting._ones and (times != 1).any() for times in several):
+        if any(times.base is not Counting._unit_counts and (times != 1).any() for times in several):
             return np.concatenate(several)
         count = sum(map(len, several))
-        if count > len(Counting._ones):
-            Counting._ones = np.ones(2 * count)
-            Counting._ones.flags.writeable = False
-        return Counting._ones[:count]
+        if count > len(Counting._unit_counts):
+            Counting._unit_counts = np.ones(2 * count)
+            Counting._unit_counts.flags.writeable = False
+        return Counting._unit_counts[:count]
 
     def _count(self, incidences: Sequence[Incidence]) -> None:
         """Work out columns that are not known, some of one class at a time."""

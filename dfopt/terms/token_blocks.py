@@ -83,17 +83,15 @@ def token_rows(layer: Layer) -> TokenRows | None:
     chosen = layer.assumptions
     if not chosen.blocks_tokens:
         return None
-    rows, least = (
-        ops.streamed_rows(layer.graph),
-        max(chosen.tile_rows or 1, layer.degree if chosen.splits_tokens else 1),
-    )
+    rows = ops.streamed_rows(layer.graph)
+    least = max(chosen.tile_rows or 1, layer.degree if chosen.splits_tokens else 1)
     return TokenRows(rows, most_blocks(rows, least))
 
 
-def blocks_needed(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Floats:
+def blocks_needed(chip: Chip, of: TokenRows, fixed: Floats, cut: Floats) -> Floats:
     """Fewest blocks of tokens with which blocks of kernels fit SRAM.
 
-    With ``n`` blocks the largest has ``ceil(rows / n)`` rows, and a block of kernels needs ``beside + cut * ceil(rows /
+    With ``n`` blocks the largest has ``ceil(rows / n)`` rows, and a block of kernels needs ``fixed + cut * ceil(rows /
     n) / rows`` bytes. More of either sum never needs fewer blocks.
 
     Parameters
@@ -102,16 +100,16 @@ def blocks_needed(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Flo
         Its SRAM.
     of
         What blocks are cut from.
-    beside : float array, B
+    fixed : float array, B
         Bytes of SRAM that each block of kernels needs however many blocks of tokens there are. Of any shape.
     cut : float array, B
         Bytes of SRAM that it needs for what blocks of tokens cut, if one block had all tokens. Of the shape of
-        ``beside``.
+        ``fixed``.
 
     Returns
     -------
     float array, no unit
-        Of the shape of ``beside``. Whole numbers, at least 1. Infinite where it does not fit in ``of.most`` blocks.
+        Of the shape of ``fixed``. Whole numbers, at least 1. Infinite where it does not fit in ``of.most`` blocks.
 
     Examples
     --------
@@ -120,7 +118,7 @@ def blocks_needed(chip: Chip, of: TokenRows, beside: Floats, cut: Floats) -> Flo
     >>> blocks_needed(chip, TokenRows(8, 8), np.array([2.0, 2.0, 9.5]), np.array([8.0, 20.0, 8.0])).tolist()
     [1.0, 3.0, inf]
     """
-    room = chip.sram * (1 + _ROUNDED) - beside
+    room = chip.sram * (1 + _ROUNDED) - fixed
     # rows of the largest block; of no bytes as many as there are
     fitting = np.floor(of.rows * np.minimum(room / np.where(cut > 0, cut, 1.0) + (cut <= 0), 1.0) * (1 + _ROUNDED))
     rows = np.clip(fitting, 1.0, of.rows)
@@ -199,12 +197,12 @@ class TokenCharges:
         ``member_bk``: whether each block holds each kernel of the stage. ``count_b``: number of blocks of tokens of
         each; left out, the fewest that fit SRAM.
         """
-        beside, cut, again, accessed, all_tokens = self.sums(member_bk)
-        fewest = blocks_needed(chip, self.rows, beside, cut)
+        fixed, cut, again, accessed, all_tokens = self.block_totals(member_bk)
+        fewest = blocks_needed(chip, self.rows, fixed, cut)
         blocks = fewest if count_b is None else count_b
         legal = (fewest <= blocks) & (blocks <= self.rows.most) & (all_tokens == 0)
         blocks = np.where(legal, blocks, 1.0)
-        sram = beside + cut * shares_of(self.rows, blocks)
+        sram = fixed + cut * shares_of(self.rows, blocks)
         return TokenNeeds(legal, blocks, sram, (blocks - 1) * again, (blocks - 1) * accessed)
 
     @property
@@ -219,7 +217,7 @@ class TokenCharges:
                 own_k[incidence.kernel] += amount
         return own_k[self.kernels]
 
-    def sums(self, member_bk: Bools) -> Floats:
+    def block_totals(self, member_bk: Bools) -> Floats:
         """Sums of :data:`TOKEN_RESOURCES` of blocks of kernels: float array, shape (resources, blocks).
 
         ``member_bk``: whether each block holds each kernel of the stage.

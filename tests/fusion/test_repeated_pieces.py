@@ -146,7 +146,7 @@ def test_pieces_share_blocks_where_that_pays(stage, above: float) -> None:
     # the bound without a MILP is the least of one side over all partitionings, that of the side for which it is most
     blocks = all_blocks(tables, "shared")
     prices = price_blocks(tables, blocks.member)
-    summed = np.array([prices.seconds[[*terms]].sum(axis=0) for terms in tables.chip.rule.sums])
+    summed = np.array([prices.seconds[[*terms]].sum(axis=0) for terms in tables.chip.rule.serial_sets])
     sides = np.where(np.isfinite(blocks.seconds), summed, np.inf)
     sides[:, 0] = 0.0  # no kernel
     sums = sides[:, block_numbers(partition_k, 5)].sum(axis=2)

@@ -147,9 +147,9 @@ def test_rows_price_partitions_as_arrays_do(world: World, data: st.DataObject) -
     partition_k[order] = np.concatenate([[0], np.cumsum(ends)])[: tables.kernels]
     member, charges = partition_k == np.arange(partition_k.max() + 1)[:, None], tables.sharded.token_charges
     assert charges is not None
-    beside, cut, _, _, all_tokens = charges.sums(member)
+    fixed, cut, _, _, all_tokens = charges.block_totals(member)
     held, blocks = price_blocks(tables, member).sram_bytes, data.draw(st.sampled_from([1, 2, 3, 4, 100]))
-    streamed = beside + cut * shares_of(charges.rows, np.array(float(min(blocks, charges.rows.most))))
+    streamed = fixed + cut * shares_of(charges.rows, np.array(float(min(blocks, charges.rows.most))))
     need = np.where(all_tokens > 0, held, np.minimum(held, streamed)).max()
     share_left = data.draw(st.sampled_from([0.998, 1.002, 1.1]))
     try:

@@ -332,9 +332,9 @@ def in_any_way(tables: StageTables, partition_k: np.ndarray) -> list[np.ndarray]
     for b, kernels in enumerate(member):
         ways.append([0] if held[b] else [])
         if charges is not None:
-            beside, cut, _, _, all_tokens = charges.sums(kernels[None])[:, 0]
+            fixed, cut, _, _, all_tokens = charges.block_totals(kernels[None])[:, 0]
             for blocks in range(1, charges.rows.most + 1):
-                need = beside + cut * shares_of(charges.rows, np.array(float(blocks)))
+                need = fixed + cut * shares_of(charges.rows, np.array(float(blocks)))
                 if not all_tokens and need <= tables.chip.sram * (1 + 1e-9) and kernels.sum() <= tables.chip.tiles:
                     ways[b].append(blocks)
     return [np.array(chosen) @ member for chosen in itertools.product(*ways)]
