@@ -21,8 +21,8 @@ from dfopt.arrays import Floats, Ints
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts
 from dfopt.setting.reads import memoized
-from dfopt.terms.bounds.beside import OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
+from dfopt.terms.bounds.transfers import OptionFigures
 
 __all__ = ["Chain", "Pipelines", "pareto_fronts"]
 
@@ -98,7 +98,7 @@ class Pipelines:
         most_m = holding.capacity_m * (1 + self.slack)
         most_m[0] -= holding.reserved_r[of.steps.table.first_i[plan]]
         pairs = zip(most_m.tolist(), holding.bytes_by_kernel(plan, self._held_vhk), strict=True)
-        fastest_vuu, *slower = [most - of.sums(held_vk) for most, held_vk in pairs]
+        fastest_vuu, *slower = [most - of.stage_totals(held_vk) for most, held_vk in pairs]
         return np.where(np.all([each >= 0 for each in slower], axis=0), fastest_vuu, -np.inf)
 
     @memoized

@@ -26,12 +26,12 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.setting.reads import memoized
 from dfopt.solving.passes import least_of_stages
 from dfopt.terms.blocks import IN_PARTS, BlockPrices, Blocks
-from dfopt.terms.bounds.beside import Beside, OptionFigures
 from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
 from dfopt.terms.bounds.passes import PassRule, PassSeconds
 from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.bounds.transfers import OptionFigures, Transfers
 from dfopt.terms.chip import Chip, chip_of
 from dfopt.terms.incidence import Open, counts
 from dfopt.terms.rules import HELD
@@ -319,15 +319,15 @@ class PlanClass(PlanGroup):
         waits = rule is not None and (rule.waits_count or (rule.moves and in_blocks))
         return self.steps.exposed.monotone and not waits
 
-    def beside_of(self, option_vk: Ints, amount_vc: Floats) -> Beside:
+    def beside_of(self, option_vk: Ints, amount_vc: Floats) -> Transfers:
         """Seconds beside the layers under given options of all kernels, without those of passes."""
         return self._beside(self.figures_of(option_vk), amount_vc)
 
-    def least_beside(self, domain: Domain, least_c: Floats) -> Beside:
+    def least_beside(self, domain: Domain, least_c: Floats) -> Transfers:
         """Seconds beside the layers at least, with the options that are left, without those of passes."""
         return self._beside(self.least_figures(domain), least_c[None])
 
-    def _beside(self, of: OptionFigures, amount_vc: Floats) -> Beside:
+    def _beside(self, of: OptionFigures, amount_vc: Floats) -> Transfers:
         found = self.steps.messages.of(of)
         return found._replace(moving=self.moving.seconds(self.held(amount_vc))) if self.moving.any else found
 

@@ -28,8 +28,8 @@ from dfopt.regions.classes import PlanClass
 from dfopt.regions.passes import fields_of, least_passes, seconds_of
 from dfopt.setting.stages import in_order
 from dfopt.terms.blocks import BlockPrices
-from dfopt.terms.bounds.beside import Beside
 from dfopt.terms.bounds.passes import PassSeconds
+from dfopt.terms.bounds.transfers import Transfers
 
 __all__ = ["Composed", "unbeaten_paths"]
 
@@ -55,7 +55,7 @@ class Composed:
         By kind of layer, blocks that may be used.
     priced_k : sequence of BlockPrices
         Of these blocks, under the vector.
-    beside : Beside
+    beside : Transfers
         Seconds beside the layers under the vector, without those of passes.
     clock : Clock
         Says when to list no more paths: then there are too many.
@@ -64,7 +64,7 @@ class Composed:
     of: PlanClass
     arcs_k: Sequence[Arcs]
     priced_k: Sequence[BlockPrices]
-    beside: Beside
+    beside: Transfers
     clock: Clock = UNLIMITED
 
     @property

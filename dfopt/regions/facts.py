@@ -23,7 +23,7 @@ from dfopt.regions.fusing import Fused, fused
 from dfopt.regions.passes import seconds_of
 from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
-from dfopt.terms.bounds.beside import Beside
+from dfopt.terms.bounds.transfers import Transfers
 from dfopt.terms.incidence import Exactly
 
 __all__ = ["Facts", "Memory"]
@@ -72,12 +72,12 @@ class Facts:
         return self.region.plan_i[(self.room_ki >= 0).all(axis=0)]
 
     @cached_property
-    def _beside_layers(self) -> Beside:
+    def _beside_layers(self) -> Transfers:
         """Seconds beside the layers, at least, without those of passes."""
         return self.region.of.least_beside(self.region.domain, self.least_c)
 
     @cached_property
-    def beside(self) -> Beside:
+    def beside(self) -> Transfers:
         """Seconds beside the layers, at least, and those of their passes."""
         region = self.region
         if region.of.by_pass is None:

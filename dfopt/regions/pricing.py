@@ -25,7 +25,7 @@ from dfopt.regions.composed import Composed
 from dfopt.regions.passes import least_passes, of_block, seconds_of
 from dfopt.setting.reads import memoized
 from dfopt.terms.blocks import BlockPrices
-from dfopt.terms.bounds.beside import Beside
+from dfopt.terms.bounds.transfers import Transfers
 
 __all__ = ["Best", "Lot", "Priced", "best_of"]
 
@@ -230,7 +230,7 @@ class Lot:
         return np.asarray((self.room_kiv >= 0).all(axis=0) & together_v)
 
     @cached_property
-    def beside(self) -> Beside:
+    def beside(self) -> Transfers:
         """Seconds beside the layers, with the least of both passes where they count."""
         found, by_pass = self.of.beside_of(self.option_vk, self.amount_vc), self.of.by_pass
         if by_pass is None:

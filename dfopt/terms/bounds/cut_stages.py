@@ -59,7 +59,7 @@ class CutStages:
         before_p, after_p = self.pairs
         return (self.set_uk[after_p] & ~self.set_uk[before_p]).astype(np.float64)
 
-    def sums(self, figure_vk: Floats) -> Floats:
+    def stage_totals(self, figure_vk: Floats) -> Floats:
         """Sums of a figure over the kernels of every stage, by the cuts in front and behind: (vectors, cuts, cuts)."""
         sum_vu = figure_vk @ self.set_uk.T.astype(np.float64)
         return np.asarray(sum_vu[:, None, :] - sum_vu[:, :, None])
@@ -70,17 +70,17 @@ class CutStages:
     def _messages(self) -> tuple[list[tuple[int, float]], Floats, Floats]:
         """Sources and bytes of what may be sent, and which messages cross each cut, to the next stage and back."""
         forward_k = np.array([kernel.pass_ == "forward" for kernel in self.layer.kernels])
-        found, on_mu, back_mu = list[tuple[int, float]](), list[Bools](), list[Bools]()
+        messages, on_mu, back_mu = list[tuple[int, float]](), list[Bools](), list[Bools]()
         for fan in self.layer.fan_outs:
             readers, made_u = np.array(fan.kernels), self.set_uk[:, fan.source]
             back_r = ~forward_k[fan.source] & ~forward_k[readers]
             if fan.carried:
                 continue
-            found.append((fan.source, fan.bytes))
+            messages.append((fan.source, fan.bytes))
             on_mu.append(made_u & ~self.set_uk[:, readers[~back_r]].all(axis=1))
             back_mu.append(~made_u & self.set_uk[:, readers[back_r]].any(axis=1))
-        shape = len(found), len(self.set_uk)
-        return found, np.array(on_mu, dtype=float).reshape(shape), np.array(back_mu, dtype=float).reshape(shape)
+        shape = len(messages), len(self.set_uk)
+        return messages, np.array(on_mu, dtype=float).reshape(shape), np.array(back_mu, dtype=float).reshape(shape)
 
     def hops(self, plan: int, output_vk: Floats, *, least: bool) -> Floats:
         """Seconds in which every stage sends to its neighbours for one microbatch.
@@ -101,25 +101,25 @@ class CutStages:
         """
         messages, on_mu, back_mu = self._messages
         seconds_vm = np.zeros((len(output_vk), len(messages)))
-        for m, (k, whole) in enumerate(messages):
+        for m, (k, tensor_bytes) in enumerate(messages):
             share_n, place_v = np.unique(output_vk[:, k], return_inverse=True)
-            each_n = np.array([self._sent(whole, share, least)[plan] for share in share_n.tolist()])
+            each_n = np.array([self._sent(tensor_bytes, share, least)[plan] for share in share_n.tolist()])
             seconds_vm[:, m] = each_n[place_v]
         return np.asarray((seconds_vm @ back_mu)[:, :, None] + (seconds_vm @ on_mu)[:, None, :])
 
     def sent_by_option(self, kernel: int, share_o: Floats) -> Floats:
         """Seconds of every message of a kernel's output, under every plan, by option: shape (options, any)."""
-        found = [
-            np.array([self._sent(whole, share, False) for share in share_o.tolist()])
-            for source, whole in self._messages[0]
+        seconds = [
+            np.array([self._sent(tensor_bytes, share, False) for share in share_o.tolist()])
+            for source, tensor_bytes in self._messages[0]
             if source == kernel
         ]
-        return np.concatenate([np.zeros((len(share_o), 0)), *found], axis=1)
+        return np.concatenate([np.zeros((len(share_o), 0)), *seconds], axis=1)
 
     @memoized
-    def _sent(self, whole: float, share: float, least: bool) -> Floats:
+    def _sent(self, tensor_bytes: float, share: float, least: bool) -> Floats:
         """Seconds of one message, by plan."""
-        return np.array(self.steps.table.of_plans(lambda instance: sent_s(instance, whole, share, least=least)))
+        return np.array(self.steps.table.of_plans(lambda instance: sent_s(instance, tensor_bytes, share, least=least)))
 
     # -- seconds ------------------------------------------------------------------------------------------------------
 
@@ -146,17 +146,17 @@ class CutStages:
         instance = Instance(self.steps.table.setting, self.steps.table.plans[plan])
         if not counts_training(instance.graph, instance.assumptions):
             return np.zeros((len(self.set_uk), len(self.set_uk)))
-        found_p = self.member_pk @ optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
+        added_p = self.member_pk @ optimizer_seconds(instance, np.arange(len(weight_k)), weight_k)
         for dims, share_k in instance.adding:
             volume_k = share_k * gradient_k
             both_kx = np.stack([volume_k, volume_k * instance.setting.weight_word_k], axis=1)
             both_nx, place_p = np.unique(self.member_pk @ both_kx, axis=0, return_inverse=True)
             price = instance.communication_s
-            each_n = [exchanged(instance.plan, dims, one, weights, price) for one, weights in both_nx.tolist()]
-            found_p = found_p + np.array(each_n)[place_p.ravel()]
-        found = np.zeros((len(self.set_uk), len(self.set_uk)))
-        found[self.pairs] = found_p
-        return found
+            each_n = [exchanged(instance.plan, dims, gradient, weight, price) for gradient, weight in both_nx.tolist()]
+            added_p = added_p + np.array(each_n)[place_p.ravel()]
+        added_uu = np.zeros((len(self.set_uk), len(self.set_uk)))
+        added_uu[self.pairs] = added_p
+        return added_uu
 
     # -- pipelines ----------------------------------------------------------------------------------------------------
 
@@ -188,5 +188,5 @@ class CutStages:
         through_n = figure_nx.max(axis=1)
         if self.by_slowest:
             through_n = through_n * (table.rounds_i[plan] + table.fill_i[plan])
-        found: Floats = through_n + added_n + self.steps.once_i[plan]
-        return found
+        step_n: Floats = through_n + added_n + self.steps.once_i[plan]
+        return step_n

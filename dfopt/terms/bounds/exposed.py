@@ -119,7 +119,8 @@ class Exposed:
         ahead_rv = _after(gathers_rpv, forward_rpv, times_rpv)
         ends_rv = ahead_rv + _after(backward_rpv[:, ::-1], reduce_rpv[:, ::-1], times_rpv[:, ::-1]) + of.waits_rv
         last_rv = np.where(times_rp[:, :1] > 0, reduce_rpv[:, 0] + gathers_rpv[:, 0], 0.0)
-        often_r = np.array([reductions(one.plan) for one in self.table.instances], dtype=float)[self.table.group_r]
+        often_g = np.array([reductions(instance.plan) for instance in self.table.instances], dtype=float)
+        often_r = often_g[self.table.group_r]
         until_rv = (times_rpv * weights_rpv).sum(axis=1)
         until_rv = until_rv + often_r[:, None] * np.maximum(of.stage_rv + last_rv, ends_rv)
         slowest_rv = self.table.slowest(of.stage_rv)[self.table.plan_r]
@@ -208,28 +209,28 @@ class Exposed:
     def _some_g(self) -> Bools:
         """Whether anything is exchanged, or an optimizer's step taken."""
         steps = self.table.assumptions.optimizer_step is not None
-        return np.array([steps or bool(one.adding) for one in self.table.instances])
+        return np.array([steps or bool(instance.adding) for instance in self.table.instances])
 
     @cached_property
     def _order_rp(self) -> tuple[Ints, Ints]:
         """What every stage runs, one after the other: kinds, and how often in a row; 0 times behind the end."""
 
         model, ran = self.table.setting.model, self.table.run
-        orders = [[run for run in in_order(model, one.plan, stage.number) if run[1]] for one, stage in ran]
-        found = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
+        orders = [[run for run in in_order(model, instance.plan, stage.number) if run[1]] for instance, stage in ran]
+        runs = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
         for row, order in enumerate(orders):
             for p, run in enumerate(order):
-                found[:, row, p] = run
-        return found[0][self.table.row_r], found[1][self.table.row_r]
+                runs[:, row, p] = run
+        return runs[0][self.table.row_r], runs[1][self.table.row_r]
 
     @cached_property
     def _crosses_g(self) -> Bools:
-        return np.array([in_the_way(one.plan) for one in self.table.instances], dtype=bool)
+        return np.array([in_the_way(instance.plan) for instance in self.table.instances], dtype=bool)
 
     @cached_property
     def _copies_g(self) -> tuple[Floats, Floats]:
         """The share of a processor that takes part in an exchange of copies, and how many there are."""
-        system, plans = self.table.setting.system, [one.plan for one in self.table.instances]
+        system, plans = self.table.setting.system, [instance.plan for instance in self.table.instances]
         usage = {dims: usage_of(system, dims) for dims in {plan.copy_dims for plan in plans}}
         usage_g = np.array([usage[plan.copy_dims] for plan in plans])
         return usage_g, np.array([plan.copies for plan in plans], dtype=float)

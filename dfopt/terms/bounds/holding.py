@@ -202,16 +202,16 @@ class Holding:
         with_tables = dict.fromkeys(k for setting in settings for k in setting.graph.kernels if k.resident_bytes)
         of_units = [states_of(self.table.setting, (), unit) for unit in np.eye(len(HELD)).tolist()]
         of_kernel = {kernel: states_of(self.table.setting, (kernel,)) for kernel in with_tables}
-        states = list(dict.fromkeys(replace(one, bytes=0.0) for one in chain(*of_units, *of_kernel.values())))
+        states = list(dict.fromkeys(replace(state, bytes=0.0) for state in chain(*of_units, *of_kernel.values())))
 
         def sizes(of: Sequence[Sequence[State]]) -> Floats:
             size_cx = np.zeros((len(states), len(of)))
             for x, each in enumerate(of):
-                for one in each:
-                    size_cx[states.index(replace(one, bytes=0.0)), x] += one.bytes
+                for state in each:
+                    size_cx[states.index(replace(state, bytes=0.0)), x] += state.bytes
             return size_cx
 
-        of_tables = {one: sizes([of_kernel.get(kernel, ()) for kernel in one.graph.kernels]) for one in settings}
+        of_tables = {part: sizes([of_kernel.get(kernel, ()) for kernel in part.graph.kernels]) for part in settings}
         return states, sizes(of_units), of_tables
 
     @cached_property
@@ -219,7 +219,7 @@ class Holding:
         """Bytes of each state of the tables of every kind of layer: float array, shape (groups, kinds, states)."""
         of_kind_nk = np.equal.outer(self.table.kind_k, np.arange(self.table.runs_rk.shape[1])).astype(float)
         tables_kc = {setting: (size_cn @ of_kind_nk).T for setting, size_cn in self._states[2].items()}
-        return np.array([tables_kc[one.setting] for one in self.table.instances])
+        return np.array([tables_kc[instance.setting] for instance in self.table.instances])
 
     @cached_property
     def _chips_gc(self) -> Floats:
@@ -231,28 +231,28 @@ class Holding:
         """Number of the memory that each state lies in, by group of plans."""
         chip = self.table.setting.system.chip
         tiers = list(chip.tiers)
-        return self._by_state_gc(lambda one, state: tiers.index(one.plan.tier_of(state.item, chip)))
+        return self._by_state_gc(lambda instance, state: tiers.index(instance.plan.tier_of(state.item, chip)))
 
     @cached_property
     def _away_gc(self) -> Bools:
         """Whether each state lies in a slower memory while the graph trains, by group of plans."""
-        return self._by_state_gc(lambda one, state: state.item in offloaded(one)) > 0
+        return self._by_state_gc(lambda instance, state: state.item in offloaded(instance)) > 0
 
     def _by_state_gc(self, of: Callable[[Instance, State], float]) -> Floats:
         """A figure of each state under the plans of every group: shape (groups, states)."""
         states = self._states[0]
-        found = self.table.of_groups(lambda instance: [of(instance, state) for state in states])
-        return np.array(found, dtype=float).reshape(len(found), -1)
+        figures = self.table.of_groups(lambda instance: [of(instance, state) for state in states])
+        return np.array(figures, dtype=float).reshape(len(figures), -1)
 
     @cached_property
     def _states_elsewhere(self) -> dict[Item, list[int]]:
         """Items that some plan offloads, with the states of each."""
-        found = defaultdict[Item, list[int]](list)
+        members_of = defaultdict[Item, list[int]](list)
         for c in np.flatnonzero(self._away_gc.any(axis=0)).tolist():
             item = self._states[0][c].item
             assert item is not None
-            found[item].append(c)
-        return found
+            members_of[item].append(c)
+        return members_of
 
     def of_layer_elsewhere(self, held_hkgv: Floats) -> dict[Item, Floats]:
         """Bytes that one chip holds of each offloaded item of one layer: float arrays, shape (groups, kinds, vectors).
@@ -270,7 +270,7 @@ class Holding:
     def _waiting_rk(self) -> Floats:
         """Microbatches whose saved activations each stage holds, by kind of layer."""
         kinds = range(self.table.runs_rk.shape[1])
-        return self.table.of_stages(lambda one, stage: [in_flight(one, stage, kind) for kind in kinds])
+        return self.table.of_stages(lambda instance, stage: [in_flight(instance, stage, kind) for kind in kinds])
 
     @cached_property
     def _lying_mrkc(self) -> Floats:
@@ -285,7 +285,7 @@ class Holding:
     @cached_property
     def reserved_r(self) -> Floats:
         """Bytes of the fastest memory of every stage for buckets of gradients."""
-        return np.asarray(np.array([reserved(one) for one in self.table.instances])[self.table.group_r])
+        return np.asarray(np.array([reserved(instance) for instance in self.table.instances])[self.table.group_r])
 
     @cached_property
     def _count_rkc(self) -> Floats:
@@ -299,7 +299,7 @@ class Holding:
             if state.lifetime == "microbatch":
                 count_rkc[:, :, c] *= self._waiting_rk
             elif state.lifetime == "sequences":
-                of_group = np.array([one.plan.microbatches for one in self.table.instances], dtype=float)
+                of_group = np.array([instance.plan.microbatches for instance in self.table.instances], dtype=float)
                 count_rkc[:, :, c] *= of_group[group_r, None]
             elif state.lifetime in OF_LAYERS:
                 count_rkc[:, :, c] *= self._away_gc[group_r, c][:, None]
@@ -320,24 +320,24 @@ class Holding:
             if state.lifetime in OF_LAYERS:
                 groups[state.name, state.lifetime, state.exists_from].append(c)
         assert len({key[:2] for key in groups}) == len(groups), "states of one name and lifetime begin at one level"
-        found = []
-        for (_, lifetime, exists_from), mine in groups.items():
-            assert len({states[c].item for c in mine}) == 1, "states of one name and lifetime lie together"
-            once_rc = np.isin(np.arange(len(states)), mine) / self._chips_gc[self.table.group_r]
+        at_work = []
+        for (_, lifetime, exists_from), members in groups.items():
+            assert len({states[c].item for c in members}) == 1, "states of one name and lifetime lie together"
+            once_rc = np.isin(np.arange(len(states)), members) / self._chips_gc[self.table.group_r]
             times_r = layers_r if lifetime == "exchange" else np.ones(len(layers_r))
-            counts_r = (zero_r >= exists_from) & ~self._away_gc[self.table.group_r, mine[0]]
-            found.append((lifetime, once_rc, np.where(counts_r, times_r, 0.0)))
-        return found
+            counts_r = (zero_r >= exists_from) & ~self._away_gc[self.table.group_r, members[0]]
+            at_work.append((lifetime, once_rc, np.where(counts_r, times_r, 0.0)))
+        return at_work
 
     @cached_property
     def _elsewhere(self) -> dict[Item, tuple[Floats, Floats]]:
         """Offloaded items: bytes of a stage for each of what a layer of a kind holds, and those of its tables."""
-        found = dict[Item, tuple[Floats, Floats]]()
+        bytes_of = dict[Item, tuple[Floats, Floats]]()
         for item, some in self._states_elsewhere.items():
             count_rkc = self._count_rkc[:, :, some] * self._away_gc[self.table.group_r][:, None, some]
             tables_rkc = self._tables_gkc[self.table.group_r][:, :, some]
-            found[item] = count_rkc @ self._states[1][some], (count_rkc * tables_rkc).sum(axis=(1, 2))
-        return found
+            bytes_of[item] = count_rkc @ self._states[1][some], (count_rkc * tables_rkc).sum(axis=(1, 2))
+        return bytes_of
 
 
 def _copied(total: Floats, of_a_layer: Floats, item: Item, assumptions: Assumptions) -> Floats:

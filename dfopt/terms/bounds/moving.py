@@ -60,8 +60,8 @@ class Moving:
     @cached_property
     def _placed(self) -> dict[Placement | None, Ints]:
         """Groups under which something is moved, by their placement."""
-        found: dict[Placement | None, list[int]] = {}
-        for g, one in enumerate(self.holding.table.instances):
-            if moves(one) and drawn_stages(one) == 1:
-                found.setdefault(one.plan.placement, []).append(g)
-        return {placement: np.array(groups, dtype=np.int64) for placement, groups in found.items()}
+        groups_of: dict[Placement | None, list[int]] = {}
+        for g, instance in enumerate(self.holding.table.instances):
+            if moves(instance) and drawn_stages(instance) == 1:
+                groups_of.setdefault(instance.plan.placement, []).append(g)
+        return {placement: np.array(groups, dtype=np.int64) for placement, groups in groups_of.items()}

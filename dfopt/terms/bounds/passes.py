@@ -48,7 +48,7 @@ class PassSeconds(NamedTuple):
 
 
 def with_moving(
-    whole: Floats,
+    total: Floats,
     work: tuple[Floats, Floats],
     memory: tuple[Floats, Floats],
     moving: tuple[Floats, Floats],
@@ -58,7 +58,7 @@ def with_moving(
 
     Parameters
     ----------
-    whole : s
+    total : s
         Of the work of both, which may be known to be more than their sum.
     work, memory, moving : s
         Of the forward and of the backward pass: work, the part of it in which it uses the fastest memory, and moving.
@@ -67,7 +67,7 @@ def with_moving(
     """
     first, second = (np.where(moved > 0, moved + busy - hop, 0.0) for moved, busy in zip(moving, memory, strict=True))
     ahead, back = work
-    return np.asarray(np.maximum(np.maximum(whole, first + back), np.maximum(ahead + second, first + second)))
+    return np.asarray(np.maximum(np.maximum(total, first + back), np.maximum(ahead + second, first + second)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,13 @@ class PassRule:
         ahead_b = (member_bk & self._forward_k).any(axis=1)
         seen_b = ~(member_bk & frees_memory_k(self.setting)).any(axis=1)
         time, memory = priced.time, priced.seconds[_MEMORY]
-        found: list[Floats | None] = [time * ahead_b, time * ~ahead_b, None, None, None, None]
+        fields: list[Floats | None] = [time * ahead_b, time * ~ahead_b, None, None, None, None]
         if self.moves:
-            found[2:4] = memory * (ahead_b & seen_b), memory * (~ahead_b & seen_b)
+            fields[2:4] = memory * (ahead_b & seen_b), memory * (~ahead_b & seen_b)
         if self.hides and by_window(self.setting.assumptions, self.setting.graph):
             often_b = self._often(member_bk, order)
-            found[4:] = memory * often_b, priced.seconds[_COMPUTE] * often_b
-        return tuple(None if each is None else np.where(priced.legal, each, np.inf) for each in found)
+            fields[4:] = memory * often_b, priced.seconds[_COMPUTE] * often_b
+        return tuple(None if each is None else np.where(priced.legal, each, np.inf) for each in fields)
 
     @cached_property
     def _forward_k(self) -> Bools:

@@ -68,26 +68,26 @@ class PlanArrays:
 
     def __init__(self, instances: Iterable[Instance]) -> None:
         self.under_i = tuple(instances)
-        self.setting, self.plans = self.under_i[0].setting, tuple(one.plan for one in self.under_i)
+        self.setting, self.plans = self.under_i[0].setting, tuple(instance.plan for instance in self.under_i)
         groups, group_i = dict[Any, int](), list[int]()
         self.instances: list[Instance] = []
-        for one in self.under_i:
-            key = one.setting, one.plan.apart_from_stages
+        for instance in self.under_i:
+            key = instance.setting, instance.plan.apart_from_stages
             if key not in groups:
                 groups[key] = len(self.instances)
-                self.instances.append(one)
+                self.instances.append(instance)
             group_i.append(groups[key])
         self.group_i = np.array(group_i, dtype=np.int64)
         shared = dict[Instance, int]()
-        numbers = [shared.setdefault(one.shared, len(shared)) for one in self.instances]
+        numbers = [shared.setdefault(instance.shared, len(shared)) for instance in self.instances]
         self.shared_g = np.array(numbers, dtype=np.int64)
         numbers_p = dict[Plan, int]()
         pipeline_i = [numbers_p.setdefault(plan.pipeline, len(numbers_p)) for plan in self.plans]
         self._pipeline_i: Ints = np.array(pipeline_i, dtype=np.int64)
         self._pipelines = [Instance(self.setting, plan) for plan in numbers_p]
-        stages_p = [bounded_stages(one) for one in self._pipelines]
-        self.run = [(one, stage) for one, stages in zip(self._pipelines, stages_p, strict=True) for stage in stages]
-        rows_p = np.split(np.arange(len(self.run)), np.cumsum([len(stages) for stages in stages_p])[:-1])
+        runs_p = [[(pipeline, stage) for stage in bounded_stages(pipeline)] for pipeline in self._pipelines]
+        self.run = [run for runs in runs_p for run in runs]
+        rows_p = np.split(np.arange(len(self.run)), np.cumsum([len(runs) for runs in runs_p])[:-1])
         rows_i = [rows_p[number] for number in pipeline_i]
         counts = [len(rows) for rows in rows_i]
         self.row_r: Ints = np.concatenate(rows_i)
@@ -114,7 +114,7 @@ class PlanArrays:
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """Every part of the model that chips see, in its setting."""
-        return tuple(dict.fromkeys(one.setting for one in self.instances))
+        return tuple(dict.fromkeys(instance.setting for instance in self.instances))
 
     @property
     def kind_k(self) -> Ints:
@@ -136,11 +136,11 @@ class PlanArrays:
 
     def of_pipelines(self, work: Callable[[Instance], float]) -> Floats:
         """A figure of every plan that only says how stages take layers and microbatches: ``work`` is told no more."""
-        return np.array([work(one) for one in self._pipelines], dtype=float)[self._pipeline_i]
+        return np.array([work(pipeline) for pipeline in self._pipelines], dtype=float)[self._pipeline_i]
 
     def of_stages(self, work: Callable[[Instance, PipelineStage], float | Sequence[float] | Floats]) -> Floats:
         """The same of every stage, or several figures: shape (stages, ...)."""
-        return np.array([work(one, stage) for one, stage in self.run], dtype=float)[self.row_r]
+        return np.array([work(pipeline, stage) for pipeline, stage in self.run], dtype=float)[self.row_r]
 
     @cached_property
     def share_r(self) -> Floats:
@@ -161,57 +161,57 @@ class PlanArrays:
     @cached_property
     def hides_hops_i(self) -> Bools:
         """Whether the stages of each plan work while they send to their neighbours: bool array."""
-        return self.of_pipelines(lambda one: self.assumptions.hides_hops_in(one.plan.interleave)) > 0
+        return self.of_pipelines(lambda instance: self.assumptions.hides_hops_in(instance.plan.interleave)) > 0
 
     @cached_property
     def rounds_i(self) -> Floats:
         """Rounds of a step: how often each stage takes as many microbatches as it takes at once. Float array."""
-        return self.of_pipelines(lambda one: one.plan.rounds)
+        return self.of_pipelines(lambda instance: instance.plan.rounds)
 
     @cached_property
     def fill_i(self) -> Floats:
         """Rounds that fill and drain each pipeline, by the closed form of ``bubble``: float array."""
-        return self.of_pipelines(lambda one: fill_factor(one.plan, self.assumptions.bubble))
+        return self.of_pipelines(lambda instance: fill_factor(instance.plan, self.assumptions.bubble))
 
     @cached_property
     def interleave_i(self) -> Floats:
         """Chunks of layers in each stage: float array."""
-        return self.of_pipelines(lambda one: one.plan.interleave)
+        return self.of_pipelines(lambda instance: instance.plan.interleave)
 
     @cached_property
     def stages_i(self) -> Floats:
         """Stages of each pipeline: float array."""
-        return self.of_pipelines(lambda one: one.plan.stages)
+        return self.of_pipelines(lambda instance: instance.plan.stages)
 
     @cached_property
     def microbatches_i(self) -> Floats:
         """Microbatches of a step of each pipeline: float array."""
-        return self.of_pipelines(lambda one: one.plan.microbatches)
+        return self.of_pipelines(lambda instance: instance.plan.microbatches)
 
     @cached_property
     def at_once_i(self) -> Floats:
         """Microbatches that a stage takes together: float array."""
-        return self.of_pipelines(lambda one: one.plan.at_once)
+        return self.of_pipelines(lambda instance: instance.plan.at_once)
 
     @cached_property
     def lines(self) -> tuple[Line, ...] | None:
         """How stages lie in the pipeline of each plan, if each is charged; of graphs not folded the heaviest alone."""
-        graph, found = self.setting.graph, list[Line]()
-        for one in self._pipelines:
-            places = stage_places(self.setting.model, one.plan) if graph.folded else (0,)
-            line = line_of(one.plan, self.assumptions, graph.trains, places)
+        graph, lines = self.setting.graph, list[Line]()
+        for pipeline in self._pipelines:
+            places = stage_places(self.setting.model, pipeline.plan) if graph.folded else (0,)
+            line = line_of(pipeline.plan, self.assumptions, graph.trains, places)
             if line is None:
                 return None
-            found.append(line)
-        return tuple(found[number] for number in self._pipeline_i.tolist())
+            lines.append(line)
+        return tuple(lines[number] for number in self._pipeline_i.tolist())
 
     @cached_property
     def runs_iq(self) -> tuple[Ints, Ints]:
         """Runs of each line, below one another: which stage of the plan, and how many; 0 = none. Two int arrays."""
         runs = [line.runs for line in self.lines or ()]
         row_iq, count_iq = np.zeros((2, len(runs), max(map(len, runs), default=0)), dtype=np.int64)
-        for i, mine in enumerate(runs):
-            row_iq[i, : len(mine)], count_iq[i, : len(mine)] = zip(*mine, strict=True)
+        for i, line_runs in enumerate(runs):
+            row_iq[i, : len(line_runs)], count_iq[i, : len(line_runs)] = zip(*line_runs, strict=True)
         return row_iq, count_iq
 
 
@@ -221,4 +221,5 @@ def _answers(instances: Iterable[Instance], work: Callable[[Instance], Answer]) 
     def of(plan: Plan, setting: Setting) -> Answer:
         return work(Instance(setting, plan))
 
-    return [questions[one.setting].answer(one.plan, partial(of, setting=one.setting)) for one in instances]
+    under = ((instance.setting, instance.plan) for instance in instances)
+    return [questions[setting].answer(plan, partial(of, setting=setting)) for setting, plan in under]

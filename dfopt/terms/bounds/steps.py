@@ -20,10 +20,10 @@ import numpy as np
 from dfopt.arrays import Bools, Floats
 from dfopt.physics.fill import chains
 from dfopt.physics.window import by_window
-from dfopt.terms.bounds.beside import Beside, Messages
 from dfopt.terms.bounds.exposed import Exchanging, Exposed
 from dfopt.terms.bounds.passes import PassSeconds, with_moving
 from dfopt.terms.bounds.plan_arrays import PlanArrays
+from dfopt.terms.bounds.transfers import Messages, Transfers
 from dfopt.terms.step.hops import per_step_hops
 
 __all__ = ["Steps"]
@@ -48,14 +48,14 @@ class Steps:
 
     # -- what a step makes of its layers ------------------------------------------------------------------------------
 
-    def of(self, layer_kv: Floats, beside: Beside, stage_rv: Floats | None = None) -> Floats:
+    def of(self, layer_kv: Floats, transfers: Transfers, stage_rv: Floats | None = None) -> Floats:
         """Seconds of a step under every plan, for each vector of options.
 
         Parameters
         ----------
         layer_kv : float array, s, shape (kinds, vectors)
             Seconds of a layer of every kind for one microbatch. They may be infinite.
-        beside : Beside
+        transfers : Transfers
             All else, for the same vectors, or for one that stands for all.
         stage_rv : float array, s, shape (stages, vectors), optional
             Seconds of all layers of a stage, at least, by what else is shown.
@@ -65,40 +65,40 @@ class Steps:
         float array, s, shape (plans, vectors)
             Lower bounds, if the arguments are.
         """
-        return self.of_stages(layer_kv[:, None, :], beside, stage_rv)
+        return self.of_stages(layer_kv[:, None, :], transfers, stage_rv)
 
-    def of_stages(self, layer_krv: Floats, beside: Beside, least_rv: Floats | None = None) -> Floats:
+    def of_stages(self, layer_krv: Floats, transfers: Transfers, least_rv: Floats | None = None) -> Floats:
         """The same from seconds of layers in every stage, shape (kinds, stages, vectors), or in all alike."""
         alone_rv = self._stages(layer_krv)
-        work_rv = self._work(layer_krv, alone_rv, beside, least_rv)
-        busy_rv = self._busy(work_rv, beside)
-        found_iv = self.of_busy(self._at_once_rv * busy_rv, beside)
-        if beside.exchanged is not None:
-            found_iv = found_iv + self._exposed(busy_rv, work_rv, alone_rv, beside, beside.exchanged)
-        return found_iv
+        work_rv = self._work(layer_krv, alone_rv, transfers, least_rv)
+        busy_rv = self._busy(work_rv, transfers)
+        step_iv = self.of_busy(self._at_once_rv * busy_rv, transfers)
+        if transfers.exchanged is not None:
+            step_iv = step_iv + self._exposed(busy_rv, work_rv, alone_rv, transfers, transfers.exchanged)
+        return step_iv
 
-    def slowest(self, layer_krv: Floats, beside: Beside, least_rv: Floats | None = None) -> Floats:
+    def slowest(self, layer_krv: Floats, transfers: Transfers, least_rv: Floats | None = None) -> Floats:
         """Seconds of the slowest stage in a round with its messages: shape (plans, vectors)."""
-        work_rv = self._work(layer_krv, self._stages(layer_krv), beside, least_rv)
-        return self.table.slowest(self._at_once_rv * self._busy(work_rv, beside))
+        work_rv = self._work(layer_krv, self._stages(layer_krv), transfers, least_rv)
+        return self.table.slowest(self._at_once_rv * self._busy(work_rv, transfers))
 
-    def _work(self, layer_krv: Floats, alone_rv: Floats, beside: Beside, least_rv: Floats | None) -> Floats:
+    def _work(self, layer_krv: Floats, alone_rv: Floats, transfers: Transfers, least_rv: Floats | None) -> Floats:
         """Seconds of every stage for one microbatch without messages; ``alone_rv``: of its layers."""
-        work_rv = alone_rv if beside.moving is None else self._with_moving(layer_krv, beside, beside.moving)
+        work_rv = alone_rv if transfers.moving is None else self._with_moving(layer_krv, transfers, transfers.moving)
         if self._sent_r.any():
             work_rv = np.maximum(work_rv, self._sent_r[:, None])
         return work_rv if least_rv is None else np.maximum(work_rv, least_rv)
 
-    def _busy(self, work_rv: Floats, beside: Beside) -> Floats:
+    def _busy(self, work_rv: Floats, transfers: Transfers) -> Floats:
         """The same with messages."""
         hides_rv = self.table.hides_hops_i[self.table.plan_r, None]
-        return np.where(hides_rv, np.maximum(work_rv, beside.hop_rv), work_rv + beside.hop_rv)
+        return np.where(hides_rv, np.maximum(work_rv, transfers.hop_rv), work_rv + transfers.hop_rv)
 
     @property
     def _at_once_rv(self) -> Floats:
         return self.table.at_once_i[self.table.plan_r, None]
 
-    def of_busy(self, busy_rv: Floats, beside: Beside) -> Floats:
+    def of_busy(self, busy_rv: Floats, transfers: Transfers) -> Floats:
         """Seconds of a step from those of every stage in a round, with its messages: shape (plans, vectors).
 
         Without exchanges that passes may hide.
@@ -107,8 +107,8 @@ class Steps:
             through_iv = self._through(busy_rv, self.table.lines[0].turns)
         else:
             through_iv = self.table.slowest(busy_rv) * (self.table.rounds_i + self.table.fill_i)[:, None]
-        found: Floats = through_iv + beside.added_iv + self.once_i[:, None]
-        return found
+        step_iv: Floats = through_iv + transfers.added_iv + self.once_i[:, None]
+        return step_iv
 
     def _stages(self, layer_krv: Floats) -> Floats:
         """Seconds of the layers of every stage; what never ends takes none where it is not run.
@@ -120,14 +120,14 @@ class Steps:
             total += _often(runs_rk[:, k], each_rv)
         return total
 
-    def _with_moving(self, layer_krv: Floats, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
+    def _with_moving(self, layer_krv: Floats, transfers: Transfers, moving: tuple[Floats, Floats]) -> Floats:
         """The same where layers wait for what slower memories move.
 
         Each pass of a layer takes the larger of two times: its work; and its moving plus its own use of the fastest
         memory. The second is less by :meth:`_hop_beside` for the last layer of each chunk.
         """
         runs_rk, total_rv = self.table.average_rk, np.zeros(())
-        passes, hop_rv = self._passes(beside), self._hop_beside(beside)
+        passes, hop_rv = self._passes(transfers), self._hop_beside(transfers)
         last_rk: Floats = np.minimum(self.table.interleave_i[self.table.plan_r, None], runs_rk)
         last_rk = last_rk * np.asarray((hop_rv > 0).any(axis=1))[:, None]
         for k, each_rv in enumerate(layer_krv):
@@ -140,7 +140,7 @@ class Steps:
                 total_rv = total_rv + _often(last_rk[:, k], with_moving(*layer, hop_rv))
         return total_rv
 
-    def _hop_beside(self, beside: Beside) -> Floats:
+    def _hop_beside(self, transfers: Transfers) -> Floats:
         """Seconds of the message that hides moving beside the last layer of a chunk, in each pass of one microbatch.
 
         A chunk of layers sends a message to another pipeline stage when its last layer is done (Calculon, Isaev et al.,
@@ -151,25 +151,25 @@ class Steps:
             return np.zeros((1, 1))
         plan_r = self.table.plan_r
         waits_r = (self.table.stages_i[plan_r] > 1) & ~self.table.hides_hops_i[plan_r]
-        return waits_r[:, None] * beside.hop_rv / (2 * self.table.interleave_i[plan_r, None])
+        return waits_r[:, None] * transfers.hop_rv / (2 * self.table.interleave_i[plan_r, None])
 
-    def _passes(self, beside: Beside) -> PassSeconds:
-        if beside.passes is not None:
-            return beside.passes
+    def _passes(self, transfers: Transfers) -> PassSeconds:
+        if transfers.passes is not None:
+            return transfers.passes
         return PassSeconds(*np.zeros((6, self.table.runs_rk.shape[1], 1, 1)))
 
     def _exposed(
-        self, busy_rv: Floats, work_rv: Floats, alone_rv: Floats, beside: Beside, exchanged: tuple[Floats, ...]
+        self, busy_rv: Floats, work_rv: Floats, alone_rv: Floats, transfers: Transfers, exchanged: tuple[Floats, ...]
     ) -> Floats:
         """Seconds in which exchanges show that passes may hide; ``alone_rv``: without waits for slower memories."""
-        passes, endless_rv = self._passes(beside), np.isinf(busy_rv)
+        passes, endless_rv = self._passes(transfers), np.isinf(busy_rv)
         plan_r = self.table.plan_r
-        shown_rv = np.where(self.table.hides_hops_i[plan_r, None], 0.0, beside.hop_rv)
-        if beside.exact and beside.moving is not None:
+        shown_rv = np.where(self.table.hides_hops_i[plan_r, None], 0.0, transfers.hop_rv)
+        if transfers.exact and transfers.moving is not None:
             windows = by_window(self.table.assumptions, self.table.setting.graph)
             with np.errstate(invalid="ignore"):
-                beside_rv = np.where(endless_rv, 0.0, work_rv - alone_rv)
-            shown_rv = self._backward_waits(beside, beside.moving) if windows else shown_rv + beside_rv
+                moving_rv = np.where(endless_rv, 0.0, work_rv - alone_rv)
+            shown_rv = self._backward_waits(transfers, transfers.moving) if windows else shown_rv + moving_rv
         elif by_window(self.table.assumptions, self.table.setting.graph):
             shown_rv = np.zeros((1, 1))
         of_kinds = passes.ahead_krv, passes.back_krv, passes.memory_krv, passes.compute_krv
@@ -177,14 +177,15 @@ class Steps:
             stage_rv=np.where(endless_rv, 0.0, busy_rv),
             exchanges=tuple(each_gkv[self.table.group_r] for each_gkv in exchanged),
             passes=tuple(np.moveaxis(_finite(each_krv), 0, 1) for each_krv in of_kinds),
-            hop_rv=beside.hop_rv / self.table.interleave_i[plan_r, None],
+            hop_rv=transfers.hop_rv / self.table.interleave_i[plan_r, None],
             waits_rv=shown_rv,
         )
-        return self.exposed.seconds(stages, exact=beside.exact)
+        return self.exposed.seconds(stages, exact=transfers.exact)
 
-    def _backward_waits(self, beside: Beside, moving: tuple[Floats, Floats]) -> Floats:
+    def _backward_waits(self, transfers: Transfers, moving: tuple[Floats, Floats]) -> Floats:
         """Seconds that a layer waits in its backward pass, on average over the layers of every stage; of one kind."""
-        passes, moved_rv, hop_rv = self._passes(beside), moving[1][self.table.group_r, 0], self._hop_beside(beside)
+        passes, hop_rv = self._passes(transfers), self._hop_beside(transfers)
+        moved_rv = moving[1][self.table.group_r, 0]
         size_r = self.table.runs_rk.sum(axis=1)
         last_r = np.minimum(self.table.interleave_i[self.table.plan_r], size_r) * (hop_rv > 0).any(axis=1)
 
@@ -204,9 +205,8 @@ class Steps:
     @cached_property
     def _sent_r(self) -> Floats:
         """Seconds of what every stage sends while another microbatch computes."""
-        sent_gk = np.array(
-            [np.bincount(self.table.kind_k, one.hidden_s, self.table.runs_rk.shape[1]) for one in self.table.instances]
-        )
+        kind_k, kinds = self.table.kind_k, self.table.runs_rk.shape[1]
+        sent_gk = np.array([np.bincount(kind_k, instance.hidden_s, kinds) for instance in self.table.instances])
         return np.asarray((self.table.runs_rk * sent_gk[self.table.group_r]).sum(axis=1))
 
     def _through(self, busy_rv: Floats, turns: bool) -> Floats:
@@ -219,7 +219,7 @@ class Steps:
         through_ivc = chains(seconds, count_iq[:, None], *options, turns=turns)
         return np.where(endless_iv, np.inf, through_ivc.max(axis=2))
 
-    def most(self, cutoff: float, layer_k: Floats, kind: int, beside: Beside) -> Floats:
+    def most(self, cutoff: float, layer_k: Floats, kind: int, transfers: Transfers) -> Floats:
         """Seconds of a layer of some kind above which a step is not below a cutoff, by plan.
 
         The step rule is turned around by halving intervals, so it is stated once.
@@ -231,7 +231,7 @@ class Steps:
             Least seconds of the layers of every kind; that of ``kind`` is not read.
         kind : int
             The kind of layer that is asked about.
-        beside : Beside
+        transfers : Transfers
             Of one vector: least figures.
 
         Returns
@@ -246,7 +246,7 @@ class Steps:
         def step(seconds_i: Floats) -> Floats:
             layer_ki = np.repeat(layer_k[:, None], len(seconds_i), axis=1)
             layer_ki[kind] = seconds_i
-            return self.of_stages(layer_ki[:, self.table.plan_r, None], beside)[:, 0]
+            return self.of_stages(layer_ki[:, self.table.plan_r, None], transfers)[:, 0]
 
         low_i, high_i = np.zeros(len(self.table.plans)), np.full(len(self.table.plans), max(cutoff, 0.0) + 1.0)
         never_i, always_i = step(low_i) > cutoff, step(high_i) <= cutoff
@@ -254,12 +254,12 @@ class Steps:
             middle_i = (low_i + high_i) / 2
             over_i = step(middle_i) > cutoff
             low_i, high_i = np.where(over_i, low_i, middle_i), np.where(over_i, middle_i, high_i)
-        found = np.where(always_i, np.inf, high_i * (1 + _ROUNDED))
-        return np.where(never_i, -1.0, found)
+        most_i = np.where(always_i, np.inf, high_i * (1 + _ROUNDED))
+        return np.where(never_i, -1.0, most_i)
 
     @cached_property
     def messages(self) -> Messages:
-        """What of a step is beside its layers."""
+        """Messages, exchanges and the optimizer's step."""
         return Messages(self.table)
 
     # -- figures of plans ---------------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.setting.stages import in_one_stage
-from dfopt.terms.bounds.beside import Beside
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
 from dfopt.terms.bounds.passes import PassSeconds
 from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.bounds.transfers import Transfers
 from dfopt.terms.bounds.work import LeastWork
 from dfopt.terms.chip import Chip, chip_of, combine
 from dfopt.terms.step.offload import frees_memory_k
@@ -74,7 +74,7 @@ class PlanTable(PlanArrays):
             What a layer of every kind takes at least for one microbatch, where more is shown of it.
         """
         layer_krv = np.maximum(self._layer_krv, np.reshape(layer_k, (-1, 1, 1)))
-        return self.steps.of_stages(layer_krv, self._beside, self._longest_rv)[:, 0]
+        return self.steps.of_stages(layer_krv, self._transfers, self._longest_rv)[:, 0]
 
     @cached_property
     def least_i(self) -> Floats:
@@ -86,7 +86,7 @@ class PlanTable(PlanArrays):
 
         With ``two_batch_overlap`` for two, which take turns.
         """
-        return self.steps.slowest(self._layer_krv, self._beside, self._longest_rv)[:, 0]
+        return self.steps.slowest(self._layer_krv, self._transfers, self._longest_rv)[:, 0]
 
     def stage_seconds(self, resource: str) -> Floats:
         """Least seconds of one resource of a chip in every stage for one microbatch: float array, shape (stages,).
@@ -151,18 +151,18 @@ class PlanTable(PlanArrays):
         return np.moveaxis(held_shk, 0, 2)[:, :, self.shared_g, None]
 
     @cached_property
-    def _beside(self) -> Beside:
-        """Seconds beside the layers, at least; no more is known of messages between stages."""
+    def _transfers(self) -> Transfers:
+        """Seconds of transfers, at least; no more is known of messages between stages."""
         messages = self.steps.messages
         added_iv, exchanged = np.zeros((len(self.plans), 1)), None
         if messages.hides:
-            each = zip(*(LeastWork(one).exchanged for one in self.instances), strict=True)
+            each = zip(*(LeastWork(instance).exchanged for instance in self.instances), strict=True)
             exchanged = tuple(np.array(each_gk)[:, :, None] for each_gk in each)
         elif messages.trains:
-            added_iv = messages.slowest(np.array([LeastWork(one).added for one in self.instances]))[:, None]
+            added_iv = messages.slowest(np.array([LeastWork(instance).added for instance in self.instances]))[:, None]
         moving = self.moving.seconds(self._held_hkgv) if self.moving.any else None
         passes = self._passes if exchanged is not None or moving is not None else None
-        return Beside(np.zeros((len(self.plan_r), 1)), added_iv, exchanged, moving, passes)
+        return Transfers(np.zeros((len(self.plan_r), 1)), added_iv, exchanged, moving, passes)
 
     @property
     def _passes(self) -> PassSeconds:
@@ -172,12 +172,13 @@ class PlanTable(PlanArrays):
         ``separate``: else all partitions may hold forward kernels, and so count with the forward pass. Memory time and
         compute time of the backward pass, as Calculon counts them, are without what runs again.
         """
-        kernels, apart = self.setting.graph.kernels, float(self.assumptions.forward_backward == "separate")
-        forward_k, again_k = (np.array([one.pass_ == name for one in kernels]) for name in ("forward", "recompute"))
+        pass_k = np.array([kernel.pass_ for kernel in self.setting.graph.kernels])
+        forward_k, again_k = pass_k == "forward", pass_k == "recompute"
+        separate = float(self.assumptions.forward_backward == "separate")
         ahead_tsk, late_tsk = self._by_kind(forward_k), self._by_kind(~forward_k & ~again_k)
         seen_tsk = self._by_kind(~forward_k & ~frees_memory_k(self.setting))
         fields = (
-            combine(ahead_tsk, self._chip), apart * combine(self._by_kind(~forward_k), self._chip),
-            ahead_tsk[1], apart * seen_tsk[1], late_tsk[1], late_tsk[0],
+            combine(ahead_tsk, self._chip), separate * combine(self._by_kind(~forward_k), self._chip),
+            ahead_tsk[1], separate * seen_tsk[1], late_tsk[1], late_tsk[0],
         )  # fmt: skip
         return PassSeconds(*map(self._by_stage, fields))

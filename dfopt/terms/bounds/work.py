@@ -86,8 +86,8 @@ class LeastWork:
         """
         setting, drawn = self.instance.setting, drawn_stages(self.instance)
         kinds = zip(setting.graph.kernels_by_kind, self.held, strict=True)
-        found = (states_of(setting, kernels, held_h.tolist()) for kernels, held_h in kinds)
-        return {kind: [replace(one, bytes=one.bytes / drawn) for one in states] for kind, states in enumerate(found)}
+        states_k = (states_of(setting, kernels, held_h.tolist()) for kernels, held_h in kinds)
+        return {k: [replace(state, bytes=state.bytes / drawn) for state in states] for k, states in enumerate(states_k)}
 
     @by_reads
     def exchanged(self) -> tuple[Floats, Floats, Floats]:

@@ -105,9 +105,9 @@ def test_hidden_exchanges_are_those_of_each_stage_by_itself(way: str, data: st.D
     low_k = [data.draw(st.sampled_from([1.0, 1.5, 20.0])) * least] * table.runs_rk.shape[1]
     hop_s = data.draw(st.sampled_from([0.0, 0.1 * least, 3.0 * least]))
     alone = [overlapped_by_hand(table, i, low_k, hop_s) for i in range(len(table.plans))]
-    beside = table._beside._replace(hop_rv=np.full((len(table.plan_r), 1), hop_s))
-    assert table.steps.of(np.array(low_k)[:, None], beside)[:, 0] == pytest.approx(alone, rel=1e-12)
-    assert np.isinf(table.steps.of(np.full((len(low_k), 1), np.inf), beside)).all()
+    transfers = table._transfers._replace(hop_rv=np.full((len(table.plan_r), 1), hop_s))
+    assert table.steps.of(np.array(low_k)[:, None], transfers)[:, 0] == pytest.approx(alone, rel=1e-12)
+    assert np.isinf(table.steps.of(np.full((len(low_k), 1), np.inf), transfers)).all()
 
 
 def test_kernels_that_must_share_a_stage_are_bounded_together() -> None:

@@ -1,4 +1,4 @@
-"""What of a step is beside its layers, under many plans and vectors of options: messages, exchanges, the optimizer.
+"""Transfers of a step beside its layers, under many plans and vectors of options: messages, exchanges, the optimizer.
 
 Suffixes: i plan, g group of plans that differ in layers of stages only, r distinct pipeline stage of a plan, k kind of
 layer or kernel, v vector of options.
@@ -22,11 +22,11 @@ from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.step.hops import added_by_kind, hop_seconds, sent_once
 from dfopt.terms.step.overlap import exchanged_by_kind, hides_any
 
-__all__ = ["Beside", "Messages", "OptionFigures"]
+__all__ = ["Transfers", "Messages", "OptionFigures"]
 
 
-class Beside(NamedTuple):
-    """Seconds beside the layers, for some vectors of options.
+class Transfers(NamedTuple):
+    """Seconds of transfers beside the layers, for some vectors of options.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class Messages:
 
     table: PlanArrays
 
-    def of(self, figures: OptionFigures) -> Beside:
-        """Seconds beside the layers, for some vectors of options; without moving and passes."""
+    def of(self, figures: OptionFigures) -> Transfers:
+        """Seconds of transfers, for some vectors of options; without moving and passes."""
         hop_rv = np.zeros((len(self.table.plan_r), 1))
         if self.sends:
             shares, place_v = _distinct(figures.output_vk[:, self.handed])
@@ -98,7 +98,7 @@ class Messages:
                 exchanged = tuple(np.stack(each, axis=2)[:, :, place_v] for each in hidden)
             else:
                 added_iv = np.stack(list(map(self._added, sizes)), axis=1)[:, place_v]
-        return Beside(hop_rv, added_iv, exchanged)
+        return Transfers(hop_rv, added_iv, exchanged)
 
     @property
     def hides(self) -> bool:
@@ -117,7 +117,7 @@ class Messages:
         if not graph.folded or sent_once(Instance(self.table.setting, self.table.plans[0])):
             return np.zeros(0, dtype=np.int64)
         index = graph.index()
-        return np.array(sorted({index[one.src] for of in graph.handed_on for one in of}), dtype=np.int64)
+        return np.array(sorted({index[tensor.src] for of in graph.handed_on for tensor in of}), dtype=np.int64)
 
     @cached_property
     def trains(self) -> bool:
@@ -135,7 +135,7 @@ class Messages:
         output_k = np.ones(len(plain.names))
         output_k[self.handed] = np.frombuffer(shares)
         sharded, kind_k = replace(plain, output_k=output_k), self.table.kind_k
-        return np.concatenate(self.table.of_plans(lambda one: hop_seconds(one, sharded, kind_k, least=least)))
+        return np.concatenate(self.table.of_plans(lambda instance: hop_seconds(instance, sharded, kind_k, least=least)))
 
     @memoized
     def _hidden(self, sizes: bytes) -> tuple[Floats, ...]:
