@@ -68,8 +68,8 @@ class Elimination:
         """
         options = [0] * len(self._sizes_k)
         for step in reversed(self._steps):
-            beside: Any = (slice(None), *(options[k] for k in step.scope[1:]))
-            options[step.scope[0]] = int(step.joined[beside].argmin())
+            index: Any = (slice(None), *(options[k] for k in step.scope[1:]))
+            options[step.scope[0]] = int(step.joined[index].argmin())
         return np.array(options, dtype=np.int64)
 
     @cached_property
@@ -81,23 +81,24 @@ class Elimination:
         are lower bounds on these sums. No entry is below :attr:`least`. An option whose entry is above a cutoff is in
         no vector whose sum is at most the cutoff. All entries are infinite if :attr:`least` is.
         """
-        found = [np.full(size, self.least) for size in self._sizes_k]
+        marginals = [np.full(size, self.least) for size in self._sizes_k]
         if not math.isfinite(self.least):
-            return tuple(found)
-        beside: dict[int, Floats] = {}  # by step, the least of all that is not in its table, over the rest's scope
+            return tuple(marginals)
+        messages: dict[int, Floats] = {}  # by step, the least of all that is not in its table, over the rest's scope
         for number in range(len(self._steps) - 1, -1, -1):
             step = self._steps[number]
-            rest = beside.get(number)
-            whole = step.joined + (self.least - step.joined.min()) if rest is None else step.joined + rest[None]
+            rest = messages.get(number)
+            marginal = step.joined + (self.least - step.joined.min()) if rest is None else step.joined + rest[None]
             for axis, kernel in enumerate(step.scope):
-                others = tuple(other for other in range(whole.ndim) if other != axis)
-                found[kernel] = np.maximum(found[kernel], whole.min(axis=others))
+                others = tuple(other for other in range(marginal.ndim) if other != axis)
+                marginals[kernel] = np.maximum(marginals[kernel], marginal.min(axis=others))
             for earlier, scope, amount in step.rests:
                 out = tuple(axis for axis, kernel in enumerate(step.scope) if kernel not in scope)
                 order = [kernel for kernel in step.scope if kernel in scope]
-                less = whole.min(axis=out).transpose([order.index(kernel) for kernel in scope])
-                beside[earlier] = np.where(np.isfinite(amount), less - np.where(np.isfinite(amount), amount, 0), np.inf)
-        return tuple(found)
+                less = marginal.min(axis=out).transpose([order.index(kernel) for kernel in scope])
+                finite = np.isfinite(amount)
+                messages[earlier] = np.where(finite, less - np.where(finite, amount, 0), np.inf)
+        return tuple(marginals)
 
 
 def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 << 16) -> Elimination:
@@ -145,9 +146,9 @@ def eliminated(factors: Sequence[Factor], sizes_k: Sequence[int], most: int = 1 
     left = [(-1, scope, amount) for scope, amount in together.items()]  # -1: a factor, not the rest of a step
     steps, exact = list[_Step](), True
     for kernel in _order(tuple(together), sizes):
-        mine = [part for part in left if kernel in part[1]]
+        bucket = [part for part in left if kernel in part[1]]
         left = [part for part in left if kernel not in part[1]]
-        groups = _groups(mine, sizes, most)
+        groups = _groups(bucket, sizes, most)
         exact &= len(groups) == 1
         for group in groups:
             scope = (kernel, *sorted({k for _, of, _ in group for k in of} - {kernel}))
@@ -187,16 +188,16 @@ def _spread(scope: tuple[int, ...], amount: Floats, larger: tuple[int, ...]) -> 
 @lru_cache(maxsize=256)
 def _order(scopes: _Structure, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Kernels in the order in which each leaves the smallest table, of those that are left."""
-    beside: dict[int, set[int]] = {k: set() for scope in scopes for k in scope}
+    neighbours: dict[int, set[int]] = {k: set() for scope in scopes for k in scope}
     for scope in scopes:
         for k in scope:
-            beside[k] |= {*scope} - {k}
+            neighbours[k] |= {*scope} - {k}
     order = list[int]()
-    while beside:
-        kernel = min(beside, key=lambda k: (math.prod(sizes[other] for other in beside[k]), k))
-        others = beside.pop(kernel)
+    while neighbours:
+        kernel = min(neighbours, key=lambda k: (math.prod(sizes[other] for other in neighbours[k]), k))
+        others = neighbours.pop(kernel)
         for other in others:
-            beside[other] |= others - {other}
-            beside[other].discard(kernel)
+            neighbours[other] |= others - {other}
+            neighbours[other].discard(kernel)
         order.append(kernel)
     return tuple(order)

@@ -68,11 +68,11 @@ def check_names(graph: Graph, request: Request) -> None:
     PlanError
         For the first name that no kernel has. The message suggests a similar name, or where to find the names.
     """
-    known = graph.index()
+    kernels = graph.index()
     for option, names in (("pin", list(request.pin_partition)), ("shard", list(request.pin_sharding))):
         for name in names:
-            if name not in known:
-                close = did_you_mean(name, list(known), f"`dfopt show {graph.name}` lists them")
+            if name not in kernels:
+                close = did_you_mean(name, list(kernels), f"`dfopt show {graph.name}` lists them")
                 way = f", computed as {graph.variant}," if graph.variant else ""
                 raise PlanError(f"{option}: {graph.name}{way} has no kernel {name!r} ({close})")
 
@@ -207,12 +207,12 @@ def _without_model(setting: Setting, request: Request) -> dict[str, bool]:
 def _check_memory_rows(setting: Setting, request: Request) -> None:
     """Refuse what shares of bandwidth by the bytes of a partition leave without a proof."""
     system, assumptions = setting.system, setting.assumptions
-    found, remedy = "", ""
+    conflict, remedy = "", ""
     if assumptions.execution == "dataflow" and request.formulation != "assignment":
-        found = "a chip that fuses any kernels (execution: dataflow)"
+        conflict = "a chip that fuses any kernels (execution: dataflow)"
         remedy = "assume execution: library or kernel_by_kernel, or ask for formulation: assignment"
     elif system.stack is not None:
-        found, remedy = "a stack of dies, whose bandwidth follows from its DRAM", "leave the rows out"
-    if found:
-        message = f"rows of unit memory are not supported beside {found}"
+        conflict, remedy = "a stack of dies, whose bandwidth follows from its DRAM", "leave the rows out"
+    if conflict:
+        message = f"rows of unit memory are not supported beside {conflict}"
         raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])

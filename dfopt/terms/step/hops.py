@@ -105,22 +105,22 @@ def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, lea
     return over_hops(instance, sharded, stage_k, hop)
 
 
-def sent_s(instance: Instance, whole: float, share: float, *, least: bool = False) -> float:
+def sent_s(instance: Instance, tensor_bytes: float, share: float, *, least: bool = False) -> float:
     """Seconds in which a chip sends its share of one tensor to a neighbouring pipeline stage, once.
 
-    With ``point_to_point_parts: None``, or if chips hold different parts, this is ``message(whole * share)``. Here
-    ``message`` and the names of collectives stand for seconds of a communication of so many bytes. Where ``n``
-    tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage gathers the parts
-    (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``scattered`` that takes ``message(whole
-    / n) + all_gather(whole)``, and the faster of both ways counts. Under ``calculon`` parts are always sent, in
-    ``max(0, message(whole / n) + 2 (reduce_scatter + all_gather - all_reduce)(whole))``, plus ``all_gather(whole) / 2``
+    With ``point_to_point_parts: None``, or if chips hold different parts, this is ``message(B * share)``. Here ``B`` is
+    the bytes of the whole tensor, and ``message`` and the names of collectives stand for seconds of a communication of
+    so many bytes. Where ``n`` tensor-parallel chips all hold the tensor whole, each may send a part, and the next stage
+    gathers the parts (Narayanan et al., SC'21, section 4.1, scatter/gather optimization). Under ``scattered`` that
+    takes ``message(B / n) + all_gather(B)``, and the faster of both ways counts. Under ``calculon`` parts are always
+    sent, in ``max(0, message(B / n) + 2 (reduce_scatter + all_gather - all_reduce)(B))``, plus ``all_gather(B) / 2``
     inside the maximum if kernels are recomputed.
 
     Parameters
     ----------
     instance : Instance
         Graph, machine and resolved assumptions (no ``auto`` left), under one plan.
-    whole : float
+    tensor_bytes : float
         Bytes of the whole tensor.
     share : float
         Part of it that each chip holds, at most 1. 1: every chip holds all of it.
@@ -134,18 +134,18 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
         Seconds of one message in one direction, with the all-gather on the next stage where parts are sent.
     """
     plan, assumptions = instance.plan, instance.assumptions
-    as_it_lies = instance.communication_s(Collective.POINT_TO_POINT, whole * share, plan.stage_dims)
+    as_it_lies = instance.communication_s(Collective.POINT_TO_POINT, tensor_bytes * share, plan.stage_dims)
     if assumptions.point_to_point_parts is None or plan.shards == 1 or (share < 1 and not least):
         return as_it_lies
-    part = instance.communication_s(Collective.POINT_TO_POINT, whole / plan.shards, plan.stage_dims)
+    part = instance.communication_s(Collective.POINT_TO_POINT, tensor_bytes / plan.shards, plan.stage_dims)
     if assumptions.point_to_point_parts == "calculon":
         split = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.ALL_REDUCE)
-        scatter, gather, reduce = (instance.communication_s(kind, whole, plan.shard_dims) for kind in split)
+        scatter, gather, reduce = (instance.communication_s(kind, tensor_bytes, plan.shard_dims) for kind in split)
         again = any(kernel.pass_ == "recompute" for kernel in instance.graph.kernels)
         # twice for a tensor of either pass; of what is computed again one all-gather for both of them
         edge = max(part + 2 * (scatter + gather - reduce) + gather / 2 * again, 0.0)  # no message takes back time
         return min(as_it_lies, edge) if least else edge
-    return min(as_it_lies, part + instance.communication_s(Collective.ALL_GATHER, whole, plan.shard_dims))
+    return min(as_it_lies, part + instance.communication_s(Collective.ALL_GATHER, tensor_bytes, plan.shard_dims))
 
 
 def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float, float], float]) -> Floats:

@@ -120,15 +120,15 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
             scale = 1.0 if graph.main_gradients is None and of == "table gradients" else word / graph.words.ends
             amounts[of, *key] += kernel.resident_bytes * scale * share
     trains = counts_training(graph, assumptions)
-    found = []
+    states = []
     for kind in KINDS:
         size = for_parameter if kind.per_parameter else 1.0
         if size > 0 and (trains or not kind.trained):
             for (of, split_over, copied), amount in amounts.items():
                 if of == kind.of and amount > 0:
                     lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from, copied
-                    found.append(State(kind.name, size * amount, split_over, *lies))
-    return tuple(found)
+                    states.append(State(kind.name, size * amount, split_over, *lies))
+    return tuple(states)
 
 
 def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
@@ -185,14 +185,14 @@ def buffers(instance: Instance, stage: PipelineStage, states: Mapping[int, Seque
     """
     if not (away := offloaded(instance)):
         return {}
-    pairs, found = list(kept(instance, stage, states)), defaultdict[str, float](float)
+    pairs, buffer_bytes = list(kept(instance, stage, states)), defaultdict[str, float](float)
     layers = [states.get(number, ()) for number, times in stage.runs if times]
     for item in away:
         total = sum(size for state, size in pairs if state.item == item)
-        mine = ([each for each in layer if each.item == item] for layer in layers)
-        most = max((sum(each.bytes / chips_of(instance, each) for each in of) for of in mine), default=0.0)
-        found[STATE_OF[item]] += buffered(total, most, item, instance.assumptions)
-    return found
+        states_of_layer = ([each for each in layer if each.item == item] for layer in layers)
+        most = max((sum(each.bytes / chips_of(instance, each) for each in of) for of in states_of_layer), default=0.0)
+        buffer_bytes[STATE_OF[item]] += buffered(total, most, item, instance.assumptions)
+    return buffer_bytes
 
 
 def reserved(instance: Instance) -> float:
@@ -230,8 +230,8 @@ def kept(
         for state in states.get(number, ()):
             count = float(times)
             if state.lifetime in OF_LAYERS and state.item not in away:
-                one = float(at_work.get((state.name, state.lifetime)) == number)
-                count = count - one if state.lifetime == "others" else one * at_once(instance, stage, state)
+                largest = at_work.get((state.name, state.lifetime)) == number
+                count = count - largest if state.lifetime == "others" else largest * at_once(instance, stage, state)
             if state.lifetime == "microbatch":
                 count *= in_flight(instance, stage, number)
             elif state.lifetime == "sequences":
@@ -267,12 +267,12 @@ def _largest(
     instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
 ) -> dict[tuple[str, str], int]:
     """The layer that holds most of what one has at a time, by name and lifetime."""
-    sums: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    layer_bytes: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for number, times in stage.runs:
         for state in states.get(number, ()) if times else ():
             if state.lifetime in OF_LAYERS:
-                sums[state.name, state.lifetime][number] += state.bytes / chips_of(instance, state)
-    return {key: max(layers, key=lambda number: layers[number]) for key, layers in sums.items()}
+                layer_bytes[state.name, state.lifetime][number] += state.bytes / chips_of(instance, state)
+    return {key: max(layers, key=lambda number: layers[number]) for key, layers in layer_bytes.items()}
 
 
 def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, State]]]:
@@ -284,10 +284,10 @@ def by_layers(states: Sequence[State]) -> tuple[list[State], list[tuple[float, S
     chip holds the bytes of the first (:func:`lying`), plus for each pair ``sign * at_once(...) * bytes /
     chips_of(instance, state)``. Leave out pairs of offloaded items (:func:`offloaded`): every layer keeps these.
     """
-    alike = [replace(one, lifetime="step") if one.lifetime == "others" else one for one in states]
+    alike = [replace(state, lifetime="step") if state.lifetime == "others" else state for state in states]
     signs = {"layer": 1.0, "exchange": 1.0, "others": -1.0}
-    more = [(signs[one.lifetime], one) for one in states if one.lifetime in signs]
-    return [one for one in alike if one.lifetime not in signs], more
+    more = [(signs[state.lifetime], state) for state in states if state.lifetime in signs]
+    return [state for state in alike if state.lifetime not in signs], more
 
 
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
@@ -297,21 +297,21 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
     :class:`~dfopt.errors.Infeasible` if they exceed the usable bytes of a memory. The message has both figures, and
     what would help. ``who_needs``: how it begins, such as ``stage 0 needs``.
     """
-    found = {}
+    free_bytes = {}
     for tier, capacity in usable_bytes(instance.setting).items():
         parts = books.get(tier, {})
-        found[tier] = capacity - sum(parts.values())
-        if found[tier] < 0:
+        free_bytes[tier] = capacity - sum(parts.values())
+        if free_bytes[tier] < 0:
             others = [other for other in instance.system.chip.tiers if other != tier]
             elsewhere = {f"another placement ({', '.join(others)})": None} if others else {}
             listed = ", ".join(f"{label} {parts[name] / 1e9:.4g} GB" for name, label in LABELS.items() if name in parts)
             levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
             raise Infeasible(
                 f"{who_needs} {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
-                f" {usable_words(capacity, instance.assumptions)}: short by {-found[tier] / 1e9:.4g} GB; levers:"
+                f" {usable_words(capacity, instance.assumptions)}: short by {-free_bytes[tier] / 1e9:.4g} GB; levers:"
                 f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *elsewhere, *levers])}"
             )
-    return found
+    return free_bytes
 
 
 def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
@@ -323,14 +323,14 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
     or where tensors that wait are counted as a state (``training_memory: calculon``). Raises
     :class:`~dfopt.errors.Infeasible` if the states alone (:func:`held`) exceed a memory in some pipeline stage.
     """
-    found, fastest = dict.fromkeys(states, math.inf), instance.system.chip.fastest_tier
+    free_bytes, fastest = dict.fromkeys(states, math.inf), instance.system.chip.fastest_tier
     if not capacities(instance.system.chip):
-        return found
+        return free_bytes
     for stage in instance.pipeline:
         rest = left(instance, held(instance, stage, states), f"{stage.name} needs").get(fastest, math.inf)
         rest = rest if waits(instance.setting) else math.inf
-        found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
-    return found
+        free_bytes |= {number: min(free_bytes[number], rest) for number, _ in stage.runs if number in free_bytes}
+    return free_bytes
 
 
 def in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:

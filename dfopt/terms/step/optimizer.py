@@ -50,18 +50,18 @@ def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> F
     seconds, assumptions, graph = np.zeros(len(kernel_o)), instance.assumptions, instance.graph
     if assumptions.optimizer_step is None or not counts_training(graph, assumptions):
         return seconds
-    once, known = instance.setting.only_forward, dict[tuple[int, float], float]()
+    once, seconds_of = instance.setting.only_forward, dict[tuple[int, float], float]()
     share_of = cache(lambda copied: instance.plan.share_held(1, copied))  # a plan takes notes of what is asked
     for o, (k, weight) in enumerate(zip(kernel_o.tolist(), weight_o.tolist(), strict=True)):
         kernel = graph.kernels[k]
         if (kernel.pass_ != "forward" and once) or not (weight or kernel.resident_bytes):
             continue
-        if (k, weight) not in known:
+        if (k, weight) not in seconds_of:
             word, share = graph.words.of_weight(kernel), share_of(kernel.copied or 0.0)
             routed = item_of_weight(kernel) == "experts"
             step = _step(instance, weight / word * share, word, routed)
-            known[k, weight] = step + _of_table(instance, kernel)
-        seconds[o] = known[k, weight]
+            seconds_of[k, weight] = step + _of_table(instance, kernel)
+        seconds[o] = seconds_of[k, weight]
     return seconds
 
 

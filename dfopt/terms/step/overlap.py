@@ -88,13 +88,13 @@ def exchanged_by_kind(
     brought_s = gathers_s if hides_weights(instance.assumptions, instance.graph, plan) else weights_s
     for dims, share_k in instance.adding:
         for kind in range(kinds):
-            mine = np.where(kind_k == kind, share * share_k * volume_k, 0.0)
+            kind_volume_k = np.where(kind_k == kind, share * share_k * volume_k, 0.0)
             if not behind:
                 of_all = reduce_s if windows else weights_s
-                of_all[kind] += exchanged(plan, dims, float(mine.sum()), float(mine @ word_k), price)
+                of_all[kind] += exchanged(plan, dims, float(kind_volume_k.sum()), float(kind_volume_k @ word_k), price)
                 continue
-            reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), 0.0, price) / reductions(plan)
-            brought_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
+            reduce_s[kind] += exchanged(plan, dims, float(kind_volume_k.sum()), 0.0, price) / reductions(plan)
+            brought_s[kind] += exchanged(plan, dims, 0.0, float(kind_volume_k @ word_k), price)
     return reduce_s, weights_s, gathers_s
 
 
@@ -109,5 +109,5 @@ def in_the_way(plan: Plan) -> bool:
     >>> in_the_way(parts), in_the_way(apart)
     (True, False)
     """
-    sent, handed = ({split_part_name(one)[0] for one in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
+    sent, handed = ({split_part_name(dim)[0] for dim in parts_of(dims)} for dims in (plan.copy_dims, plan.stage_dims))
     return bool(sent & handed)

@@ -76,8 +76,8 @@ def _compute_s(setting: Setting, kernel: Kernel) -> float:
     """Seconds of a whole kernel on one chip, at the largest share of its peak that any part of it may sustain."""
     graph, chip, assumptions = setting.graph, setting.system.chip, setting.assumptions
     if assumptions.compute_model == "cycle":
-        whole = least_cycles_s(kernel, "none", 1, setting.system.chip, assumptions.sharding_rules)
-        return whole * slowdown(graph, kernel, chip)
+        least_s = least_cycles_s(kernel, "none", 1, setting.system.chip, assumptions.sharding_rules)
+        return least_s * slowdown(graph, kernel, chip)
     share = assumptions.compute_utilization or 1.0
     if assumptions.compute_model == "efficiency":
         assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
