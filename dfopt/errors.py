@@ -258,18 +258,20 @@ class Infeasible(SolveError):
 
 
 class NoSolution(SolveError):
-    """A limit was reached before the first feasible solution; whether there is one stays open."""
+    """A limit was reached before the first feasible solution; whether there is one stays open.
+
+    ``bound``: what no solution beats, in ``unit``. ``seconds``: time spent. ``progress``: how far the search came.
+    """
 
     exit_code: ClassVar[int] = 5
 
-    def __init__(self, bound: float, seconds: float, known: str = "", unit: str = " s") -> None:
-        self.bound, self.seconds, self.known, self.unit = bound, seconds, known, unit
-        super().__init__(bound, seconds, known, unit)
+    def __init__(self, bound: float, seconds: float, progress: str = "", unit: str = " s") -> None:
+        self.bound, self.seconds, self.progress, self.unit = bound, seconds, progress, unit
+        super().__init__(bound, seconds, progress, unit)
 
     def __str__(self) -> str:
-        proven = f"no solution can be better than {self.bound:.6g}{self.unit}" + (
-            f"; {self.known}" if self.known else ""
-        )
+        progress = f"; {self.progress}" if self.progress else ""
+        proven = f"no solution can be better than {self.bound:.6g}{self.unit}{progress}"
         return f"no solution found in {self.seconds:.4g} s ({proven}); give it more time, or fix more of it"
 
 

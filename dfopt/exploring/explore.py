@@ -178,7 +178,7 @@ def explore(  # noqa: PLR0913 - a public function with options
             except Infeasible as error:
                 raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
             except NoSolution as error:
-                best_known = f"{error.known}, with the {name} energy of DRAM"
+                best_known = f"{error.progress}, with the {name} energy of DRAM"
                 raise NoSolution(error.bound, error.seconds, best_known, error.unit) from None
         if not ends_explored:
             return exploration

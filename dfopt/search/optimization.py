@@ -123,7 +123,7 @@ def _with_time_for_first(error: BaseException, start_s: float, limit_s: float) -
     """Where a limit was too short for any first mapping, how long that takes about."""
     if not isinstance(error, NoSolution) or limit_s > FIRST_AFTER * start_s:
         return error
-    hint = f"{error.known}; a first mapping takes about {FIRST_AFTER * start_s:.0f} s"
+    hint = f"{error.progress}; a first mapping takes about {FIRST_AFTER * start_s:.0f} s"
     return NoSolution(error.bound, error.seconds, hint, error.unit)
 
 
