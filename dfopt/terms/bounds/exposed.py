@@ -219,8 +219,7 @@ class Exposed:
         orders = [[run for run in in_order(model, instance.plan, stage.number) if run[1]] for instance, stage in ran]
         runs = np.zeros((2, len(orders), max(1, *map(len, orders))), dtype=np.int64)
         for row, order in enumerate(orders):
-            for p, run in enumerate(order):
-                runs[:, row, p] = run
+            runs[:, row, : len(order)] = np.reshape(order, (-1, 2)).T
         return runs[0][self.table.row_r], runs[1][self.table.row_r]
 
     @cached_property

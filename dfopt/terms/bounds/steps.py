@@ -154,9 +154,7 @@ class Steps:
         return waits_r[:, None] * transfers.hop_rv / (2 * self.table.interleave_i[plan_r, None])
 
     def _passes(self, transfers: Transfers) -> PassSeconds:
-        if transfers.passes is not None:
-            return transfers.passes
-        return PassSeconds(*np.zeros((6, self.table.runs_rk.shape[1], 1, 1)))
+        return transfers.passes or PassSeconds(*np.zeros((6, self.table.runs_rk.shape[1], 1, 1)))
 
     def _exposed(
         self, busy_rv: Floats, work_rv: Floats, alone_rv: Floats, transfers: Transfers, exchanged: tuple[Floats, ...]

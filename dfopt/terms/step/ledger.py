@@ -107,18 +107,9 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
         if assumptions.layers_exchanged and not assumptions.by_layer:  # which counts gradients of a layer whole anyhow
             amounts["whole gradients", (), copied] = parameters * reduced_bytes(graph)
     for kernel, copied in product((kernel for kernel in kernels if kernel.resident_bytes), (False, True)):
-        key, share = (kernel.spread_over, copied), (kernel.copied or 0.0) if copied else 1.0 - (kernel.copied or 0.0)
-        if kernel.pass_ == "forward":
-            amounts["tables", *key] += kernel.resident_bytes * share
-            state = kernel.resident_optimizer_bytes
-            if state is None:
-                state = kernel.resident_bytes / graph.words.ends * for_parameter
-            amounts["table optimizer", *key] += state * share
-            continue
-        for of, word in gradients.items():
-            of = "table gradients" if of == "gradients" else of
-            scale = 1.0 if graph.main_gradients is None and of == "table gradients" else word / graph.words.ends
-            amounts[of, *key] += kernel.resident_bytes * scale * share
+        share = (kernel.copied or 0.0) if copied else 1.0 - (kernel.copied or 0.0)
+        for of, amount in _of_tables(kernel, graph, gradients, for_parameter):
+            amounts[of, kernel.spread_over, copied] += amount * share
     trains = counts_training(graph, assumptions)
     states = []
     for kind in KINDS:
@@ -129,6 +120,21 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
                     lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from, copied
                     states.append(State(kind.name, size * amount, split_over, *lies))
     return tuple(states)
+
+
+def _of_tables(
+    kernel: Kernel, graph: Graph, gradients: Mapping[Amount, float], for_parameter: float
+) -> Iterator[tuple[Amount, float]]:
+    """Bytes of a kernel's tables and of their optimizer state, or of their gradients if it is a backward kernel."""
+    size, word = kernel.resident_bytes, graph.words.ends
+    if kernel.pass_ == "forward":
+        stated = kernel.resident_optimizer_bytes
+        yield "tables", size
+        yield "table optimizer", size / word * for_parameter if stated is None else stated
+        return
+    for of, gradient_word in gradients.items():
+        of = "table gradients" if of == "gradients" else of
+        yield of, size if graph.main_gradients is None and of == "table gradients" else size * (gradient_word / word)
 
 
 def _gradients(graph: Graph, assumptions: Assumptions) -> dict[Amount, float]:
