@@ -70,24 +70,38 @@ class BlockPrices:
     block_count: Floats
 
     def each(self, of: Callable[[Any], Any]) -> BlockPrices:
-        """What a function makes of each array."""
+        """The prices of the same blocks with a function applied to each array."""
         return BlockPrices(*(of(getattr(self, part.name)) for part in fields(BlockPrices)))
 
     def of(self, blocks: Ints | Bools) -> BlockPrices:
-        """Those of some of the blocks."""
+        """Prices of some of the blocks, by their numbers or by a mask."""
         return self.each(lambda of_b: of_b[..., blocks])
 
     @classmethod
     def joined(cls, parts: Sequence[BlockPrices]) -> BlockPrices:
-        """Those of the blocks of all parts, one part after the other."""
+        """Prices of the blocks of all parts, one part after the other."""
         names = [part.name for part in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
 
     def faster(self, other: BlockPrices, blocks: Ints, *, least: bool = False) -> BlockPrices:
         """Give some blocks the prices of another way to run them, where only that is legal, or it is faster.
 
-        Arrays are changed in place. ``blocks``: numbers of the blocks that ``other`` is about. ``least``: of a block
-        that is legal in both ways, each resource has the seconds of the way that takes less of it.
+        Arrays are changed in place.
+
+        Parameters
+        ----------
+        other : BlockPrices
+            Prices of these blocks if they run in the other way, for the same vectors of options.
+        blocks : int array, shape (blocks of ``other``,)
+            Their numbers here.
+        least : bool
+            True: of a block that is legal in both ways, each resource has the seconds of the way that takes less of it.
+            They are a lower bound on those of either way.
+
+        Returns
+        -------
+        BlockPrices
+            This object.
         """
         base = self.of(blocks)
         take = other.legal & (~base.legal | (other.time < base.time))
@@ -162,9 +176,9 @@ class Blocks:
         return self._best_way(amount_vc, least=False)
 
     def least(self, amount_vc: Floats) -> BlockPrices:
-        """The same, but a block that may run in two ways has the seconds of each resource of the way that takes less.
+        """Prices of every block, with each resource's seconds of the way to run that takes less of it.
 
-        ``amount_vc``: as :meth:`prices` takes it.
+        Where a block may run in one way only, these are :meth:`prices`. ``amount_vc``: as that takes it.
         """
         return self._best_way(amount_vc, least=True)
 
@@ -197,8 +211,18 @@ class Blocks:
     def holding(self, amount_vc: Floats, rest_vk: Floats, cut_vk: Floats) -> BlockPrices:
         """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight.
 
-        Sums of bytes are bounds as times are. ``amount_vc``: as :meth:`prices` takes it. ``rest_vk``, ``cut_vk``: what
-        :meth:`whole_and_cut` says of it.
+        Parameters
+        ----------
+        amount_vc : float array, shape (vectors, columns)
+            Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
+        rest_vk, cut_vk : float arrays, B, shape (vectors, kernels)
+            SRAM bytes of each kernel that is alone in its block, outside what parts of its weight divide, and of what
+            they divide: those of :meth:`whole_and_cut`.
+
+        Returns
+        -------
+        BlockPrices
+            Over all blocks. Sums of bytes are bounds as times are.
         """
         compute, reached = self._compute(amount_vc)
         parts_vk = parts_of(self.chip, rest_vk, cut_vk)

@@ -180,7 +180,17 @@ class TokenCharges:
 
     @classmethod
     def of(cls, rows: TokenRows, table: Table, least_c: Floats) -> TokenCharges:
-        """Charges of a table, which are of :data:`TOKEN_RESOURCES` only, with the amounts of its columns."""
+        """Charges of a layer in blocks of tokens, from a table of them.
+
+        Parameters
+        ----------
+        rows : TokenRows
+            What blocks of tokens are cut from.
+        table : Table
+            Charges of :data:`TOKEN_RESOURCES` only, none of which has levels.
+        least_c : float array, shape (columns of the table,)
+            Amounts in the units of their resources: of given options, or the least over those that are left.
+        """
         size, incidences = len(table.sizes_k), table.incidences
         amount_ri = np.zeros((len(TOKEN_RESOURCES), len(incidences)))
         for charge, column, i in zip(table.charges, least_c, table.incidence_c, strict=True):
@@ -194,8 +204,14 @@ class TokenCharges:
     def needs(self, chip: Chip, member_bk: Bools, count_b: Floats | None = None) -> TokenNeeds:
         """What blocks of kernels need and move in blocks of tokens.
 
-        ``member_bk``: whether each block holds each kernel of the stage. ``count_b``: number of blocks of tokens of
-        each; left out, the fewest that fit SRAM.
+        Parameters
+        ----------
+        chip : Chip
+            Its SRAM limits how many tokens a block has.
+        member_bk : bool array, shape (blocks, kernels of the stage)
+            Whether each block holds each kernel.
+        count_b : float array, shape (blocks,), optional
+            Number of blocks of tokens of each, whole. The fewest that fit SRAM if left out.
         """
         fixed, cut, again, accessed, all_tokens = self.block_totals(member_bk)
         fewest = blocks_needed(chip, self.rows, fixed, cut)

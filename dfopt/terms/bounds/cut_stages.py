@@ -124,7 +124,22 @@ class CutStages:
     # -- seconds ------------------------------------------------------------------------------------------------------
 
     def busy(self, plan: int, work_vuu: Floats, hop_vuu: Floats) -> Floats:
-        """Seconds of every stage for one microbatch, from those of its partitions and of its messages."""
+        """Seconds of every stage for one microbatch, from those of its partitions and of its messages.
+
+        They are the larger of the two where the stages of the plan work while they send, else the sum.
+
+        Parameters
+        ----------
+        plan : int
+            Number of the plan.
+        work_vuu, hop_vuu : float arrays, s, shape (vectors, cuts, cuts), or (cuts, cuts) of one vector
+            Of partitions, and of messages (:meth:`hops`), by the cuts in front of and behind the stage.
+
+        Returns
+        -------
+        float array, s
+            Of the same shape.
+        """
         hides = self.steps.table.hides_hops_i[plan]
         return np.maximum(work_vuu, hop_vuu) if hides else work_vuu + hop_vuu
 
@@ -171,7 +186,24 @@ class CutStages:
         return np.array([[0.0] if self.by_slowest else NO_STAGE])
 
     def grown(self, plan: int, behind: int, figure_nx: Floats, busy_n: Floats) -> Floats:
-        """Figures of pipelines with a further stage, behind which so many more will come."""
+        """Figures of pipelines after one more stage is added at their end.
+
+        Parameters
+        ----------
+        plan : int
+            Number of the plan.
+        behind : int
+            Stages that will come behind it.
+        figure_nx : float array, s, shape (labels, figures)
+            Figures of the pipelines without it: the seconds of the slowest stage, or those of
+            :func:`dfopt.physics.fill.appended` where the time of every stage is charged. At first :attr:`no_stage`.
+        busy_n : float array, s, shape (labels,)
+            Seconds of the further stage for one microbatch (:meth:`busy`).
+
+        Returns
+        -------
+        float array, s, shape (labels, figures)
+        """
         if self.by_slowest:
             return np.maximum(figure_nx, busy_n[:, None])
         table = self.steps.table
@@ -180,9 +212,21 @@ class CutStages:
         return appended(figure_nx, busy_n, rounds, behind, turns=turns)
 
     def step(self, plan: int, figure_nx: Floats, added_n: Floats) -> Floats:
-        """Seconds of a step from the figures of pipelines, and from what is added once: shape (labels,).
+        """Seconds of a step from the figures of pipelines, and from what is added once.
 
-        A lower bound where stages are still to come.
+        Parameters
+        ----------
+        plan : int
+            Number of the plan.
+        figure_nx : float array, s, shape (labels, figures)
+            Figures of the pipelines, as :meth:`grown` returns them.
+        added_n : float array, s, shape (labels,)
+            Seconds once per step of the slowest stage in exchanges and the optimizer (:meth:`added`).
+
+        Returns
+        -------
+        float array, s, shape (labels,)
+            A lower bound where stages are still to come.
         """
         table = self.steps.table
         through_n = figure_nx.max(axis=1)

@@ -108,7 +108,7 @@ class PlanArrays:
 
     @property
     def assumptions(self) -> Assumptions:
-        """Those of the setting."""
+        """Resolved assumptions of the setting."""
         return self.setting.assumptions
 
     @cached_property
@@ -131,7 +131,7 @@ class PlanArrays:
         return _answers(self.under_i, work)
 
     def of_groups(self, work: Callable[[Instance], Answer]) -> list[Answer]:
-        """The same of every group of plans."""
+        """What ``work`` says of every group of plans, asked once as :meth:`of_plans` asks."""
         return _answers(self.instances, work)
 
     def of_pipelines(self, work: Callable[[Instance], float]) -> Floats:
@@ -139,7 +139,7 @@ class PlanArrays:
         return np.array([work(pipeline) for pipeline in self._pipelines], dtype=float)[self._pipeline_i]
 
     def of_stages(self, work: Callable[[Instance, PipelineStage], float | Sequence[float] | Floats]) -> Floats:
-        """The same of every stage, or several figures: shape (stages, ...)."""
+        """A figure of every stage, or several, by its pipeline: float array, shape (stages, ...)."""
         return np.array([work(pipeline, stage) for pipeline, stage in self.run], dtype=float)[self.row_r]
 
     @cached_property

@@ -68,7 +68,22 @@ class Steps:
         return self.of_stages(layer_kv[:, None, :], transfers, stage_rv)
 
     def of_stages(self, layer_krv: Floats, transfers: Transfers, least_rv: Floats | None = None) -> Floats:
-        """The same from seconds of layers in every stage, shape (kinds, stages, vectors), or in all alike."""
+        """Seconds of a step under every plan, from those of layers in every pipeline stage.
+
+        Parameters
+        ----------
+        layer_krv : float array, s, shape (kinds, stages, vectors)
+            Seconds of a layer of every kind for one microbatch, or with one stage for all. They may be infinite.
+        transfers : Transfers
+            All else, for the same vectors, or for one that stands for all.
+        least_rv : float array, s, shape (stages, vectors), optional
+            Seconds of all layers of a stage, at least, by what else is shown.
+
+        Returns
+        -------
+        float array, s, shape (plans, vectors)
+            Lower bounds, if the arguments are.
+        """
         alone_rv = self._stages(layer_krv)
         work_rv = self._work(layer_krv, alone_rv, transfers, least_rv)
         busy_rv = self._busy(work_rv, transfers)
@@ -78,7 +93,10 @@ class Steps:
         return step_iv
 
     def slowest(self, layer_krv: Floats, transfers: Transfers, least_rv: Floats | None = None) -> Floats:
-        """Seconds of the slowest stage in a round with its messages: shape (plans, vectors)."""
+        """Seconds of the slowest pipeline stage of every plan in a round, with its messages: shape (plans, vectors).
+
+        Arguments are those of :meth:`of_stages`. In a round a stage takes as many microbatches as it takes at once.
+        """
         work_rv = self._work(layer_krv, self._stages(layer_krv), transfers, least_rv)
         return self.table.slowest(self._at_once_rv * self._busy(work_rv, transfers))
 

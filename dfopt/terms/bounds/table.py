@@ -78,7 +78,7 @@ class PlanTable(PlanArrays):
 
     @cached_property
     def least_i(self) -> Floats:
-        """The same with no more shown of layers than the least work of kernels."""
+        """Lower bounds on the seconds per step of every plan, from the least work of kernels alone."""
         return self.seconds(np.zeros(1))
 
     def intervals(self) -> Floats:

@@ -101,7 +101,7 @@ class LeastWork:
 
     @by_reads
     def added(self) -> Floats:
-        """The same where no pass hides them: least seconds per step of one layer, shape (kinds,).
+        """Least seconds per step in which copies exchange what is of one layer, where no pass hides it: shape (kinds,).
 
         See :func:`dfopt.terms.step.hops.added_by_kind`. Of kernels that are drawn once those of the average stage.
         """
