@@ -7,18 +7,18 @@ left out: latencies, the area of a DRAM bit, the power of a controller's link, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from dfopt.documents.base import issues_of
 from dfopt.documents.design import Design
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, json_path, shown
 
 _UNITS: Final = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
-_SRAM: Final = (("registers", "SRAM-R", "reg_mem"), ("L1", "SRAM-L1", "L1"), ("L2", "SRAM-L2", "L2"))
-_LINKS: Final = (("in_package", "intra_node"), ("between_packages", "inter_node"))
-_AREAS: Final = "area_breakdown"
+_KINDS: Final = ("bytes of ", "if there ")
 
 
 def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> tuple[Design, list[str]]:
@@ -37,39 +37,11 @@ def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> t
         The file, for errors.
     """
     file = _File(config, path)
-    core = ("tech_param", "core")
-    scale = file.number(*core, "operating_area_per_mcu") / file.number(*core, "nominal_area_per_mcu")
-    technology = {
-        "name": name,
-        "source": "DeepFlow configuration",
-        "core": {
-            "flop_per_cycle": file.number(*core, "nominal_flop_rate_per_mcu") * scale,
-            "power": file.number(*core, "nominal_power_per_mcu") * scale,
-            "supply": file.supply(*core),
-            **file.numbers(
-                *core, area_mm2="operating_area_per_mcu", frequency="nominal_frequency",
-                units_per_cluster="num_mcu_per_bundle", utilization="util",
-            ),
-        },
-        "sram": [file.sram(ours, theirs) for ours, theirs, _ in _SRAM],
-        "dram": file.dram(),
-        "links": {ours: file.links(theirs) for ours, theirs in _LINKS},
-    }  # fmt: skip
-    data = {
-        "name": name,
-        "technology": technology,
-        "profile": "deepflow",
-        "budgets": {
-            "chip_area_mm2": file.number(_AREAS, "proc_chip_area_budget"),
-            "package_area_mm2": file.number(_AREAS, "node_area_budget"),
-            "power": file.number("power_breakdown", "TDP"),
-        },
-        "shares": {
-            "area": file.shares(_AREAS),
-            "power": file.shares("power_breakdown"),
-            "perimeter": file.numbers("perimeter_breakdown", dram="DRAM", **dict(_LINKS)),
-        },
-    }
+    figures = file.filled(load_strict(Path(__file__).with_suffix(".yaml")), ())
+    technology = figures["technology"]
+    levels = [{"name": level, **fields} for level, fields in technology["sram"].items()]
+    about = {"name": name, "source": "DeepFlow configuration"}
+    data = {**figures, "name": name, "technology": technology | about | {"sram": levels}, "profile": "deepflow"}
     try:
         design = Design.model_validate(data)
     except ValidationError as error:
@@ -98,7 +70,26 @@ class _File:
 
         return walk(self.config)
 
-    def at(self, *keys: str) -> Any:
+    def filled(self, entry: Any, above: tuple[str, ...]) -> Any:
+        """An entry of the table with figures of the file for their keys; none for a key that need not be there."""
+        if isinstance(entry, Mapping):
+            above = (*above, *entry["of"].split(".")) if "of" in entry else above
+            parts = {name: self.filled(part, above) for name, part in entry.items() if name != "of"}
+            return {name: part for name, part in parts.items() if part is not None}
+        if not isinstance(entry, str):
+            return entry
+        kind, key = next(((kind, entry.removeprefix(kind)) for kind in _KINDS if entry.startswith(kind)), ("", entry))
+        if kind == "bytes of ":
+            return self._size(*above, key)
+        if kind == "if there " and key not in self._at(*above):
+            return None
+        first, *others = key.split(" ")
+        figure = self._number(first, above)
+        for sign, other in zip(others[::2], others[1::2], strict=True):
+            figure = figure / self._number(other, above) if sign == "/" else figure * self._number(other, above)
+        return figure
+
+    def _at(self, *keys: str) -> Any:
         value: Any = self.config
         for depth, key in enumerate(keys):
             if not isinstance(value, Mapping) or key not in value:
@@ -109,73 +100,21 @@ class _File:
             self.used.add(keys)
         return value
 
-    def number(self, *keys: str) -> float:
-        value = self.at(*keys)
+    def _number(self, text: str, above: tuple[str, ...]) -> float:
+        """A number of the table, or that of a key below others."""
+        if text.isdecimal():
+            return int(text)
+        value = self._at(*(keys := (*above, *text.split("."))))
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DocumentError(self.path, [Issue(json_path(*keys), f"found {shown(value)}, expected a number")])
         return float(value)
 
-    def size(self, *keys: str) -> float:
+    def _size(self, *keys: str) -> float:
         """Bytes of a size such as ``32 KB``, in powers of 1024."""
-        value = self.at(*keys)
+        value = self._at(*keys)
         count, _, unit = value.partition(" ") if isinstance(value, str) else ("", "", "")
         try:
             return float(count) * _UNITS[unit.strip()]
         except (ValueError, KeyError):
             message = f"found {shown(value)}, expected a size such as '32 KB'"
             raise DocumentError(self.path, [Issue(json_path(*keys), message)]) from None
-
-    def numbers(self, *keys: str, **theirs: str) -> dict[str, float]:
-        """Several numbers of one part, by what we call them."""
-        return {ours: self.number(*keys, name) for ours, name in theirs.items()}
-
-    def supply(self, *keys: str) -> dict[str, float]:
-        most = {"max_v": "max_voltage"} if "max_voltage" in self.at(*keys) else {}
-        return self.numbers(
-            *keys, nominal_v="nominal_voltage", threshold_v="threshold_voltage", margin_v="margin_voltage", **most
-        )
-
-    def per_byte(self, *keys: str) -> float:
-        return self.number(*keys) * 8
-
-    def sram(self, ours: str, theirs: str) -> dict[str, Any]:
-        keys = ("tech_param", theirs)
-        return {
-            "name": ours,
-            "energy": self.per_byte(*keys, "dynamic_energy_per_bit"),
-            "bank": self.size(*keys, "bank_capacity"),
-            "shared": ours == "L2",
-            **self.numbers(
-                *keys, bit_area_mm2="area_per_bit", static_w_per_bit="static_power_per_bit", overhead="overhead",
-                link_area_mm2="controller_area_per_link", utilization="util",
-            ),
-        }  # fmt: skip
-
-    def dram(self) -> dict[str, Any]:
-        keys = ("tech_param", "DRAM")
-        return {
-            "stack": self.size(*keys, "stack_capacity"),
-            "supply": self.supply(*keys),
-            "energy": self.per_byte(*keys, "dynamic_energy_per_bit"),
-            **self.numbers(
-                *keys, stack_area_mm2="area_per_stack", controller_area_mm2="mem_ctrl_area",
-                links_per_stack="num_links_per_stack", links_per_mm="num_links_per_mm", frequency="nominal_frequency",
-                static_w_per_bit="static_power_per_bit", utilization="util",
-            ),
-        }  # fmt: skip
-
-    def links(self, theirs: str) -> dict[str, Any]:
-        keys = ("tech_param", "network", theirs)
-        return {
-            "supply": self.supply(*keys),
-            "energy": self.per_byte(*keys, "nominal_energy_per_link"),
-            **self.numbers(
-                *keys, area_mm2="nominal_area_per_link", links_per_mm="num_links_per_mm",
-                frequency="nominal_frequency", utilization="util",
-            ),
-        }  # fmt: skip
-
-    def shares(self, breakdown: str) -> dict[str, float]:
-        levels = {ours: key for ours, _, key in _SRAM}
-        on_chip = self.numbers(breakdown, core="core", dram="DRAM", **levels)
-        return on_chip | self.numbers(breakdown, "network", **dict(_LINKS))
