@@ -8,22 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from dfopt.documents.dtypes import Dtype, Dtypes
+from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, Tensor
 from dfopt.documents.kernel import needed
 from dfopt.errors import DocumentError, Issue
-from dfopt.frontends.onnx.model import FLOATS, Model, Node, Type
+from dfopt.frontends.onnx.model import ELEMENTS, FLOATS, Model, Node, Type
 from dfopt.frontends.onnx.values import Axes, Value, extents, of_products, one_each
 
 __all__ = ["Canvas"]
 
 Operand = Literal[1, 2] | None
 _INDICES: Final = frozenset({"INT32", "INT64"})  # shapes and axes, with which weights were reshaped
-_DTYPES: Final[dict[str, Dtype]] = {
-    "FLOAT": "fp32", "FLOAT16": "fp16", "BFLOAT16": "bf16", "FLOAT8E4M3FN": "fp8", "FLOAT8E4M3FNUZ": "fp8",
-    "FLOAT8E5M2": "fp8", "FLOAT8E5M2FNUZ": "fp8", "FLOAT4E2M1": "fp4", "INT8": "int8", "UINT8": "int8",
-    "INT4": "int4", "UINT4": "int4",
-}  # fmt: skip
 _LONGEST: Final = 180  # characters of a kernel's name
 
 
@@ -50,7 +45,7 @@ class Canvas:
 
     def __init__(self, model: Model) -> None:
         self.model, self.kind = model, _kind_of_activations(model)
-        self.word = FLOATS[self.kind]
+        self.word = ELEMENTS[self.kind][0]
         self.kernels: dict[str, dict[str, Any]] = {}
         self.reads: list[tuple[str, Operand, Value]] = []
         self.values: dict[str, Value] = {}
@@ -241,14 +236,15 @@ class Canvas:
 
     def _types(self) -> dict[str, Any]:
         """The types of the graph: those of most that is computed, and of most weights of products."""
-        if self.kind not in _DTYPES:
+        activations, weights = (ELEMENTS[kind][1] for kind in (self.kind, self._kind_of_weights()))
+        if activations is None or weights is None:
             return {"word_bytes": int(self.word)}
-        return {"dtypes": Dtypes(activations=_DTYPES[self.kind], weights=_DTYPES[self._kind_of_weights()])}
+        return {"dtypes": Dtypes(activations=activations, weights=weights)}
 
     def _kind_of_weights(self) -> str:
         elements = Counter[str]()
         for name, (_, kind) in self.weights.items():
-            if kind in _DTYPES:
+            if ELEMENTS[kind][1] is not None:
                 elements[kind] += self._elements(name)
         return elements.most_common(1)[0][0] if elements else self.kind
 

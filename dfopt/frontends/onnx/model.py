@@ -24,21 +24,22 @@ import onnx
 from onnx import helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
+from dfopt.documents.dtypes import Dtype
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.onnx.file import parse
 
-__all__ = ["FLOATS", "STANDARD", "Model", "Node", "Type", "read_model"]
+__all__ = ["ELEMENTS", "FLOATS", "STANDARD", "Model", "Node", "Type", "read_model"]
 
 _KINDS: Final[dict[int, str]] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 SMALL: Final = 4096
 """Elements up to which a constant is kept with its values: shapes, axes, indices."""
 STANDARD: Final = ("", "ai.onnx")
-FLOATS: Final = {"FLOAT": 4.0, "FLOAT16": 2.0, "BFLOAT16": 2.0, "DOUBLE": 8.0}
-_BYTES: Final = {
-    **FLOATS, "INT64": 8.0, "UINT64": 8.0, "INT32": 4.0, "UINT32": 4.0, "INT16": 2.0, "UINT16": 2.0, "INT8": 1.0,
-    "UINT8": 1.0, "BOOL": 1.0, "FLOAT8E4M3FN": 1.0, "FLOAT8E4M3FNUZ": 1.0, "FLOAT8E5M2": 1.0, "FLOAT8E5M2FNUZ": 1.0,
-    "FLOAT8E8M0": 1.0, "INT4": 0.5, "UINT4": 0.5, "FLOAT4E2M1": 0.5, "INT2": 0.25, "UINT2": 0.25,
-}  # fmt: skip
+FLOATS: Final = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE")
+ELEMENTS: Final[Mapping[str, tuple[float, Dtype | None]]] = {
+    kind: (float(each), dtype) for kind, (each, dtype) in load_strict(Path(__file__).with_name("elements.yaml")).items()
+}
+"""Bytes of an element, and the type of a graph's data that it is, if any."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Type:
     @property
     def item_bytes(self) -> float:
         """Bytes of an element as it is stored."""
-        return _BYTES[self.kind]
+        return ELEMENTS[self.kind][0]
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ class _Reader:
             raise DocumentError("", [Issue(where, message, remedy)])
         tensor = proto.tensor_type
         kind = _KINDS.get(tensor.elem_type, "unknown")
-        if kind not in _BYTES:
+        if kind not in ELEMENTS:
             raise DocumentError("", [Issue(where, f"{what} has elements of type {kind.lower()}, which are not read")])
         if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
             message = f"the shape of {what} does not follow from those of the inputs"

@@ -11,14 +11,17 @@ between chips is not counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.kernel import Role
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.frontends.onnx.cache import draw_cache
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import Node
-from dfopt.frontends.onnx.recurrent import CELLS, draw_cells
+from dfopt.frontends.onnx.recurrent import draw_cells
 from dfopt.frontends.onnx.values import Axes, Value, broadcast, normalized, one_each, regrouped, resized
 
 __all__ = ["Draw", "OPERATORS"]
@@ -311,76 +314,20 @@ def _conv(canvas: Canvas, node: Node) -> None:
 
 _RESHAPED: Final = _view(lambda canvas, node, given, shape: regrouped(given.axes, shape))
 _RESIZED: Final = _view(lambda canvas, node, given, shape: resized(given.axes, shape))
-_ONE: Final = (
-    "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot",
-    "BitwiseOr", "BitwiseXor", "Ceil", "Cos", "Cosh", "CumSum", "Div", "Equal", "Erf", "Exp", "Floor", "Greater",
-    "GreaterOrEqual", "IsInf", "IsNaN", "LeakyRelu", "Less", "LessOrEqual", "Log", "Mod", "Mul", "Neg", "Not", "Or",
-    "PRelu", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Sqrt", "Sub", "Tan", "Tanh",
-    "ThresholdedRelu", "Trilu", "Where", "Xor",
-)  # fmt: skip
-_SEVERAL: Final = {
-    "Celu": 4, "Elu": 3, "HardSigmoid": 3, "HardSwish": 4, "Mish": 5, "Selu": 4, "Shrink": 2, "Softplus": 3,
-    "Softsign": 3, "Swish": 3, "QuantizeLinear": 3, "DequantizeLinear": 2,
+_BY_FLOP: Final[Mapping[str, Callable[[int], Draw]]] = {
+    "element": _each, "activation": partial(_each, role="activation"), "softmax": partial(_normalizes, role="softmax"),
+    "norm": _normalizes, "norm of images": _whole_norm, "reduction": _reduces,
 }  # fmt: skip
-_ACTIVATIONS: Final = (
-    "Relu",
-    "Sigmoid",
-    "Tanh",
-    "Celu",
-    "Elu",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "Mish",
-    "Selu",
-    "Swish",
-)
+_DRAWN: Final[Mapping[str, Draw]] = {
+    "reshaped": _RESHAPED, "resized": _RESIZED, "transposed": _view(_transposed), "blocks": _view(_blocks),
+    "dropout": _dropout, "gather": _gather, "concat": _concat, "copied": _copied, "operands": _each(_operands),
+    "gelu": _each(_gelu, "activation"), "clip": _each(_clip, "activation"), "resize": _each(_resize),
+    "lrn": _each(lambda node, values: node.attributes["size"] + 5), "batch norm": _batch_norm, "pools": _pools,
+    "pools all": _pools_all, "matmul": _matmul, "gemm": _gemm, "einsum": _einsum, "conv": _conv, "cells": draw_cells,
+}  # fmt: skip
+_TABLE: Final = load_strict(Path(__file__).with_name("operators.yaml"))
 OPERATORS: Final[dict[str, Draw]] = {
-    **{op: _each(1, "activation" if op in _ACTIVATIONS else None) for op in _ONE},
-    **{op: _each(flop, "activation" if op in _ACTIVATIONS else None) for op, flop in _SEVERAL.items()},
-    **dict.fromkeys(("Sum", "Mean", "Max", "Min"), _each(_operands)),
-    "Gelu": _each(_gelu, "activation"),
-    "Clip": _each(_clip, "activation"),
-    **dict.fromkeys(("Resize", "Upsample"), _each(_resize)),
-    **dict.fromkeys(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Cast", "CastLike"), _RESHAPED),
-    **dict.fromkeys(("Slice", "Split", "Expand", "Tile", "Pad"), _RESIZED),
-    "Transpose": _view(_transposed),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), _view(_blocks)),
-    "Dropout": _dropout,
-    "Gather": _gather,
-    "Concat": _concat,
-    **dict.fromkeys(
-        (
-            "GatherElements",
-            "GatherND",
-            "ScatterElements",
-            "ScatterND",
-            "TensorScatter",
-            "OneHot",
-            "TopK",
-            "ReverseSequence",
-        ),
-        _copied,
-    ),
-    "Softmax": _normalizes(5, "softmax"),
-    "LogSoftmax": _normalizes(6, "softmax"),
-    "Hardmax": _normalizes(1, "softmax"),
-    "LayerNormalization": _normalizes(6),
-    "RMSNormalization": _normalizes(4),
-    "SimplifiedLayerNormalization": _normalizes(4),
-    "LpNormalization": _normalizes(3),
-    "BatchNormalization": _batch_norm,
-    "InstanceNormalization": _whole_norm(7),
-    "GroupNormalization": _whole_norm(7),
-    "LRN": _each(lambda node, values: node.attributes["size"] + 5),
-    **{f"Reduce{kind}": _reduces(1) for kind in ("Max", "Mean", "Min", "Prod", "Sum", "L1", "LogSum")},
-    **{f"Reduce{kind}": _reduces(2) for kind in ("L2", "SumSquare", "LogSumExp")},
-    **dict.fromkeys(("ArgMax", "ArgMin"), _reduces(1)),
-    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), _pools),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pools_all),
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "Einsum": _einsum,
-    **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
-    **dict.fromkeys(CELLS, draw_cells),
-}
+    **{op: _BY_FLOP[kind](int(flop))
+       for kind, by_flop in _TABLE["of elements"].items() for flop, names in by_flop.items() for op in names.split()},
+    **{op: _DRAWN[kind] for kind, names in _TABLE["drawn"].items() for op in names.split()},
+}  # fmt: skip
