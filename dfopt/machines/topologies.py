@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, Final, get_args
 
 from dfopt.documents.network import IN_A_DIM, DimWiring, Link, NetworkDim
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import Issue, SystemSpecError, did_you_mean
 
 __all__ = ["MOST", "TOPOLOGIES", "NamedTopology", "expand"]
@@ -62,59 +64,9 @@ class NamedTopology:
 
 
 _AXES = ("x", "y", "z", "w", "v", "u", "t", "s")
-_OURS = "the definition of the word"
-
-TOPOLOGIES: dict[str, NamedTopology] = {
-    topology.name: topology
-    for topology in (
-        NamedTopology("ring", "each chip linked to two neighbours", _OURS, {"ring": "ring"}),
-        NamedTopology("line", "a chain: a ring without the link that closes it", _OURS, {"line": "line"}),
-        NamedTopology("switch", "each chip with one port into a non-blocking switch", _OURS, {"switch": "switch"}),
-        NamedTopology("fully_connected", "a link between each two chips", _OURS, {"all": "fully_connected"}),
-        NamedTopology(
-            "torus", "a ring along each axis", "DFModel, section VI (2D torus, 3D torus)",
-            dict.fromkeys(_AXES[:4], "ring"), least=2,
-        ),
-        NamedTopology(
-            "mesh", "a line along each axis", "a torus without the links that close it",
-            dict.fromkeys(_AXES[:4], "line"), least=2,
-        ),
-        NamedTopology(
-            "dragonfly",
-            "groups of fully connected chips x groups; one global link between each two groups, shared by their chips",
-            "Kim et al., ISCA 2008 (DFModel's reference 47), chips in place of routers; DFModel, section VI:"
-            " fully connected x fully connected",
-            {"group": "fully_connected", "global": "fully_connected"},
-        ),
-        NamedTopology(
-            "dgx_1", "nodes of chips in a ring x switch between nodes, a port for each chip",
-            "DFModel, section VI (DGX-1); its program's topology r_sw", {"node": "ring", "cluster": "switch"},
-        ),
-        NamedTopology(
-            "dgx_2", "nodes of chips at a switch x switch between nodes, a port for each chip",
-            "DFModel, section VI (DGX-2); its program's topology sw_sw", {"node": "switch", "cluster": "switch"},
-        ),
-        NamedTopology(
-            "zionex",
-            "nodes of chips in a ring x chips of the same position in all nodes, a link between each two of them",
-            "DFModel's program: topology r_fc, which its users call ZionEX; the paper does not name it",
-            {"node": "ring", "cluster": "fully_connected"},
-        ),
-        NamedTopology(
-            "fat_tree",
-            "levels of switches from the chips up: chips of a leaf switch x leaves of a spine x ...",
-            "Leiserson, IEEE TC 1985 (unconfirmed, from memory); taper as in oversubscribed data-centre networks",
-            dict.fromkeys(("leaf", "spine", "core", "top"), "switch"), least=2,
-        ),
-        NamedTopology(
-            "rail_only",
-            "domains of chips at a fast switch x rails: a switch for the chips of the same position in all domains",
-            "Wang et al., 'Rail-only', arXiv 2307.12169 (unconfirmed, from memory)",
-            {"domain": "switch", "rail": "switch"},
-        ),
-        NamedTopology("wafer", "one chip as large as a wafer, without a network", _OURS, {}),
-    )
-}  # fmt: skip
+TOPOLOGIES: Final[dict[str, NamedTopology]] = {
+    name: NamedTopology(name, **fields) for name, fields in load_strict(Path(__file__).with_suffix(".yaml")).items()
+}
 
 
 def expand(
