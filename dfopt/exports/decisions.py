@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from dfopt.documents.architecture import Architecture
@@ -16,6 +17,7 @@ from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.saved import type_of_weights
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import refuse
 from dfopt.exports.sizes import ModelSizes, Unlike, sizes_of
 from dfopt.frontends.megatron.shardings import megatron_shardings
@@ -82,42 +84,7 @@ class RunDecisions:
     words: Mapping[str, str]
 
 
-NAMES: Final[Mapping[str, str]] = {
-    "model": "sizes of the model",
-    "vocabulary": "rows of the embedding and of the logits",
-    "norms and biases": "norms, biases, tied embeddings and rotary base",
-    "mask": "which scores are computed",
-    "batch": "samples in a step and in a microbatch",
-    "precision": "types of weights, activations and operands",
-    "gradients": "types in which gradients are held and added up",
-    "optimizer": "types of main weights and moments",
-    "products": "type that products of fp32 round to",
-    "tensor": "chips that share every kernel",
-    "sequence parallelism": "norms, dropout and sums split along the tokens",
-    "tensor overlap": "collectives of products hidden behind them, tile by tile",
-    "shardings": "kernels that are split in another way than by Megatron-LM",
-    "pipeline": "stages of the pipeline",
-    "stages": "layers of the stages",
-    "schedule": "order of the microbatches in the pipeline",
-    "virtual stages": "chunks of layers in a stage",
-    "sending on": "how stages send to each other",
-    "data": "copies of the model",
-    "zero": "what copies share out (ZeRO)",
-    "gradient overlap": "gradients that copies add up while the backward pass computes",
-    "weight overlap": "weights that copies bring together while the first forward pass computes",
-    "context": "chips that share the tokens of a sequence",
-    "expert": "chips that share the experts",
-    "second axis": "other schemes of modules over the second axis",
-    "recomputation": "what the backward pass computes again",
-    "attention": "scores, softmax and context in one kernel",
-    "partitions": "kernels that are fused",
-    "tiles": "compute tiles of each kernel, tiles of the streamed axis",
-    "network dims": "which dims of the network carry which axis",
-    "placement": "what lies in which memory",
-    "two microbatches at once": "one sends while the other computes",
-    "clocks": "frequencies and pauses",
-    "overlap": "communication behind compute",
-}
+NAMES: Final[Mapping[str, str]] = load_strict(Path(__file__).with_suffix(".yaml"))
 """Decisions, in the order in which they are told, and what each is."""
 TRAINED: Final = ("model", "vocabulary", "norms and biases", "batch", "optimizer", "precision", "gradients", "products")
 """Decisions that say which model is trained, and how exactly."""
