@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final
 
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.library import load_system
 from dfopt.machines.fields import with_fields
 
-__all__ = ["MACHINES", "ChipName", "Recipe", "machine_of", "nodes_of"]
-
-ChipName = Literal["a100", "a100-40gb", "h100", "h100-hbm2e", "h200", "b200", "b300", "gb200", "gb300"]
+__all__ = ["CHIPS", "MACHINES", "Recipe", "machine_of", "nodes_of"]
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,9 @@ class Recipe:
     link: str | None = None
 
 
-# NVIDIA GB300 NVL72 and HGX B300 data sheets: dense rates of a chip, half of those with sparsity. ConnectX-8: 800 Gb/s
-_B300: Final = {"bf16": "2250 TFLOP/s", "fp8": "4500 TFLOP/s", "fp4": "13500 TFLOP/s"}
-_GB300: Final = {"bf16": "2500 TFLOP/s", "fp8": "5000 TFLOP/s", "fp4": "15000 TFLOP/s"}
-MACHINES: Final[dict[ChipName, Recipe]] = {
-    "a100": Recipe("a100-512"),
-    # NVIDIA A100 40 GB SXM datasheet: 1555 GB/s of HBM2
-    "a100-40gb": Recipe("a100-512", changes={"chip.dram.bandwidth": "1555 GB/s", "chip.dram.capacity": "40 GiB"}),
-    "h100": Recipe("h100-4096"),
-    # torchtitan's benchmarks: H100 of 500 W with 96 GB of HBM2e at 2.4 TB/s; its peak under that power is not stated
-    "h100-hbm2e": Recipe("h100-4096", changes={"chip.dram.bandwidth": "2400 GB/s", "chip.dram.capacity": "96 GB"}),
-    "h200": Recipe("h200-8", between="h100-4096"),
-    "b200": Recipe("b200-8", between="h100-4096"),
-    "b300": Recipe("b300-8", between="h100-4096", changes={"chip.peak": _B300}, link="100 GB/s"),
-    "gb200": Recipe("gb200-nvl72", node=72, between="h100-4096"),
-    "gb300": Recipe(
-        "gb200-nvl72", 72, "h100-4096", {"chip.peak": _GB300, "chip.dram.capacity": "288 GB"}, link="100 GB/s"
-    ),
-}
+CHIPS: Final = load_strict(Path(__file__).with_name("chips.yaml"))
+"""What tables call chips, and machines of them."""
+MACHINES: Final[dict[str, Recipe]] = {chip: Recipe(**entry["machine"]) for chip, entry in CHIPS.items()}
 
 
 def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
@@ -70,7 +55,7 @@ def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
 
 
 def machine_of(
-    chip: ChipName, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
+    chip: str, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
 ) -> System:
     """So many chips of a machine, or of a base whose first dim connects nodes and whose last dim is between them.
 

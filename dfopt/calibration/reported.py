@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dfopt.calibration.machines import ChipName, machine_of
+from dfopt.calibration.machines import CHIPS, machine_of
 from dfopt.calibration.row import (
     AS_GIVEN,
     Cannot,
@@ -24,19 +24,6 @@ from dfopt.workloads.recompute import recompute_of
 
 __all__ = ["reported"]
 
-_CHIPS: Final[tuple[tuple[str, ChipName], ...]] = (
-    ("a100_80gb", "a100"),
-    ("a100_40gb", "a100-40gb"),
-    ("h100_80gb", "h100"),
-    ("dgx-h100", "h100"),
-    ("h100 96gb hbm2e", "h100-hbm2e"),
-    ("h100 (selene/eos", "h100"),
-    ("h200", "h200"),
-    ("dgx-b200", "b200"),
-    ("dgx-b300", "b300"),
-    ("dgx-gb200", "gb200"),
-    ("dgx-gb300", "gb300"),
-)
 _AGAIN: Final = {"full": "full+attention", "none": "attention", "selective: empty list": "attention"}
 """By how a cell begins; a library's attention keeps no scores."""
 _SELECTIVE: Final = "selective: "  # and modules of Megatron-LM
@@ -58,7 +45,7 @@ def reported(cells: Cells, name: str, source: str) -> TrainingRow:
     if not cells["confidence"].startswith("read"):
         raise Cannot(f"confidence: {cells['confidence']}")
     machine, chips = cells["system"].lower(), number(cells, "gpus")
-    chip = next((chip for begin, chip in _CHIPS if machine.startswith(begin)), None)
+    chip = next((chip for chip, called in CHIPS.items() if machine.startswith(tuple(called["systems"]))), None)
     if chip is None:
         raise Cannot(f"chip {cells['system'] or 'not stated'}")
     model = model_of(cells, "seq", measured(cells, "params"))
@@ -133,7 +120,7 @@ def _again(cells: Cells) -> tuple[str | None, list[str]]:
         raise Cannot(f"recompute {text}") from None
 
 
-def _step(cells: Cells, model: RunModel, batch: int, chip: ChipName) -> float:
+def _step(cells: Cells, model: RunModel, batch: int, chip: str) -> float:
     """Seconds of a step, from the quantity that is reported; MFU is in percent of the rate of 16 bits."""
     value, quantity, chips = measured(cells, "value"), cells["reported_quantity"], number(cells, "gpus")
     if quantity == "step_time":

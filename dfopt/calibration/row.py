@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from dfopt.calibration.machines import ChipName
-
 __all__ = [
     "AS_GIVEN", "Cannot", "Cells", "RunModel", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured",
     "model_of", "number", "types_of",
@@ -109,7 +107,7 @@ class TrainingRow:
     name: str
     source: str
     model: RunModel
-    chip: ChipName
+    chip: str
     chips: int
     tensor: int
     pipeline: int

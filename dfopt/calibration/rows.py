@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from dfopt.calibration.machines import ChipName
+from dfopt.calibration.machines import CHIPS
 from dfopt.calibration.reported import reported
 from dfopt.calibration.row import (
     AS_GIVEN,
@@ -82,15 +82,10 @@ def _published(cells: Cells, name: str, source: str) -> TrainingRow:
     if not cells["status"].startswith("confirmed"):
         raise Cannot(f"status: {cells['status'][:40] or 'not stated'}")
     chips = number(cells, "n_accel")
-    chip_of: dict[str, ChipName] = {
-        "A100-SXM4-80GB": "a100",
-        "A100-80GB": "a100",
-        "H100-SXM-80GB": "h100",
-        "H100-96GB-HBM2e": "h100-hbm2e",
-    }
-    if cells["accelerator"] not in chip_of:
-        raise Cannot(f"chip {cells['accelerator'] or 'not stated'}")
-    chip = chip_of[cells["accelerator"]]
+    called = cells["accelerator"]
+    chip = next((chip for chip, entry in CHIPS.items() if called in entry.get("accelerators", ())), None)
+    if chip is None:
+        raise Cannot(f"chip {called or 'not stated'}")
     given = AS_GIVEN.search(source) is not None
     recomputed: dict[str, str | None] = {"full": "full", "selective(attn)": "attention", "none": "none", "": None}
     by_ops = ("selective", "selective(per-op)") if given else ()  # where no number of layers is said
