@@ -13,10 +13,12 @@ the models. Scales of a whole tensor, of rows and of tokens are not counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import Issue, did_you_mean, shown
 
 __all__ = ["EXPERTS_ONLY", "Quantized", "Scheme", "quantization_of"]
@@ -63,38 +65,16 @@ class Quantized:
     where: str = "$.quantization_config"
 
 
-_ALGORITHMS: Final[Mapping[str, Scheme]] = {
-    "FP8": Scheme("fp8", "fp8"),
-    "FP8_PER_CHANNEL_PER_TOKEN": Scheme("fp8", "fp8"),
-    "FP8_PB_WO": Scheme("fp8_128x128"),
-    "MXFP8": Scheme("mxfp8", "mxfp8"),
-    "NVFP4": Scheme("nvfp4", "nvfp4"),
-    "W4A16_NVFP4": Scheme("nvfp4"),
-    "W8A16": Scheme("int8"),
-    "W8A8_SQ_PER_CHANNEL": Scheme("int8", "int8"),
-}
-"""Schemes by the ``quant_algo`` of modelopt."""
+_TABLE: Final = load_strict(Path(__file__).with_suffix(".yaml"))
+_ALGORITHMS: Final[Mapping[str, Scheme]] = {name: Scheme(*types) for name, types in _TABLE["algorithms"].items()}
 _OF_GROUPS: Final = {
-    **{("W4A16_AWQ", group): Scheme(f"int4_g{group}") for group in (32, 64, 128)},
-    ("W4A8_AWQ", 128): Scheme("int4_g128", "fp8"),
-}  # fmt: skip
-_GROUP: Final = {"NVFP4": 16, "W4A16_NVFP4": 16, "MXFP8": 32}
-_CACHES: Final[Mapping[Any, str | None]] = {None: None, "FP8": "fp8", "NVFP4": "nvfp4", "INT8": "int8"}
-_BITS: Final[Mapping[tuple[Any, Any], str]] = {("float", 8): "FP8", ("float", 4): "NVFP4", ("int", 8): "INT8"}
-_WORDS: Final = frozenset({
-    "actorder", "backend", "checkpoint_format", "damp_percent", "desc_act", "exllama_config",
-    "global_compression_ratio", "meta", "model_file_base_name", "model_name_or_path", "observer", "observer_kwargs",
-    "producer",
-    "quantization_status", "run_compressed", "static_groups", "true_sequential", "version", "zp_dtype", "scale_dtype",
-    "use_exllama", "fuse_max_seq_len", "do_fuse", "modules_to_fuse",
-})  # fmt: skip
-"""Fields of how a checkpoint was made or is loaded."""
-_FP8: Final[Mapping[str, tuple[Any, ...]]] = {
-    "fmt": ("e4m3", "float8_e4m3fn"),
-    "activation_scheme": ("dynamic", "static"),
-    "weight_block_size": ([128, 128], None),
-    "scale_fmt": ("ue8m0", None),
+    (name, int(group)): Scheme(*types)
+    for name, groups in _TABLE["algorithms by group_size"].items()
+    for group, types in groups.items()
 }
+_CACHES: Final[Mapping[Any, str | None]] = {None: None, **_TABLE["caches"]}
+_BITS: Final[Mapping[tuple[Any, Any], str]] = {("float", 8): "FP8", ("float", 4): "NVFP4", ("int", 8): "INT8"}
+_WORDS: Final = frozenset[str](_TABLE["words"].split())
 
 
 class _Reading:
@@ -104,7 +84,7 @@ class _Reading:
         self.config, self.where, self.issues = config, where, list[Issue]()
         self.known = set(_WORDS) | {"quant_method"}
 
-    def one_of(self, name: str, values: tuple[Any, ...], *, needed: bool = False) -> Any:
+    def one_of(self, name: str, values: Sequence[Any], *, needed: bool = False) -> Any:
         """The value of a field, which must be one of some."""
         self.known.add(name)
         value = self.config.get(name)
@@ -174,7 +154,10 @@ def quantization_of(config: Mapping[str, Any], where: str) -> tuple[Quantized, l
 
 def _fp8(reading: _Reading) -> Quantized:
     """Weights of fp8 in blocks or with one scale, and, where modelopt made experts narrower, those."""
-    values = {name: reading.one_of(name, choices, needed=name != "scale_fmt") for name, choices in _FP8.items()}
+    values = {
+        name: reading.one_of(name, choices, needed=name != "scale_fmt")
+        for name, choices in _TABLE["fields of fp8"].items()
+    }
     kept = reading.patterns("modules_to_not_convert")
     scheme = Scheme("fp8", "fp8")
     if values["weight_block_size"] is not None:
@@ -226,7 +209,7 @@ def _int4(group: Any, *, zeros: Any) -> Scheme:
 def _modelopt(reading: _Reading) -> Quantized:
     """An algorithm for all linear layers, or for each of some; patterns with ``*``."""
     algorithm = reading.one_of(
-        "quant_algo", ("MIXED_PRECISION", *_ALGORITHMS, *(name for name, _ in _OF_GROUPS)), needed=True
+        "quant_algo", ("MIXED_PRECISION", *_ALGORITHMS, *_TABLE["algorithms by group_size"]), needed=True
     )
     kept = reading.patterns("ignore", "exclude_modules")
     caches = _caches(reading)
@@ -254,7 +237,7 @@ def _algorithm(name: Any, group: Any) -> Scheme | None:
         return None
     if (name, group) in _OF_GROUPS:
         return _OF_GROUPS[name, group]
-    return _ALGORITHMS.get(name) if group in (None, _GROUP.get(name)) else None
+    return _ALGORITHMS.get(name) if group in (None, _TABLE["group_size"].get(name)) else None
 
 
 def _layers(reading: _Reading) -> dict[str, Scheme]:
@@ -305,12 +288,6 @@ def _compressed(reading: _Reading) -> Quantized:
     return Quantized(scheme, _caches(reading), reading.patterns("ignore"), "exact", where=reading.where)
 
 
-_ARGUMENTS: Final = frozenset({
-    "actorder", "block_structure", "dynamic", "group_size", "num_bits", "observer", "observer_kwargs", "scale_dtype",
-    "strategy", "symmetric", "type", "zp_dtype",
-})  # fmt: skip
-
-
 _STRATEGIES: Final = (None, "tensor", "channel", "token", "group", "tensor_group", "block")
 _FLOATS: Final[Mapping[tuple[Any, Any], str]] = {
     (8, None): "fp8", (8, 32): "mxfp8", (8, 128): "fp8_1x128", (4, 16): "nvfp4", (4, 32): "mxfp4",
@@ -322,7 +299,7 @@ def _are_arguments(arguments: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether arguments of a type are known, and what they say could be true."""
     return (
         isinstance(arguments, Mapping)
-        and not set(arguments) - _ARGUMENTS
+        and not set(arguments) - {*_TABLE["arguments"].split()}
         and arguments.get("dynamic") in (None, True, False, "local")
         and all(isinstance(arguments.get(name), int | None) for name in ("num_bits", "group_size"))
         and isinstance(arguments.get("type"), str | None)
