@@ -8,23 +8,45 @@ the power.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Floats
+from dfopt.arrays import Floats, Ints
 from dfopt.errors import Issue, SystemSpecError, json_path
 from dfopt.technology.thermal.network import Network, network_of
+from dfopt.technology.thermal.sheets import plates_of, sheets_of
 from dfopt.technology.thermal.solvers import Solver, solver_of
 from dfopt.technology.thermal.types import Body
 from thermal_fields.checks import check, slab_index
 from thermal_fields.field import Field, Transient
 
-__all__ = ["PowerMap", "ThermalModel"]
+__all__ = ["PowerMap", "ThermalModel", "stepped"]
 
 PowerMap = Mapping[str, Floats]
 
 _STEP_SIZES = 4  # factorisations kept; one of 40,000 nodes takes up to 200 MB
+
+
+def stepped(network: Network, step_s: float) -> Network:
+    """The network of one backward Euler step: what a node stores in it goes to ground."""
+    stored, layered = network.capacity / step_s, network.layered
+    if layered is not None:
+        of_cell = stored[: int(np.prod(layered.shape))].reshape(layered.shape)[:, 0, 0]
+        layered = replace(layered, ground=layered.ground + of_cell)
+    return replace(network, ground=network.ground + stored, layered=layered)
+
+
+def plate_nodes(body: Body, nx: int, ny: int) -> dict[str, Ints]:
+    """For each plate of the package its nodes over the die, shape (parts of its thickness, ny, nx)."""
+    slabs = sheets_of(body, nx, ny)
+    first, nodes = sum(sheet.areas.size for sheet in slabs), dict[str, list[Ints]]()
+    for sheet in plates_of(body, slabs[0].dx, slabs[0].dy):
+        ids = np.arange(first, first + sheet.areas.size).reshape(sheet.shape)
+        nodes.setdefault(sheet.name, []).append(ids[-sheet.y0 :, -sheet.x0 :][:ny, :nx])
+        first += sheet.areas.size
+    return {name: np.stack(parts) for name, parts in nodes.items()}
 
 
 class ThermalModel:
@@ -60,6 +82,7 @@ class ThermalModel:
         check(body, nx, ny)
         self.body, self.nx, self.ny = body, nx, ny
         self.network: Network = network_of(body, nx, ny)
+        self.plate_nodes = plate_nodes(body, nx, ny)
         self._steps: dict[float, Solver] = {}
 
     @cached_property
@@ -72,7 +95,7 @@ class ThermalModel:
         if step_s not in self._steps:
             while len(self._steps) >= _STEP_SIZES:
                 self._steps.pop(next(iter(self._steps)))
-            self._steps[step_s] = solver_of(self.network, step_s)
+            self._steps[step_s] = solver_of(stepped(self.network, step_s))
         return self._steps[step_s]
 
     def steady(self, power: PowerMap) -> Field:
@@ -154,7 +177,7 @@ class ThermalModel:
 
     def _field(self, rise: Floats, power: float) -> Field:
         ambient = self.body.ambient_k
-        plates = {name: rise[nodes].mean(axis=0) + ambient for name, nodes in self.network.plate_nodes.items()}
+        plates = {name: rise[nodes].mean(axis=0) + ambient for name, nodes in self.plate_nodes.items()}
         return Field(
             body=self.body,
             temperature_k=rise[self.network.slab_nodes] + ambient,

@@ -23,16 +23,15 @@ __all__ = ["Layered", "Network", "network_of"]
 class Layered:
     """A network whose sheets are all alike from cell to cell, one number per sheet.
 
-    Conductances (W/K) between neighbours along ``x`` and ``y``, ``up`` to the next sheet (one fewer), ``ground`` to
-    ambient, and ``capacity`` (J/K) of a cell; ``shape`` is (sheets, ny, nx). Each cell of the last sheet has the
-    conductance ``link`` to its node of ``beyond``, shape (ny, nx), if there is anything.
+    Conductances (W/K) between neighbours along ``x`` and ``y``, ``up`` to the next sheet (one fewer), ``ground`` of a
+    cell to ambient; ``shape`` is (sheets, ny, nx). Each cell of the last sheet has the conductance ``link`` to its node
+    of ``beyond``, shape (ny, nx), if there is anything.
     """
 
     x: Floats
     y: Floats
     up: Floats
     ground: Floats
-    capacity: Floats
     shape: tuple[int, int, int]
     link: float
     beyond: Ints | None
@@ -50,8 +49,6 @@ class Network:
         W/K to ambient and J/K of each node.
     slab_nodes
         The node that takes the power and gives the temperature of each cell, shape (slabs, ny, nx).
-    plate_nodes
-        For each plate of the package its nodes over the die, shape (parts of its thickness, ny, nx).
     layered
         The sheets of the die once more, one number per sheet, when the cells of each are alike. They are the first
         nodes; plates without rims count as sheets of the die.
@@ -62,7 +59,6 @@ class Network:
     ground: Floats
     capacity: Floats
     slab_nodes: Ints
-    plate_nodes: dict[str, Ints]
     layered: Layered | None
 
     @property
@@ -137,10 +133,6 @@ def network_of(body: Body, nx: int, ny: int) -> Network:
         capacity[ids[-1]] += package.c_convec_j_per_k * last.areas / package.sink.side**2
         more_ground, more_capacity = _rims(wires, body, package, ids[-2], ids[-1], capacity.size)
         ground, capacity = np.append(ground, more_ground), np.append(capacity, more_capacity)
-    plates: dict[str, list[Ints]] = {}
-    for sheet, nodes in zip(sheets, ids, strict=True):
-        if nodes[0, 0] >= starts[stacked]:
-            plates.setdefault(sheet.name, []).append(nodes[_window(sheet, nodes, die)])
     # sheets of the die's own size come first; with rims around them the plates are none of these
     own = len(sheets) if ground.size == starts[-1] and all(s.shape == (ny, nx) for s in sheets) else stacked
     rest = sheets[own] if own < len(sheets) else None
@@ -151,14 +143,11 @@ def network_of(body: Body, nx: int, ny: int) -> Network:
         ground=ground,
         capacity=capacity,
         slab_nodes=np.stack([nodes for s, nodes in zip(sheets, ids, strict=True) if s.slab >= 0]),
-        plate_nodes={name: np.stack(parts) for name, parts in plates.items()},
-        layered=_layered(sheets[:own], links, ids[own:], ground, capacity, rest) if alike else None,
+        layered=_layered(sheets[:own], links, ids[own:], ground, rest) if alike else None,
     )
 
 
-def _layered(
-    own: list[Sheet], links: list[Floats], beyond: list[Ints], ground: Floats, capacity: Floats, rest: Sheet | None
-) -> Layered:
+def _layered(own: list[Sheet], links: list[Floats], beyond: list[Ints], ground: Floats, rest: Sheet | None) -> Layered:
     """One number per sheet for sheets whose cells are alike; ``rest`` is the first sheet beyond them."""
     ny, nx = own[0].shape
     sheet_k = np.array([s.conductivity[0, 0] * s.thickness for s in own])
@@ -170,7 +159,6 @@ def _layered(
         y=sheet_k * dx / dy,
         up=np.array([link[0, 0] for link in links[: len(own) - 1]]),
         ground=ground[:cells].reshape(shape)[:, 0, 0],
-        capacity=capacity[:cells].reshape(shape)[:, 0, 0],
         shape=shape,
         link=0.0 if rest is None else float(links[len(own) - 1][0, 0]),
         beyond=None if rest is None else beyond[0][_window(rest, beyond[0], own[0])],

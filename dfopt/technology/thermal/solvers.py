@@ -1,4 +1,4 @@
-"""Three ways to solve ``(G + diag(extra)) x = b`` of a thermal network; all are exact up to rounding.
+"""Three ways to solve ``G x = b`` of a thermal network; all are exact up to rounding.
 
 `Factorised` is a sparse LU and takes every network. `Cosine` needs sheets whose cells are all alike: with adiabatic
 sides the cosine transform (DCT-II) along x and y turns the sheets into nx*ny separate columns, and each column is a
@@ -32,15 +32,15 @@ class Solver(Protocol):
 
 
 class Factorised:
-    """Sparse LU of a network, or of its nodes from ``first`` on, plus ``extra`` W/K to ground at each of its nodes.
+    """Sparse LU of a network, or of its nodes from ``first`` on.
 
     The matrix is symmetric and diagonally dominant, so the ordering may look at its pattern alone: minimum degree of
     A + A', without pivoting, leaves 2.5 times fewer numbers than the default ordering on a stack of 8 DRAM dies.
     """
 
-    def __init__(self, network: Network, extra: Floats | float = 0.0, first: int = 0) -> None:
+    def __init__(self, network: Network, first: int = 0) -> None:
         left, right = network.edges
-        links, diagonal = network.conductance, network.ground + extra
+        links, diagonal = network.conductance, network.ground.copy()
         np.add.at(diagonal, left, links)
         np.add.at(diagonal, right, links)
         inside = np.minimum(left, right) >= first
@@ -60,14 +60,13 @@ class Factorised:
 class Cosine:
     """Cosine transform along x and y, a tridiagonal system (Thomas algorithm) along the stack for each mode."""
 
-    def __init__(self, layered: Layered, extra: Floats | float = 0.0) -> None:
-        """``extra``: W/K to ground of a cell of each sheet."""
+    def __init__(self, layered: Layered) -> None:
         count, ny, nx = layered.shape
         # eigenvalues of the chain of n cells with adiabatic ends: 2 - 2 cos(pi m / n)
         wave_x = 4 * np.sin(np.pi * np.arange(nx) / (2 * nx)) ** 2
         wave_y = 4 * np.sin(np.pi * np.arange(ny) / (2 * ny)) ** 2
         diagonal = layered.x[:, None, None] * wave_x + layered.y[:, None, None] * wave_y[:, None]
-        diagonal += (layered.ground + extra)[:, None, None]
+        diagonal += layered.ground[:, None, None]
         diagonal[-1] += layered.link
         diagonal[:-1] += layered.up[:, None, None]
         diagonal[1:] += layered.up[:, None, None]
@@ -116,14 +115,14 @@ class Condensed:
     ``c = (I - g^2 G Q)^-1 (z + g G y)``. Plates are centred on the die, so of four columns of G three are mirrors.
     """
 
-    def __init__(self, network: Network, step_s: float | None = None) -> None:
+    def __init__(self, network: Network) -> None:
         layered = network.layered
         assert layered is not None and layered.beyond is not None
         _, ny, nx = layered.shape
         self._cells, self._link = int(np.prod(layered.shape)), layered.link
         self._under = layered.beyond.ravel() - self._cells
-        self._die = Cosine(layered, 0.0 if step_s is None else layered.capacity / step_s)
-        self._package = Factorised(network, 0.0 if step_s is None else network.capacity / step_s, self._cells)
+        self._die = Cosine(layered)
+        self._package = Factorised(network, self._cells)
         self._gG = self._link * self._responses(network.nodes - self._cells, ny, nx)
         # Q is symmetric and diagonal in the waves, so G Q is Q applied to each row of G
         waves = dctn(self._gG.reshape(-1, ny, nx), axes=(1, 2), norm="ortho") * (self._link * self._die.last)
@@ -163,11 +162,9 @@ class Condensed:
         return np.concatenate((die, self._package.solve(watts))).reshape(rhs.shape)
 
 
-def solver_of(network: Network, step_s: float | None = None) -> Solver:
-    """The quickest solver that fits, for the steady state or for one backward Euler step of ``step_s`` seconds."""
+def solver_of(network: Network) -> Solver:
+    """The quickest solver that fits."""
     layered = network.layered
     if layered is None or (layered.beyond is not None and layered.beyond.size > _DENSE):
-        return Factorised(network, 0.0 if step_s is None else network.capacity / step_s)
-    if layered.beyond is not None:
-        return Condensed(network, step_s)
-    return Cosine(layered, 0.0 if step_s is None else layered.capacity / step_s)
+        return Factorised(network)
+    return Cosine(layered) if layered.beyond is None else Condensed(network)

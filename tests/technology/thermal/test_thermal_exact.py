@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from thermal_bodies import PACKAGES, SIDE, bodies, cooled, powers, stack
 from thermal_fields import ThermalModel, sink_package
+from thermal_fields.model import stepped
 
 from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage, SinkPackage
@@ -148,11 +149,11 @@ def test_cosine_equals_lu(drawn: Any, data: st.DataObject, step: float | None) -
     rhs = np.zeros((network.nodes, 2))
     rhs[network.slab_nodes[0].ravel(), 0] = data.draw(powers(ny, nx)).ravel()
     rhs[network.slab_nodes[-1].ravel(), 1] = data.draw(powers(ny, nx)).ravel()
-    layers = 0.0 if step is None else network.layered.capacity / step
-    nodes = 0.0 if step is None else network.capacity / step
-    lu, cosine = Factorised(network, nodes).solve(rhs), Cosine(network.layered, layers).solve(rhs)
+    network = network if step is None else stepped(network, step)
+    assert network.layered is not None
+    lu, cosine = Factorised(network).solve(rhs), Cosine(network.layered).solve(rhs)
     np.testing.assert_allclose(cosine, lu, atol=1e-9 * max(1.0, lu.max() / 10), rtol=0)
-    np.testing.assert_allclose(cosine[:, 1], Cosine(network.layered, layers).solve(rhs[:, 1]), rtol=1e-12)
+    np.testing.assert_allclose(cosine[:, 1], Cosine(network.layered).solve(rhs[:, 1]), rtol=1e-12)
 
 
 @given(bodies(varied=False), st.data(), st.sampled_from([None, 1e-3]))
@@ -161,13 +162,14 @@ def test_condensed_equals_lu(drawn: Any, data: st.DataObject, step: float | None
     network = network_of(body, nx, ny)
     assert network.layered is not None
     assume(network.layered.beyond is not None)
-    chosen = solver_of(network, step)
+    network = network if step is None else stepped(network, step)
+    chosen = solver_of(network)
     assert isinstance(chosen, Condensed)
     rhs = np.zeros((network.nodes, 3))
     rhs[network.slab_nodes[0].ravel(), 0] = data.draw(powers(ny, nx)).ravel()
     rhs[network.slab_nodes[-1].ravel(), 1] = data.draw(powers(ny, nx)).ravel()
     rhs[:, 2] = np.linspace(0.0, 1.0, network.nodes) ** 2  # also in the plates, as the steps of a transient have
-    lu = Factorised(network, 0.0 if step is None else network.capacity / step).solve(rhs)
+    lu = Factorised(network).solve(rhs)
     found = chosen.solve(rhs)
     np.testing.assert_allclose(found, lu, atol=1e-9 * max(1.0, lu.max() / 10), rtol=0)
     np.testing.assert_allclose(chosen.solve(rhs[:, 2]), found[:, 2], atol=1e-9 * max(1.0, lu.max() / 10), rtol=0)
