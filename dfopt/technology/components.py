@@ -47,7 +47,8 @@ class Core(NamedTuple):
 class ChipSram(NamedTuple):
     """One level of SRAM: ``rate`` is the sustained share of ``bandwidth``.
 
-    ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all.
+    ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all. A chip
+    with sizes has no budgets of which components could leave something, and the area binds what nothing else does.
     """
 
     banks: Numbers
@@ -55,11 +56,11 @@ class ChipSram(NamedTuple):
     bandwidth: Numbers
     rate: Numbers
     energy: Numbers
-    static_power: Numbers
-    power: Numbers
-    power_left: Numbers
-    area_left: Numbers
-    bound: Numbers
+    static_power: Numbers = 0.0
+    power: Numbers = 0.0
+    power_left: Numbers = 0.0
+    area_left: Numbers = 0.0
+    bound: Numbers = AREA
 
 
 class ChipDram(NamedTuple):
@@ -74,13 +75,13 @@ class ChipDram(NamedTuple):
     rate: Numbers
     energy: Numbers
     power: Numbers
-    power_left: Numbers
-    area_left: Numbers
-    package_area_left: Numbers
-    edge_left: Numbers
-    count_bound: Numbers
-    link_bound: Numbers
-    bound: Numbers
+    power_left: Numbers = 0.0
+    area_left: Numbers = 0.0
+    package_area_left: Numbers = 0.0
+    edge_left: Numbers = 0.0
+    count_bound: Numbers = AREA
+    link_bound: Numbers = AREA
+    bound: Numbers = AREA
 
 
 class Links(NamedTuple):
@@ -92,11 +93,11 @@ class Links(NamedTuple):
     rate: Numbers
     energy: Numbers
     power: Numbers
-    power_left: Numbers
-    area_left: Numbers
-    edge_left: Numbers
-    count_bound: Numbers
-    bound: Numbers
+    power_left: Numbers = 0.0
+    area_left: Numbers = 0.0
+    edge_left: Numbers = 0.0
+    count_bound: Numbers = AREA
+    bound: Numbers = AREA
     latency: float = 0.0
 
 

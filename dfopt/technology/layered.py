@@ -30,7 +30,7 @@ from dfopt.documents.technology import ChipLinks, LinkRole, Technology, UnitBuff
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
 from dfopt.technology.components import DEGREE, ChipDram, ChipSram, Core, Links, core_of, fastest_clock
-from dfopt.technology.operating import AREA, BUFFERS, LAYERS, PORTS
+from dfopt.technology.operating import BUFFERS, LAYERS, PORTS
 from dfopt.technology.rules import REAL_UNITS
 
 __all__ = ["AreaLaw", "Point", "layered_chip", "least_drawn", "network_mm2", "usable"]
@@ -231,10 +231,6 @@ def _buffer(buffer: UnitBuffer, at: Point, core: Core, clock: Numbers) -> ChipSr
         bandwidth=bandwidth,
         rate=bandwidth,
         energy=buffer.energy,
-        static_power=0.0,
-        power=0.0,
-        power_left=0.0,
-        area_left=0.0,
         bound=PORTS,
     )
 
@@ -250,12 +246,6 @@ def _dram(part: DramLayers, at: Point, rate: Numbers, bound: Numbers, flowing: f
         rate=rate,
         energy=part.energy,
         power=flowing + rate * part.energy,
-        power_left=0.0,
-        area_left=0.0,
-        package_area_left=0.0,
-        edge_left=0.0,
-        count_bound=AREA,
-        link_bound=AREA,
         bound=bound,
     )
 
@@ -270,10 +260,5 @@ def _links(part: ChipLinks, rate: float, role: LinkRole) -> Links:
         rate=rate / DEGREE[role],
         energy=part.energy,
         power=rate / part.utilization * part.energy,
-        power_left=0.0,
-        area_left=0.0,
-        edge_left=0.0,
-        count_bound=AREA,
-        bound=AREA,
         latency=part.latency or 0.0,
     )

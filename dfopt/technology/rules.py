@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,5 @@ class DerivationRules:
 
 DEFAULT = DerivationRules()
 REAL_UNITS = DerivationRules(whole_units=False)
-DEEPFLOW = DerivationRules(
-    core_v_max=False,
-    fewer_units_at_v_min=False,
-    links_at_v_min=False,
-    sram_ports=False,
-    leakage=False,
-    crossbars_where_shared=False,
-    shares_within_budgets=False,
-    peak_by_type=False,
-)
+DEEPFLOW = DerivationRules(**{each.name: each.name == "whole_units" for each in fields(DerivationRules)})
 PROFILES = {"default": DEFAULT, "deepflow": DEEPFLOW}
