@@ -6,11 +6,13 @@ The optimiser and the judge read the table, and each keeps its own books by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import Item
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Chip
 
 Amount = Literal[
@@ -62,45 +64,7 @@ class Kind:
 
 
 _ROUNDED = 1e-12
-_FORWARD = "mode forward instead of training"
-_SMALLER = "a smaller optimizer_bytes_per_parameter"
-KINDS: Final = (
-    Kind("weights", "weights", "weights", item="weights", shared_from=3),
-    Kind("weights", "experts", "weights", item="experts", shared_from=3),
-    Kind("weights", "weights", "weights", lifetime="exchange", exists_from=3),
-    Kind("weights", "experts", "weights", lifetime="exchange", exists_from=3),
-    Kind("gradients", "gradients", "gradients", _FORWARD, trained=True, item="gradients", shared_from=2),
-    Kind("gradients", "whole gradients", "gradients", _FORWARD, lifetime="exchange", trained=True, exists_from=2),
-    # of training_memory: calculon, instead
-    Kind(
-        "gradients",
-        "other gradients",
-        "gradients",
-        _FORWARD,
-        lifetime="others",
-        trained=True,
-        item="gradients",
-        shared_from=1,
-    ),
-    Kind("gradients", "layer gradients", "gradients", _FORWARD, lifetime="layer", trained=True),
-    Kind(
-        "optimizer",
-        "parameters",
-        "optimizer state",
-        _SMALLER,
-        per_parameter="optimizer_bytes_per_parameter",
-        trained=True,
-        item="optimizer",
-        shared_from=1,
-    ),
-    Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True, item="activations"),
-    Kind("activations", "waiting", "saved activations", lifetime="partition"),
-    Kind("activations", "working", "saved activations", lifetime="layer", trained=True),
-    Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences", item="caches"),
-    Kind("tables", "tables", "tables and matrices", item="tables"),
-    Kind("gradients", "table gradients", "gradients", _FORWARD, shared_from=2),
-    Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True, item="optimizer", shared_from=1),
-)
+KINDS: Final = tuple(Kind(**entry) for entry in load_strict(Path(__file__).with_suffix(".yaml"))["kinds"])
 LABELS: Final = {kind.name: kind.label for kind in KINDS}
 """Names of states, in the order in which people read them."""
 STATE_OF: Final = {kind.item: kind.name for kind in KINDS if kind.item is not None}
