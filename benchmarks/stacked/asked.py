@@ -356,7 +356,7 @@ def tokens_per_j(result: Result, of: Design) -> float:
         sum(part.dram_bytes * stage.runs.get(part.stage, 0) for part in score.partitions) for stage in score.stages
     ]
     links_w = [rate * technology.links[role].energy for role, rate in of.sizes.rate.items()]
-    busy_s = sum(score.link_time.parts.values()) - (score.link_latency_s or 0.0) if score.link_time is not None else 0.0
+    busy_s = sum(score.link_time.parts.values()) - score.link_latency_s
     sending_j = busy_s * sum(links_w) / len(links_w)
     joules = leaking_w * step_s + computing_j + times * max(moved) * layers.energy + sending_j
     return score.tokens_per_s * step_s / (result.system.chips * joules)

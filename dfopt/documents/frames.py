@@ -84,7 +84,7 @@ class Frames:
         import pandas as pd
 
         rows = {(s.stage, name): parts for s in self.score.stages for name, parts in s.states.items()}
-        if self.score.memory and len(self.system.chip.tiers) == 1:
+        if len(self.system.chip.tiers) == 1:
             rows = {(stage, "dram"): held.parts for stage, held in enumerate(self.score.memory)}
         return pd.DataFrame.from_dict(rows, orient="index").fillna(0.0).rename_axis(index=["stage", "memory"])
 
@@ -93,8 +93,7 @@ class Frames:
         """A :class:`pandas.Series` of the seconds of a step by what they are for; they add up to ``step_time_s``."""
         import pandas as pd
 
-        parts = {} if self.score.breakdown is None else self.score.breakdown.parts
-        return pd.Series(parts, name="seconds", dtype=float)
+        return pd.Series(self.score.breakdown.parts, name="seconds", dtype=float)
 
     @property
     def plans_frame(self: Any) -> Any:

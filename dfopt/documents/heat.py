@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import field_validator
-
 from dfopt.documents.base import Document, Part
 from dfopt.documents.mapping import Mapping
 
@@ -150,11 +148,6 @@ class HeatProof(Part):
     rounds: int
     seconds: float
     note: str = ""
-
-    @field_validator("status", mode="before")
-    @classmethod
-    def _from_version_1(cls, value: object) -> object:
-        return "optimal_per_level" if value == "optimal" else value
 
 
 class ShadowPrice(Part):

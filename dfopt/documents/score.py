@@ -7,10 +7,7 @@ of the name (``_s``); only temperatures are in degrees Celsius (``_c``).
 from __future__ import annotations
 
 import math
-import re
-from typing import Any, ClassVar
-
-from pydantic import model_validator
+from typing import ClassVar
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.breakdown import Breakdown, LinkTime
@@ -129,16 +126,6 @@ class StageScore(Part):
     recomputed: int | None = None
     states: dict[str, dict[str, float]]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_a_field_per_state(cls, data: Any) -> Any:
-        """Results of earlier versions had a field for each state, ``dram_weights_bytes`` and so on."""
-        if not isinstance(data, dict) or "states" in data:
-            return data
-        old = {key: value for key, value in data.items() if re.fullmatch("dram_[a-z]+_bytes", key)}
-        named = {key[5:-6].replace("resident", "tables"): value for key, value in old.items() if value}
-        return {**{key: value for key, value in data.items() if key not in old}, "states": {"dram": named}}
-
     @property
     def runs(self) -> dict[int, int]:
         """How often it runs which stages of the mapping for one microbatch."""
@@ -181,10 +168,9 @@ class Score(Document):
         Work of all kernels without recomputation, divided by step time x chips x peak rate of each kernel's type.
     model_flop_utilization : share, e.g. 0.66
         MFU: FLOP of the forward pass's matrix products (three times that in training), divided by step time x chips x
-        peak rate. None: an earlier version wrote the score.
+        peak rate.
     hardware_flop_utilization : share, e.g. 0.7
         HFU: FLOP of all matrix products that run, recomputation included, divided by step time x chips x peak rate.
-        None: an earlier version wrote the score.
     samples_per_s : samples/s, e.g. 48.0
         Samples of the global batch divided by the step time.
     tokens_per_s : tokens/s, e.g. 98400.0
@@ -218,19 +204,17 @@ class Score(Document):
     unpriced : e.g. {price_usd: a link has no price}
         Reason why the price or the power of the system is unknown, with the known rest. None: both are known.
     breakdown : e.g. {forward_s: 1.2, backward_s: 2.4}
-        Parts of the step time of the slowest pipeline stage, which add up to it. None: an earlier version wrote the
-        score.
+        Parts of the step time of the slowest pipeline stage, which add up to it.
     stage_breakdowns : e.g. [{forward_s: 1.2, backward_s: 2.4}]
-        Parts of the step time of each pipeline stage. None: an earlier version wrote the score.
+        Parts of the step time of each pipeline stage.
     link_time : e.g. {tensor_parallel_s: 0.5}
-        Time in which links of the slowest stage are busy, exposed or overlapped. None: an earlier version wrote the
-        score.
+        Time in which links of the slowest stage are busy, exposed or overlapped.
     link_latency_s : s, e.g. 0.01
-        Part of ``link_time`` that is latency, which no bandwidth shortens. None: an earlier version wrote the score.
+        Part of ``link_time`` that is latency, which no bandwidth shortens.
     memory : e.g. [{weights_b: 5500000000, caches_b: 2700000000}]
-        Memory of one chip of each pipeline stage, by use. None: an earlier version wrote the score.
+        Memory of one chip of each pipeline stage, by use.
     formulas : e.g. {samples_per_s: samples of the global batch / step_time_s}
-        Formulas of the figures in words. None: an earlier version wrote the score.
+        Formulas of the figures in words.
     violations : e.g. ["stage 0 holds 90 GB, the DRAM has 80 GB"]
         Sentences that describe each limit that the mapping breaks.
     notes : e.g. [fp8 products compute in bf16]
@@ -250,8 +234,8 @@ class Score(Document):
     gradient_link_s: float | None = None
     flop_per_step: float
     utilization: float
-    model_flop_utilization: float | None = None
-    hardware_flop_utilization: float | None = None
+    model_flop_utilization: float
+    hardware_flop_utilization: float
     samples_per_s: float
     tokens_per_s: float
     produced_tokens_per_s: float | None = None
@@ -267,12 +251,12 @@ class Score(Document):
     power_w: float | None = None
     energy_per_step_j: float | None = None
     unpriced: dict[str, str] | None = None
-    breakdown: Breakdown | None = None
-    stage_breakdowns: tuple[Breakdown, ...] | None = None
-    link_time: LinkTime | None = None
-    link_latency_s: float | None = None
-    memory: tuple[MemoryBreakdown, ...] | None = None
-    formulas: dict[str, str] | None = None
+    breakdown: Breakdown
+    stage_breakdowns: tuple[Breakdown, ...]
+    link_time: LinkTime
+    link_latency_s: float
+    memory: tuple[MemoryBreakdown, ...]
+    formulas: dict[str, str]
     violations: tuple[str, ...] = ()
     notes: tuple[str, ...] | None = None
     physical: PhysicalScore | None = None

@@ -196,7 +196,7 @@ def _speed(answer: Answer) -> str:
 def _time(score: Score) -> str:
     """The parts of a step in tenths of a percent."""
     parts = {_PARTS.get(name, name.replace("_", " ")): part for name, part in time_parts(score).items()}
-    return _shares(apportioned(parts, 1000), 1000, _TWO_LINES, least=5) or "not recorded"
+    return _shares(apportioned(parts, 1000), 1000, _TWO_LINES, least=5)
 
 
 def _memory(answer: Answer) -> str:
@@ -206,7 +206,7 @@ def _memory(answer: Answer) -> str:
     for name, tier in chip.tiers.items():
         fullest = max(score.stages, key=lambda stage: stage.held_in(name))
         held, parts = fullest.held_in(name), dict(fullest.states.get(name, {}))
-        if score.memory and len(chip.tiers) == 1:
+        if len(chip.tiers) == 1:
             parts = max(score.memory, key=lambda part: part.total).parts
         if held or name == chip.fastest_tier:
             words = f"{name} " * (len(chip.tiers) > 1) + held_words(held, tier.capacity, 3).split(", ")[0] + " a chip"

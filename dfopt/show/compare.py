@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from rich.console import Group, RenderableType
 
-from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.experts import routing_of
 from dfopt.documents.metrics import METRICS
 from dfopt.documents.result import Result
@@ -181,7 +180,7 @@ def _tables(names: Sequence[str], results: Sequence[Result]) -> list[Grid]:
         raise PlanError(f"compare: found {', '.join(names) or 'nothing'}, expected two or more different results")
     columns: dict[str, ColumnKind] = {"": "text", **dict.fromkeys(names, "text")}
     questions, mappings = _questions(results), _mappings(results)
-    spent = [(result.score.breakdown or Breakdown()).parts for result in results]
+    spent = [result.score.breakdown.parts for result in results]
     parts = [(name.replace("_", " "), *(seconds(each.get(name, 0.0)) for each in spent))
              for name in dict.fromkeys(chain(*spent))]  # fmt: skip
     return [

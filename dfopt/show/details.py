@@ -77,9 +77,8 @@ def memory_details(answer: Answer) -> list[tuple[str, str]]:
     for (name, tier), word in zip(chip.tiers.items(), chip.named_tiers, strict=True):
         most = max(stage.held_in(name) for stage in score.stages)
         facts.append((word, f"{held_words(most, tier.capacity)} (a chip of the heaviest stage)"))
-    stages = score.memory or ()
-    for stage, held in enumerate(stages):
-        facts.append((f"stage {stage}" if len(stages) > 1 else "held", parts_words(held)))
+    for stage, held in enumerate(score.memory):
+        facts.append((f"stage {stage}" if len(score.memory) > 1 else "held", parts_words(held)))
     return facts
 
 

@@ -62,8 +62,6 @@ def held_words(held: float, capacity: float | None, digits: int = 4) -> str:
 
 def time_facts(score: Score) -> list[tuple[str, str]]:
     """Where the time of a step goes: what binds it, and the parts of the step; either adds up to it."""
-    if score.breakdown is None:
-        return []
     rows = [("time bound by", _shares(bound_parts(score))), ("step", parts_words(score.breakdown))]
     if busy := hidden_words(score.breakdown, score.link_time):
         rows.append(("links busy", busy))
@@ -72,7 +70,7 @@ def time_facts(score: Score) -> list[tuple[str, str]]:
 
 def time_parts(score: Score) -> dict[str, float]:
     """Seconds of a step by resource of the chip, kind of communication, and the rest; their sum is the step."""
-    parts = score.breakdown or Breakdown()
+    parts = score.breakdown
     work = math.fsum(dict(parts)[name] for name in _WORK)
     spent = {name: work * share for name, share in _work(score).items()}
     spent |= {name: part for name, part in parts.parts.items() if f"{name}_s" not in _WORK}
@@ -85,12 +83,11 @@ def bound_parts(score: Score) -> dict[str, float]:
     Of the sum of them, which is the step, the network has what communication makes it longer, shared between latency
     and bandwidth as the time on links is.
     """
-    parts, linked = score.breakdown or Breakdown(), score.link_time or LinkTime()
+    parts, linked = score.breakdown, score.link_time
     work, sent = (math.fsum(dict(parts)[name] for name in names) for names in (_WORK, dict(linked)))
-    late = min((score.link_latency_s or 0.0) / (linked.total or 1.0), 1.0)
-    split = {"network_latency": sent * late, "network_bandwidth": sent * (1 - late)}
+    late = min(score.link_latency_s / (linked.total or 1.0), 1.0)
     spent = {name: work * share for name, share in _work(score).items()}
-    spent |= {"network": sent} if score.link_latency_s is None else split  # results of before do not tell
+    spent |= {"network_latency": sent * late, "network_bandwidth": sent * (1 - late)}
     spent |= {name: part for name, part in parts.parts.items() if f"{name}_s" not in {*_WORK, *dict(linked)}}
     return {name: seconds for name, seconds in spent.items() if seconds > 0}
 
@@ -126,7 +123,7 @@ def _shares(parts: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {percent(share)}" for name, share in named.items())
 
 
-def hidden_words(breakdown: Breakdown, link_time: LinkTime | None) -> str:
+def hidden_words(breakdown: Breakdown, link_time: LinkTime) -> str:
     """Of communication that is hidden in part: how long links are busy with it, and how much of that shows.
 
     Examples
@@ -135,7 +132,7 @@ def hidden_words(breakdown: Breakdown, link_time: LinkTime | None) -> str:
     'data parallel 40 % (10 % shows)'
     """
     words, exposed = [], dict(breakdown)
-    for name, busy in (link_time.parts if link_time else {}).items():
+    for name, busy in link_time.parts.items():
         shows = exposed[f"{name}_s"]
         if shows < 0.99 * busy:
             shares = percent(busy / breakdown.total), percent(shows / breakdown.total)

@@ -129,18 +129,13 @@ def speed_facts(score: Score, trains: bool = False) -> list[tuple[str, str]]:
     tokens = "" if counted(score) == "sample" else f", {number(keeps.tokens_per_s)} tokens/s"
     if tokens and keeps.produced_tokens_per_s not in (None, keeps.tokens_per_s):
         tokens += f" processed, {number(keeps.produced_tokens_per_s or 0.0)} tokens/s produced"
-    useful = f", {flop_words(keeps)}" if trains and score.model_flop_utilization is not None else ""
+    mfu, hfu = percent(keeps.model_flop_utilization), percent(keeps.hardware_flop_utilization)
+    useful = f", MFU {mfu}, HFU {hfu}" if trains else ""
     return [
         ("step time", f"{seconds(keeps.step_time_s)}   ({layer})"),
         ("throughput", samples + tokens),
         ("utilization", f"{percent(keeps.utilization)} of peak{useful}"),
     ]
-
-
-def flop_words(score: Score) -> str:
-    """The shares of peak by which training runs are compared: of the model's matrix products, of all that run."""
-    model, hardware = score.model_flop_utilization or 0.0, score.hardware_flop_utilization or 0.0
-    return f"MFU {percent(model)}, HFU {percent(hardware)}"
 
 
 def plan_words(plan: Plan, samples: int) -> str:

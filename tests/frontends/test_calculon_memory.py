@@ -69,6 +69,6 @@ def test_every_part_is_that_of_calculon(variant: str, tmp_path: Path) -> None:
 def test_the_best_executions_of_its_searches(row: dict[str, str], tmp_path: Path) -> None:
     """Activations fused into products, products that overlap with their communication, messages in parts."""
     score = judged(row, tmp_path)
-    (held,) = score.memory or ()
+    (held,) = score.memory
     assert held.total == pytest.approx(float(row["mem_tier1_req_B"]), rel=1e-9)
     assert score.step_time_s == pytest.approx(float(row["total_time_s"]), rel=0.015)

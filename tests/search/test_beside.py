@@ -76,7 +76,7 @@ def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None
     mapping = mapping_of(world, sharding, stage, places)
     assert mapping is not None
     score = judged(world, mapping)
-    assert score.breakdown is not None and score.breakdown.total == pytest.approx(score.step_time_s, rel=1e-9)
+    assert score.breakdown.total == pytest.approx(score.step_time_s, rel=1e-9)
     assert score.breakdown.optimizer_s == (score.optimizer_step_s or 0.0)
     region = region_of(world.instance.setting, mapping)
     assume(region is not None)
@@ -105,6 +105,5 @@ def test_copies_share_the_step_out() -> None:
     for level in (0, 1):
         fixed: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 8, "zero": level}
         found = df.optimize(graph, system, assumptions=Assumptions(optimizer_step="adam"), **fixed)
-        assert found.score.breakdown is not None
         zero.append(found.score.breakdown.optimizer_s)
     assert zero[0] == pytest.approx(8 * zero[1], rel=0.01)

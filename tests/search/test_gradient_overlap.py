@@ -67,7 +67,7 @@ def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None
     after, score = judged(world, mapping), judged(hidden, mapping)
     assert score.step_time_s <= after.step_time_s * (1 + 1e-12)
     assert score.gradient_link_s == after.gradient_reduction_s
-    assert score.breakdown is not None and score.breakdown.data_parallel_s == score.gradient_reduction_s
+    assert score.breakdown.data_parallel_s == score.gradient_reduction_s
     region = region_of(hidden.instance.setting, mapping)
     assume(region is not None)
     priced = by_arrays(region, mapping)

@@ -107,7 +107,6 @@ def test_a_gap_names_the_plan_that_keeps_it_open() -> None:
 
 def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:
     score = decoded().score
-    assert score.breakdown is not None and score.link_latency_s is not None and score.link_time is not None
     binds, parts = bound_parts(score), score.breakdown.parts
     assert sum(binds.values()) == pytest.approx(score.step_time_s) == sum(parts.values())
     sent = binds["network_latency"] + binds["network_bandwidth"]

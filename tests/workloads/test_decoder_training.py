@@ -240,7 +240,7 @@ def test_a_loss_in_fp32_holds_its_bytes_for_every_logit_of_a_chip() -> None:
     for tp in (1, 8):
         asked = {"assumptions": MEGATRON, "tp": tp, "pp": 1, "dp": 8 // tp, "sensitivity": False}
         results = [solve(graph, load_system("h100-8"), **asked) for graph in (fused, apart)]
-        before, after = (result.score.memory[0] for result in results)  # type: ignore[index]
+        before, after = (result.score.memory[0] for result in results)
         assert after.working_b - before.working_b == pytest.approx(12 * logits / tp)
         told = [left_out(result) for result in results]
         assert f"a loss in fp32 ({show_unit(12 * logits / tp, 'bytes')}: --param loss_held=12B)" in told[0]

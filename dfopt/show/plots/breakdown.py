@@ -42,7 +42,7 @@ def breakdown(*results: Result, ax: Axes | None = None) -> Axes:
     """Draw what takes the time of a step: resources of the chip, communication that shows, bubble.
 
     One result is a waterfall, in which each part starts where the last one ends; several are a bar each. The parts add
-    up to the step. `PlanError` if there is no result, or one of an earlier version without parts.
+    up to the step. `PlanError` if there is no result.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def step(*results: Result, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in df.plot.step(result).get_yticklabels()]
     ['forward', 'tensor parallel', 'step']
     """
-    return _drawn(results, ax, "step", lambda score: score.breakdown.parts if score.breakdown else {})
+    return _drawn(results, ax, "step", lambda score: score.breakdown.parts)
 
 
 def _drawn(
@@ -75,10 +75,6 @@ def _drawn(
 ) -> Axes:  # fmt: skip
     if not results:
         raise PlanError(f"{kind}: found no result, expected one or more")
-    for result in results:
-        if result.score.breakdown is None:
-            name = result.mapping.graph
-            raise PlanError(f"{kind}: found a result of {name} without parts of its step; solve it again")
     by = "by pass" if kind == "step" else "by resource"
     parts = [split(result.score) for result in results]
     unit_s, unit = style.scale(max(result.step_time for result in results))

@@ -84,7 +84,7 @@ def memory(result: Result, ax: Axes | None = None) -> Axes:
 def _held(result: Result, position: int, tier: str) -> dict[str, float]:
     """Bytes by state of a stage in a memory: in full where there is one memory, which all parts are in."""
     score = result.score
-    if score.memory and len(result.system.chip.tiers) == 1:
+    if len(result.system.chip.tiers) == 1:
         return score.memory[position].parts
     return {name: held for name, held in score.stages[position].states.get(tier, {}).items() if held}
 

@@ -103,10 +103,8 @@ def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = 
 
 def _links(result: Result) -> dict[str, tuple[float, float]]:
     """Seconds of a step in which links are busy with each kind of communication, and those that the step waits."""
-    busy, shows = result.score.link_time, result.score.breakdown
-    if busy is None or shows is None:
-        return {}
-    return {name: (max(time, dict(shows)[f"{name}_s"]), dict(shows)[f"{name}_s"]) for name, time in busy.parts.items()}
+    busy, shows = result.score.link_time.parts, dict(result.score.breakdown)
+    return {name: (max(time, shows[f"{name}_s"]), shows[f"{name}_s"]) for name, time in busy.items()}
 
 
 def _overlap(ax: Axes, links: dict[str, tuple[float, float]], step_s: float) -> list[Any]:
@@ -124,7 +122,7 @@ def _overlap(ax: Axes, links: dict[str, tuple[float, float]], step_s: float) -> 
 
 
 def _title(result: Result, count: int, rows: int) -> str:
-    plan, score = result.plan, result.score
+    plan = result.plan
     name = "GPipe" if result.assumptions.schedule == "gpipe" else "1F1B"
     if plan.interleave > 1:
         name = f"{name}, interleaved over {plan.interleave} chunks"
@@ -136,9 +134,8 @@ def _title(result: Result, count: int, rows: int) -> str:
     if plan.two_batch_overlap:
         singular, plural = "pair of microbatches", "pairs of microbatches"
     many = f"{some} {plan.rounds} {plural}" if plan.rounds > 1 else f"one {singular}"
-    waits = score.breakdown.bubble_s if score.breakdown else score.pipeline_fill_s
     step = show_unit(result.step_time, "time", 3)
-    text += f"\nbubble {100 * waits / result.step_time:.2g} % of the step of {step}; {many}"
+    text += f"\nbubble {100 * result.score.breakdown.bubble_s / result.step_time:.2g} % of the step of {step}; {many}"
     return text + (f"\nthe first and the last {rows // 2} stages" if rows < plan.stages else "")
 
 

@@ -71,7 +71,6 @@ def test_a_chip_holds_what_a_count_by_hand_gives(recompute: str, tp: int, pp: in
         whole = 2.0 * 2 * 12 * H * H / tp if zero >= 2 else 0.0  # of two layers, in bf16, before they are scattered
         assert held["gradients"] == 4 * parameters / share[2] + whole + 1e6
         assert held["optimizer"] == 12 * parameters / share[1]
-        assert score.memory is not None
         parts = score.memory[stage]
         in_flight = pp - stage
         kept = SAVED[recompute] * S * H * layers * in_flight
@@ -85,7 +84,6 @@ def test_a_chip_holds_what_a_count_by_hand_gives(recompute: str, tp: int, pp: in
 def test_one_layer_more_is_what_one_layer_holds() -> None:
     """Where layers keep nothing but what they begin with, that is a checkpoint; the ends have their own."""
     score = result("full", 2, 2, 1).score
-    assert score.memory is not None
     for stage, parts in enumerate(score.memory):
         assert parts.checkpoints_b == 2 * S * H * (LAYERS // 2) * (2 - stage) / 2
 
@@ -98,7 +96,6 @@ def test_fewer_checkpoints_wait_and_more_layers_are_at_work() -> None:
         asked = df.optimize(
             drawn, "a100-8", assumptions=RULES, tp=1, pp=2, dp=4, zero=0, interleave=1, sensitivity=False
         )
-        assert asked.score.memory is not None
         found[every] = [(one.checkpoints_b, one.working_b) for one in asked.score.memory], asked
     (once, plain), (twice, fewer) = found[1], found[2]
     for stage, ((kept, at_work), (less, more)) in enumerate(zip(once, twice, strict=True)):

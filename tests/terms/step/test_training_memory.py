@@ -78,7 +78,7 @@ def test_activations_are_those_of_the_formula(workload: str, tensor: int, sequen
     layer = (34 + scores) / t if sequence else 10 + (24 + scores) / t
     if recompute in ("full", "full+attention"):
         layer = 2 / t if sequence else 2
-    (held,) = score.memory or ()
+    (held,) = score.memory
     kept = held.activations_b + held.checkpoints_b
     assert kept == pytest.approx(s * b * h * layer * LAYERS, rel=1e-12)
     assert bool(held.checkpoints_b) == (recompute in ("full", "full+attention"))
