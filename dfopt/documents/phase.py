@@ -1,7 +1,7 @@
 """What one evaluation of a language model works on: tokens that are new, tokens that are cached, and who sees whom.
 
-A `Phase` is a tuple of `Segment` parts. Prefill, decode, speculative verification, chunked prefill beside decode,
-encoding and training differ in nothing else, so whoever builds or prices a model asks segments and never for a name.
+A `Phase` is a tuple of `Segment` parts. Prefill, decode, speculative verification, chunked prefill beside decode and
+encoding differ in nothing else, so whoever builds or prices a model asks segments and never for a name.
 All counts are exact integers.
 """
 
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.errors import shown
 
-__all__ = ["Phase", "Segment", "Segments", "check_depths", "decode", "encode", "mixed", "prefill", "train", "verify"]
+__all__ = ["Phase", "Segment", "Segments", "check_depths", "decode", "prefill", "verify"]
 
 _TEXT: Final = re.compile(r"(\d+)x(\d+)(?:@(\d+))?(?::(last|all|none))?")
 
@@ -45,8 +45,8 @@ class Segment(Part):
     Four prompts of which 96 tokens are cached, and 32 are not:
 
     >>> hit = Segment(sequences=4, new=32, cached=96, logits="last")
-    >>> hit.tokens, hit.held, hit.wanted, hit.pairs()
-    (128, 512, 4, 3600)
+    >>> hit.tokens, hit.wanted, hit.pairs()
+    (128, 4, 3600)
     >>> Segment.model_validate("4x32@96") == hit, str(hit)
     (True, '4x32@96')
     """
@@ -94,11 +94,6 @@ class Segment(Part):
     def keys(self) -> int:
         """Tokens of one sequence, cached and new."""
         return self.cached + self.new
-
-    @property
-    def held(self) -> int:
-        """Tokens that are cached afterwards, over all sequences."""
-        return self.sequences * self.keys
 
     @property
     def wanted(self) -> int:
@@ -164,26 +159,21 @@ Segments = Annotated[tuple[Segment, ...], BeforeValidator(_listed)]
 
 
 class Phase(Part):
-    """One evaluation of a model: its segments, and whether a backward pass follows.
+    """One evaluation of a model by its segments; all of it is work of the forward pass.
 
     Attributes
     ----------
     segments : e.g. ["4x512@0", "16x1@4096"]
         Groups of sequences that one evaluation processes together, each as SEQUENCESxNEW@CACHED.
-    backward : e.g. true
-        Whether a backward pass and an update of the weights follow.
 
     Examples
     --------
-    >>> step = mixed(prefill(1, 512), decode(63, 4096))
+    >>> step = Phase(segments="1x512@0, 63x1@4096")
     >>> step.tokens, step.wanted, step.sequences
     (575, 64, 64)
-    >>> Phase(segments="1x512@0, 63x1@4096").tokens
-    575
     """
 
     segments: Segments = Field(min_length=1, max_length=1000)
-    backward: bool = False
 
     @property
     def tokens(self) -> int:
@@ -252,41 +242,6 @@ def verify(batch: int, context: int, window: int = 0, tree: tuple[int, ...] | No
     """
     new, sees = (window + 1, "causal") if tree is None else (len(tree), tree)
     return Phase(segments=(Segment(sequences=batch, new=new, cached=context, sees=sees),))
-
-
-def mixed(*phases: Phase) -> Phase:
-    """Segments of several phases in one evaluation, such as a chunk of a prompt beside decode.
-
-    Examples
-    --------
-    >>> mixed(decode(8, 100)) == decode(8, 100)
-    True
-    """
-    if any(phase.backward for phase in phases):
-        raise ValueError("found a backward pass: training shares no evaluation with another phase")
-    return Phase(segments=tuple(segment for phase in phases for segment in phase.segments))
-
-
-def encode(batch: int, length: int) -> Phase:
-    """Every token sees every other one; no logits.
-
-    Examples
-    --------
-    >>> encode(1, 4).segments[0].pairs()
-    16
-    """
-    return Phase(segments=(Segment(sequences=batch, new=length, sees="full", logits="none"),))
-
-
-def train(batch: int, length: int) -> Phase:
-    """Forward and backward pass over whole samples, with logits of every token.
-
-    Examples
-    --------
-    >>> train(2, 128).backward
-    True
-    """
-    return Phase(segments=(Segment(sequences=batch, new=length),), backward=True)
 
 
 def check_depths(depths: tuple[int, ...], where: str) -> None:

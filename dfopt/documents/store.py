@@ -33,9 +33,8 @@ __all__ = ["SCHEMA", "Record", "Store", "damage", "is_store", "line_of", "read_r
 SCHEMA = "dfopt/run/1"
 Record = Mapping[str, Any]
 _START = f'{{"schema":"{SCHEMA}"'.encode()
-# CRC-32 of the line without it. Lines of before there was one are read too.
+# CRC-32 of the line without it.
 _CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}$')
-_BEFORE = {"schema", "cell", "status", "seconds", "dfopt", "figures", "message"}  # the keys that those may have
 _TYPED = (
     ("axes", dict, "a mapping"), ("figures", dict, "a mapping"), ("message", str, "text"), ("study", str, "text"),
     ("dfopt", str, "text"), ("calibrated_by", str, "text"), ("seconds", int | float, "a number"),
@@ -275,8 +274,7 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
         if not isinstance(record.get(key), kind | None):
             message = f"line {number}, {key}: found {shown(record[key])}, expected {expected}"
             refuse(path, message, "name a store that a sweep wrote")
-    # without a checksum only what never had one: else its key may be what was damaged
-    return record if complete and (checked is not None or set(record) <= _BEFORE) else None
+    return record if complete and checked is not None else None
 
 
 def _refuse_foreign(line: bytes, path: str | os.PathLike[str]) -> NoReturn:

@@ -270,12 +270,9 @@ class ServingParameters(StepParameters):
         if self.phase == "mixed" and self.segments is None:
             message = "missing: phase mixed is a union of some"
             raise problem(message, "write such as 1x512@0,16x1@4096", "$.segments")
-        if isinstance(self.phase, Phase):
-            if self.phase.backward:
-                raise problem("found a backward pass", "write mode: training, and no phase", "$.phase.backward")
-            if self.phase.sequences != self.microbatch:
-                message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
-                raise problem(message, "make them equal", "$.phase.segments")
+        if isinstance(self.phase, Phase) and self.phase.sequences != self.microbatch:
+            message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
+            raise problem(message, "make them equal", "$.phase.segments")
         for name in ("loss_bytes", "loss_held"):
             if getattr(self, name) is not None and not (self.mode == "training" and self.drawn_ends):
                 remedy = "leave it out, or draw a training step with its ends"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dfopt.documents.phase import Phase, Segment, decode, encode, mixed, prefill, train, verify
+from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
 
 counts = st.integers(1, 9)
 
@@ -62,10 +62,6 @@ def test_decode_is_the_verification_of_nothing() -> None:
     assert verify(4, 100, tree=(0,)).segments[0].pairs() == decode(4, 100).segments[0].pairs()
 
 
-def test_one_segment_alone_is_not_mixed() -> None:
-    assert mixed(prefill(2, 64)) == prefill(2, 64)
-
-
 @given(st.integers(2, 200), st.data())
 def test_chunks_of_a_prompt_are_the_prompt(prompt: int, data: st.DataObject) -> None:
     """In tokens and in pairs, wherever it is cut; what is held in the end too."""
@@ -74,16 +70,16 @@ def test_chunks_of_a_prompt_are_the_prompt(prompt: int, data: st.DataObject) -> 
     whole = prefill(3, prompt).segments[0]
     assert sum(part.tokens for part in parts) == whole.tokens
     assert sum(part.pairs() for part in parts) == whole.pairs()
-    assert parts[-1].held == whole.held
+    assert parts[-1].keys == whole.keys
 
 
 def test_a_hit_of_all_but_one_token_is_a_decode_step() -> None:
     hit, step = prefill(5, 101, hit=100).segments[0], decode(5, 100).segments[0]
-    assert (hit.tokens, hit.pairs(), hit.held, hit.wanted) == (step.tokens, step.pairs(), step.held, step.wanted)
+    assert (hit.tokens, hit.pairs(), hit.keys, hit.wanted) == (step.tokens, step.pairs(), step.keys, step.wanted)
 
 
 def test_logits_are_counted_where_they_are_wanted() -> None:
-    assert [one.wanted for one in (prefill(3, 7), decode(3, 7), encode(3, 7), train(3, 7))] == [3, 3, 0, 21]
+    assert [one.wanted for one in (prefill(3, 7), decode(3, 7), Phase(segments="3x7:none,3x7:all"))] == [3, 3, 21]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +92,7 @@ def test_logits_are_counted_where_they_are_wanted() -> None:
         (lambda: Segment(sequences=1, new=1, sees=(-1,)), "found a depth of -1"),
         (lambda: Phase(segments=()), "segments"),
         (lambda: prefill(1, 8, hit=8), "at least one is left"),
-        (lambda: mixed(train(1, 8), decode(1, 8)), "training shares no evaluation"),
-        (lambda: encode(1, 8).segments[0].pairs(chunk=4), "only causal ones"),
+        (lambda: Segment(sequences=1, new=8, sees="full").pairs(chunk=4), "only causal ones"),
     ],
 )
 def test_what_is_wrong_is_said(wrong: object, said: str) -> None:

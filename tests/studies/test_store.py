@@ -214,12 +214,6 @@ def test_lines_of_a_newer_version_are_not_ours_to_move(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_records_of_before_there_were_checksums(path: Path) -> None:
-    path.write_text('{"schema":"dfopt/run/1","cell":"a","status":"optimal","figures":{"x":1}}\n')
-    with Store(path) as store:
-        assert store.records["a"]["figures"] == {"x": 1} and not store.set_aside
-
-
 def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
     one, two, both = (tmp_path / name for name in ("one", "two", "both"))
     with Store(one) as store:

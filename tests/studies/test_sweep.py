@@ -18,6 +18,7 @@ from in_turn import InTurn
 from study_cases import SMALL, study
 
 import dfopt
+from dfopt.documents.store import line_of
 from dfopt.errors import PlanError
 from dfopt.processes import process
 from dfopt.processes.executor import Processes
@@ -66,9 +67,7 @@ def test_failed_cells_are_solved_again_only_when_asked(tmp_path: Path) -> None:
     store = tmp_path / "runs.jsonl"
     whole = study(systems=[{"system": "sn10-8-ring"}])
     (cell,) = expand(whole)
-    store.write_text(
-        json.dumps({"schema": "dfopt/run/1", "cell": cell.key, "status": "failed", "message": "no memory"}) + "\n"
-    )
+    store.write_bytes(line_of({"cell": cell.key, "status": "failed", "message": "no memory"}))
     kept = sweep(whole, executor=InTurn(), store=store)
     assert kept.frame().loc[0, ["status", "note"]].tolist()[0] == "failed"
     assert "no memory" in kept.frame().loc[0, "note"]

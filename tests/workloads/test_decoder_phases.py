@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
-from dfopt.documents.phase import Phase, Segment, decode, mixed, prefill, verify
+from dfopt.documents.phase import Phase, Segment, decode, verify
 from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
@@ -121,7 +121,7 @@ def test_what_a_token_holds_in_a_whole_model(model: str, bytes_per_token: int) -
         ({"phase": "prefill", "hit": 12}, "at least one is left"),
         ({"phase": "decode", "context": 20, "window": 20}, "found 21 tokens in a sample"),
         ({"phase": decode(2, 8)}, "found 2 sequences, but a microbatch of 3"),
-        ({"phase": mixed(decode(2, 8), prefill(2, 8))}, "found 4 sequences, but a microbatch of 3"),
+        ({"phase": Phase(segments="2x1@8,2x8")}, "found 4 sequences, but a microbatch of 3"),
         ({"phase": "mixed"}, "missing: phase mixed is a union of some"),
         ({"phase": "mixed", "segments": "3x4"}, None),
         ({"phase": "mixed", "segments": "3 x 4"}, "found '3 x 4', expected a segment"),
@@ -135,7 +135,6 @@ def test_what_a_token_holds_in_a_whole_model(model: str, bytes_per_token: int) -
         ({"phase": "verify", "tree": "0,1,b"}, "tree"),
         ({"phase": "verify", "tree": "0,1", "draft": 1}, "found a tree beside a draft of 1"),
         ({"phase": Phase(segments=(Segment(sequences=3, new=2, logits="none"),))}, "no token whose logits"),
-        ({"phase": Phase(segments=(Segment(sequences=3, new=2),), backward=True)}, "found a backward pass"),
         ({"phase": "decoding"}, "decode"),
     ],
 )

@@ -15,7 +15,7 @@ from test_layer_stack import CROSS, DELTA, FULL, INDEXER, LATENT, MIXERS, one
 
 import dfopt as df
 from dfopt.documents.graph import Graph
-from dfopt.documents.phase import Phase, Segment, decode, mixed, prefill, verify
+from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
 from dfopt.documents.tokens import Tokens
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
@@ -143,8 +143,8 @@ def test_a_mix_is_asked_for_in_several_words() -> None:
     text = build(**p, phase="mixed", segments="1x8@0:none, 2x1@20:all")
     parts = [{"sequences": 1, "new": 8, "logits": "none"}, "2x1@20:all"]
     listed = build(**p, phase="mixed", segments=parts)
-    chunk = Phase(segments=(Segment(sequences=1, new=8, logits="none"),))
-    named = build(**p, phase=mixed(chunk, decode(2, 20)), microbatch=3)
+    chunk = Segment(sequences=1, new=8, logits="none")
+    named = build(**p, phase=Phase(segments=(chunk, *decode(2, 20).segments)), microbatch=3)
     assert text.kernels == listed.kernels == named.kernels
     assert text.tokens == Tokens(processed=10, produced=2)
     assert (text.microbatch, named.microbatch) == (1, 3)  # a mix is one sample
