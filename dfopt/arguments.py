@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from dfopt.documents.scalars import parse_scalar
@@ -31,52 +31,37 @@ def values(items: list[str] | None, option: str) -> dict[str, Any]:
     return {key: parse_scalar(value) for key, value in pairs(items, option).items()}
 
 
-def sizes(option: str, words: str | None) -> list[int]:
+def numbers(option: str, words: str, expected: str) -> list[int]:
     """Positive numbers separated by commas, such as 1,2,4: each once, in the order given."""
-    numbers: list[int] = []
-    for word in (words or "").split(",") if words is not None else []:
-        if not word.strip().isdigit() or int(word) < 1:
-            raise PlanError(f"{option}: expected numbers such as 1,2,4, found {words!r}")
-        if int(word) not in numbers:
-            numbers.append(int(word))
-    return numbers
+    counts = [count.strip() for count in words.split(",")]
+    if not all(count.isdigit() and int(count) for count in counts):
+        raise PlanError(f"{option}: expected {expected}, found {words!r}")
+    return list(dict.fromkeys(map(int, counts)))
 
 
-def sizes_or(option: str, words: str | None, name: str) -> Any:
-    """Positive numbers separated by commas, or one word that stands for all; none if nothing is said.
+def replicas(words: str) -> Any:
+    """--zero-replicas, positive numbers or all.
 
     Examples
     --------
-    >>> sizes_or("--of", "2,4", "all"), sizes_or("--of", "all", "all"), sizes_or("--of", None, "all")
-    ((2, 4), 'all', None)
+    >>> replicas("2,4"), replicas("all")
+    ((2, 4), 'all')
     """
-    return name if words == name else tuple(sizes(option, words)) or None
+    return words if words == "all" else tuple(numbers("--zero-replicas", words, "numbers such as 1,2,4"))
 
 
-def several(option: str, words: str | None, allowed: Sequence[str]) -> list[Any]:
-    """Words separated by commas, each once, in the order given; ``all`` is every one that is allowed.
+def levels(words: str) -> tuple[int, ...]:
+    """--zero, levels of ZeRO, each once, in the order given; all of them for ``all``.
 
     Examples
     --------
-    >>> several("--of", "b,a,b", "abc"), several("--of", "all", "abc"), several("--of", None, "abc")
-    (['b', 'a'], ['a', 'b', 'c'], [])
+    >>> levels("0,1,0"), levels("all")
+    ((0, 1), (0, 1, 2, 3))
     """
-    given = [word.strip() for word in words.split(",")] if words is not None else []
-    chosen = [choice(option, word, (*allowed, "all")) for word in dict.fromkeys(given)]
-    if "all" in chosen and len(chosen) > 1:
-        raise PlanError(f"{option}: found {words!r}, expected some of them or all, not both")
-    return [*allowed] if chosen == ["all"] else chosen
-
-
-def levels(option: str, words: str | None) -> tuple[int, ...] | None:
-    """Levels of ZeRO separated by commas, or all of them.
-
-    Examples
-    --------
-    >>> levels("--zero", "0,1"), levels("--zero", "all"), levels("--zero", None)
-    ((0, 1), (0, 1, 2, 3), None)
-    """
-    return tuple(map(int, several(option, words, "0123"))) or None
+    chosen = [choice("--zero", word.strip(), (*"0123", "all")) for word in words.split(",")]
+    if "all" in chosen and len({*chosen}) > 1:
+        raise PlanError(f"--zero: found {words!r}, expected some of them or all, not both")
+    return tuple(map(int, "0123" if "all" in chosen else dict.fromkeys(chosen)))
 
 
 def ratio(option: str, words: str) -> float:
@@ -134,14 +119,10 @@ def _limit(option: str, words: str | None, dimension: Literal["time", "power"]) 
     return most
 
 
-def counts_or(option: str, word: str | None, name: str) -> Any:
-    """A positive number, several with commas between them, or one word that stands for something else."""
-    if word is None or word == name:
-        return word
-    counts = [count.strip() for count in word.split(",")]
-    if not all(count.isdigit() and int(count) for count in counts):
-        raise PlanError(f"{option}: expected a number from 1 on, or {name}, found {word!r}")
-    return int(word) if len(counts) == 1 else [*map(int, counts)]
+def batch(words: str) -> Any:
+    """--batch, a positive number, several with commas between them, or max."""
+    counts = [] if words == "max" else numbers("--batch", words, "a number from 1 on, or max")
+    return words if not counts else counts if "," in words else counts[0]
 
 
 def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
@@ -151,7 +132,7 @@ def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def partitions(items: list[str] | None) -> dict[str, int]:
+def partitions(items: list[str]) -> dict[str, int]:
     """--pin KERNEL=PARTITION words."""
     pinned = {}
     for kernel, value in pairs(items, "--pin").items():
@@ -161,14 +142,14 @@ def partitions(items: list[str] | None) -> dict[str, int]:
     return pinned
 
 
-def schemes(items: list[str] | None) -> dict[str, Any]:
+def schemes(items: list[str]) -> dict[str, Any]:
     """--shard KERNEL=SCHEME words."""
     from dfopt.physics.ops import SCHEMES
 
     return {kernel: choice(f"--shard {kernel}", value, SCHEMES) for kernel, value in pairs(items, "--shard").items()}
 
 
-def modules(items: list[str] | None) -> dict[str, Any]:
+def modules(items: list[str]) -> dict[str, Any]:
     """--module MODULE=SCHEME words.
 
     Examples
@@ -182,7 +163,7 @@ def modules(items: list[str] | None) -> dict[str, Any]:
     return {choice("--module", name, names): choice(f"--module {name}", v, SCHEMES) for name, v in given.items()}
 
 
-def places(items: list[str] | None) -> dict[str, str]:
+def places(items: list[str]) -> dict[str, str]:
     """--place ITEM=MEMORY words.
 
     Examples
@@ -195,7 +176,7 @@ def places(items: list[str] | None) -> dict[str, str]:
     return {choice("--place", item, ITEMS): memory for item, memory in pairs(items, "--place").items()}
 
 
-def offloads(text: str | None) -> tuple[str, ...] | str | None:
+def offloads(text: str) -> tuple[str, ...] | str | None:
     """--offload, a list of items, any or none.
 
     Examples
@@ -205,9 +186,9 @@ def offloads(text: str | None) -> tuple[str, ...] | str | None:
     """
     from dfopt.documents.placement import TRAINED
 
-    if text in (None, "none", "any"):
+    if text in ("none", "any"):
         return None if text == "none" else text
-    return tuple(choice("--offload", item.strip(), (*TRAINED, "any", "none")) for item in (text or "").split(","))
+    return tuple(choice("--offload", item.strip(), (*TRAINED, "any", "none")) for item in text.split(","))
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
@@ -227,8 +208,7 @@ def fields(options: dict[str, Any]) -> dict[str, Any]:
     from dfopt.documents.request import Request
 
     readers: dict[str, Callable[[Any], Any]] = {
-        "zero": lambda words: levels("--zero", words), "gap": lambda words: ratio("--gap", words),
-        "zero_replicas": lambda words: sizes_or("--zero-replicas", words, "all"), "offload": offloads,
+        "zero": levels, "zero_replicas": replicas, "gap": lambda words: ratio("--gap", words), "offload": offloads,
         "module": modules, "place": places, "pin": partitions, "shard": schemes,
     }  # fmt: skip
     read = {}

@@ -240,7 +240,7 @@ def as_system(given: System | Design | str | os.PathLike[str]) -> System:
     """A system as it is, or the one of a zoo name or a path, also of a design."""
     if isinstance(given, Source):
         return system_from(given, {}, given.name)
-    return load_system(_named(given, "system"))
+    return load_system(name_of(given, "system"))
 
 
 def as_design(given: Design | str | os.PathLike[str]) -> Design:
@@ -250,13 +250,14 @@ def as_design(given: Design | str | os.PathLike[str]) -> Design:
 
     if isinstance(given, Design):
         return given
-    name = _named(given, "design")
-    return load_design(name.removeprefix("designs/") if _shelf_of(os.fspath(name)) == "designs" else name)  # type: ignore[union-attr]
+    name = name_of(given, "design")
+    return load_design(name.removeprefix("designs/") if _shelf_of(name) == "designs" else name)
 
 
-def _named(given: object, what: str) -> str | os.PathLike[str]:
+def name_of(given: object, what: str) -> str:
+    """A zoo name or a path as text; `PlanError` for anything else."""
     if isinstance(given, str | os.PathLike):
-        return given
+        return os.fspath(given)
     raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
 
 

@@ -27,7 +27,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import Source, System
 from dfopt.documents.zoo import resolve_near, zoo
 from dfopt.errors import PlanError, did_you_mean, shown
-from dfopt.library import load_system, system_from
+from dfopt.library import load_system, name_of, system_from
 from dfopt.machines.calibrations import assumed_on, usual
 from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.workloads import WORKLOADS, load_graph, parameters_of
@@ -129,16 +129,11 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
             near = "df.load_graph takes it; a graph that is a document keeps its parameters: name it to change them"
         near = f"{TAKEN_BY[key]} takes it" if key in TAKEN_BY else near or "`dfopt show` lists them"
         raise PlanError(f"{word_of(key)}: neither an option nor a parameter of the workload ({near})")
-    graph, system = _named(graph, (Graph,), "graph"), _named(system, (Source,), "system")
+    graph = graph if graph is None or isinstance(graph, Graph) else name_of(graph, "graph")
+    system = system if system is None or isinstance(system, Source) else name_of(system, "system")
     question = Question(graph=graph, system=system, options=request or Request.of(**asked))
     parameters = rest | dict(direct.pop("parameters", {}))
     return question.changed(**direct, parameters=parameters, **fields)
-
-
-def _named(given: Any, kinds: tuple[type, ...], what: str) -> Any:
-    if given is not None and not isinstance(given, (str, os.PathLike, *kinds)):
-        raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
-    return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
 @dataclass
@@ -159,10 +154,10 @@ class Resolver:
             if why and first.trains:
                 notes = (f"assumptions default, not the calibration of {bare.chip.name}: {why}",)
         key = assumed if isinstance(assumed, str) else assumed and assumed.digest()
-        chosen, system, fitted = self._once(
+        chosen, system, fitted = self.once(
             "assumptions", [key, id(bare)], bare, lambda: assumed_on(assumed or "default", bare, self.folder)
         )
-        chosen = self._once("changes", [id(chosen), changes], chosen, lambda: chosen.changed(changes, "set"))
+        chosen = self.once("changes", [id(chosen), changes], chosen, lambda: chosen.changed(changes, "set"))
         return Resolved(question, graphs, system, bare, chosen, question.options, fitted, largest, notes)
 
     def machine(self, question: Question) -> tuple[System, dict[str, Any]]:
@@ -171,15 +166,9 @@ class Resolver:
         if given is None:
             raise PlanError("system: missing; name a system of the zoo or a file (`dfopt list systems`)")
         of_system = {path: value for path, value in question.set.items() if _of_system(path)}
-        name = given if isinstance(given, str) else given.name
-        key = [
-            name if isinstance(given, str) else id(given),
-            of_system,
-            str(question.stack),
-            question.chips,
-            question.nodes,
-        ]
-        system = self._once("system", key, given, lambda: self._machine(question, of_system))
+        which, sizes = given if isinstance(given, str) else id(given), (question.chips, question.nodes)
+        key = [which, of_system, str(question.stack), sizes]
+        system = self.once("system", key, given, lambda: self._machine(question, of_system))
         return system, {path: value for path, value in question.set.items() if path not in of_system}
 
     def _machine(self, question: Question, fields: dict[str, Any]) -> System:
@@ -207,7 +196,7 @@ class Resolver:
                 names = ", ".join(parameters)
                 raise PlanError(f"graph: found a document beside {names}; its parameters are drawn already: name it")
             return (given,), None
-        graphs: tuple[Sequence[Graph], Draw | None] = self._once(
+        graphs: tuple[Sequence[Graph], Draw | None] = self.once(
             "graph", [given, parameters], None, lambda: self._drawn(self._path(given), parameters)
         )
         return graphs
@@ -246,7 +235,7 @@ class Resolver:
         of_zoo = name in zoo("graphs") or name in zoo("systems")  # before files of that name
         return name if of_zoo or self.folder is None else resolve_near("graphs", self.folder, name)
 
-    def _once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
+    def once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
         """Make a document once; what is alive is kept, so that its id stays its own."""
         key = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
         if key not in self._kept:

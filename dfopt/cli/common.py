@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -164,19 +163,12 @@ def assumed_by(name: str | Calibration, changes: list[str] | None, system: Syste
 
     Fields of the system, such as ``network.cluster.size``, are changed before.
     """
-    from dfopt.documents.system import System
+    from dfopt.documents.question import Question
     from dfopt.machines.calibrations import assumed_on
-    from dfopt.machines.replace import replaced
+    from dfopt.questions import Resolver
 
-    values = arguments.values(changes, "--set")
-    of_system = {path: value for path, value in values.items() if re.split(r"[.\[]", path)[0] in System.model_fields}
-    if of_system:
-        data = replaced(system.to_data(), of_system, "--set")
-        words = ", ".join(f"{path}={value}" for path, value in of_system.items())
-        data["description"] = f"{system.description or system.name} (changed: {words})"
-        system = System.from_data(data, "--set")
-    assumed = assumed_on(name, system)
-    rest = {path: value for path, value in values.items() if path not in of_system}
+    changed, rest = Resolver().machine(Question(system=system, set=arguments.values(changes, "--set")))
+    assumed = assumed_on(name, changed)
     return assumed._replace(assumptions=assumed.assumptions.changed(rest, "--set"))
 
 

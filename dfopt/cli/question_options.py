@@ -78,5 +78,5 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     given = arguments.given(options)
     served: dict[str, Any] = {name: given.pop(name) for name in _NAMES if name in given}
     if "batch" in served:
-        served["batch"] = arguments.counts_or("--batch", served["batch"], "max")
+        served["batch"] = arguments.batch(served["batch"])
     return served, arguments.fields(given)

@@ -139,7 +139,6 @@ class _CellProduct:
     def __init__(self, study: Study, folder: Path, path: str) -> None:
         self.study, self.folder, self.path = study, folder, path
         self.resolver = Resolver(folder)
-        self._documents: dict[str, Any] = {}
         self._digests: dict[int, tuple[str, object]] = {}
 
     def points(self) -> Iterator[_Combination]:
@@ -185,11 +184,8 @@ class _CellProduct:
 
     def _once(self, what: str, identity: object, where: str, make: Callable[[], Made]) -> Made:
         """Make a document once; what is wrong with it becomes an issue of the study, at ``where``."""
-        key = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
-        if key not in self._documents:
-            with of_study(self.path, where, what):
-                self._documents[key] = make()
-        document: Made = self._documents[key]
+        with of_study(self.path, where, what):
+            document: Made = self.resolver.once(what, identity, None, make)
         return document
 
     def _system(self, machine: Machine, chosen: Sequence[_Point]) -> System:
