@@ -29,11 +29,11 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple, get_args
 
 import dfopt as df
+from dfopt.documents.base import Sealed
 from dfopt.documents.certificate import Certificate
 from dfopt.documents.exploration import Exploration, ExplorationStatus
 from dfopt.documents.plan_records import PlanStatus
 from dfopt.documents.result import Result, Status
-from dfopt.documents.sealed import Sealed
 from dfopt.documents.store import line_of, read_records
 from dfopt.errors import DfoptError
 from dfopt.exploring.checking import check_exploration

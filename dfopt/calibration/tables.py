@@ -14,7 +14,7 @@ from dfopt.arrays import Floats
 from dfopt.calibration.numbers import number_of
 from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
-from dfopt.documents.factors import CollectiveFactor
+from dfopt.documents.network import CollectiveFactor
 from dfopt.documents.system import System
 from dfopt.documents.table import TableRow, read_table
 from dfopt.errors import refuse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import typer
 from dfopt import arguments
 from dfopt.cli.help import FORMAT, RUNNING, App, Group, verbose
 from dfopt.documents.uncollected import uncollected
-from dfopt.errors import visible
+from dfopt.errors import DfoptError, PlanError, did_you_mean, visible
 from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, exit_code, process_start, seconds_since_start, wall_limit
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
 
     ``time_limit``: seconds of wall time from the start of the process, after which the command is interrupted too.
     """
-    from dfopt.errors import DfoptError
-
     try:
         with wall_limit(time_limit, process_start()):
             yield
@@ -103,7 +101,6 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
 
 def detail_of(words: str | None) -> tuple[str, ...]:
     """Sections of an answer that ``--detail`` names."""
-    from dfopt.errors import PlanError, did_you_mean
     from dfopt.show.details import DETAILS
 
     names = tuple(filter(None, (word.strip() for word in (words or "").split(","))))
@@ -121,11 +118,37 @@ def end_by(scores: Sequence[Score], proven: bool = True) -> None:
         raise typer.Exit(UNPROVEN)
 
 
-def emit(as_json: bool, data: Document | Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:
-    """Print data as JSON or CSV, or else a report; a pipe gets as many columns as said.
+def emit(
+    as_json: bool,
+    data: Document | Callable[[], Any],
+    report: Callable[[], Any],
+    plain_width: int = 140,
+    files: Iterable[tuple[Path | None, Callable[[Path], object]]] = (),
+) -> None:
+    """Print an answer, after its files are written; it is told, whatever becomes of them.
 
-    JSON that a file of ``--output`` has already is not printed once more.
+    Parameters
+    ----------
+    as_json : bool
+        Whether it is printed as JSON or CSV. JSON that a file of ``--output`` has already is not printed once more.
+    data : Document, or callable
+        What is printed then, or what makes it.
+    report : callable
+        What makes the report that is printed else.
+    plain_width : int
+        Columns of a report for a pipe.
+    files : iterable
+        Paths that were asked for, or None, each with what writes that file.
     """
+    try:
+        for path, write in files:
+            if path is not None:
+                write(path)
+    finally:
+        _print(as_json, data, report, plain_width)
+
+
+def _print(as_json: bool, data: Document | Callable[[], Any], report: Callable[[], Any], plain_width: int) -> None:
     chosen = RUNNING.get().meta[FORMAT] if as_json else "text"
     if chosen == "csv":
         from dfopt.cli.csv_rows import write_rows
@@ -183,7 +206,6 @@ def cells_of(source: str, store: Path | None) -> Any:
         from dfopt.studies.sweep import collect
 
         return collect(source, store_of(source, store))
-    from dfopt.errors import PlanError
     from dfopt.studies.listing import listing
 
     if store is not None:

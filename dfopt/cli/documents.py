@@ -12,6 +12,7 @@ import typer
 from dfopt import arguments
 from dfopt.cli.common import app, detail_of, echo, emit, errors, importer, importing
 from dfopt.cli.outputs import check_folder, check_output
+from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.interrupts import seconds_left
 
 _SHOWING = 0.75  # share of a limit in which bounds are shown again: the last one that was begun takes longer
@@ -107,7 +108,6 @@ def check(
     with importing():
         from dfopt.commands import checked
         from dfopt.documents.store import is_store
-        from dfopt.errors import DfoptError, PlanError
         from dfopt.search.verify import verdict
 
     with errors(" before all claims were checked", time_limit):
@@ -154,9 +154,7 @@ def schema(kind: str) -> None:
     with errors():
         from dfopt.documents.json_schema import schema_json
         from dfopt.documents.kinds import KINDS
-        from dfopt.documents.technology import Technology
-        from dfopt.documents.technology_part import TechnologyPart
-        from dfopt.errors import PlanError
+        from dfopt.documents.technology import Technology, TechnologyPart
 
         if kind not in KINDS:
             raise PlanError(f"schema: expected one of {', '.join(KINDS)}, found {kind!r}")
@@ -223,7 +221,6 @@ def import_onnx(
         dfopt import onnx model.onnx -o model.yaml --set-dim batch=8
     """
     with errors(time_limit=time_limit):
-        from dfopt.errors import PlanError
         from dfopt.frontends.onnx import read
 
         check_output("--output", output, (".yaml", ".yml", ".json"))
@@ -280,7 +277,6 @@ def import_calculon(
         dfopt import calculon app.json system.json exec.json --out-dir case
     """
     with errors(time_limit=time_limit):
-        from dfopt.errors import DocumentError, Issue
         from dfopt.frontends.calculon import write_case
 
         check_folder("--out-dir", out_dir, _CASE)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dfopt.cli.common import app, echo, emit, errors
 from dfopt.cli.help import field_of
+from dfopt.errors import EXIT_CODES, PlanError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -49,8 +50,6 @@ def explain(words: list[str], as_json: bool = False) -> None:
         dfopt explain optimal_per_level
     """
     with errors():
-        from dfopt.errors import PlanError, did_you_mean
-
         name = " ".join(words).strip()
         pages = list(dict.fromkeys(_pages(name)))
         if not pages:
@@ -67,7 +66,6 @@ def explain(words: list[str], as_json: bool = False) -> None:
 def _pages(name: str) -> Iterator[Page]:
     """Every meaning of a name."""
     from dfopt.documents.study_columns import COLUMNS
-    from dfopt.errors import EXIT_CODES
 
     if name.startswith("-"):
         yield from (page for page, names in _options() if name in names)

@@ -97,11 +97,7 @@ def heat(
             solved, on, gap=arguments.ratio("--gap", gap), time_limit=seconds_left(time_limit),
             one_kelvin=one_kelvin, solver=solver, seed=seed,
         )  # fmt: skip
-        try:
-            if output is not None:
-                report.dump(output)
-        finally:  # the answer is told, whatever becomes of the file
-            emit(as_json, report, lambda: heat_report(report))
+        emit(as_json, report, lambda: heat_report(report), files=[(output, report.dump)])
 
 
 @app.command()
@@ -127,10 +123,7 @@ def compare(files: list[str], output: Path | None = None, force: bool = False, a
         check_output("--output", output, (".html", ".htm"))
         results = [Result.load(file) for file in files]
         report = compare_report(files, results)
-        try:
-            if output is not None:
-                write_text(output, compare_page(files, results, __version__))
-        finally:
-            rows = {file: {"step_time_s": each.step_time_s, "utilization": each.utilization, "plan": each.plan.label}
-                    for file, each in zip(files, results, strict=True)}  # fmt: skip
-            emit(as_json, lambda: rows, lambda: report)
+        rows = {file: {"step_time_s": each.step_time_s, "utilization": each.utilization, "plan": each.plan.label}
+                for file, each in zip(files, results, strict=True)}  # fmt: skip
+        page = (output, lambda path: write_text(path, compare_page(files, results, __version__)))
+        emit(as_json, lambda: rows, lambda: report, files=[page])

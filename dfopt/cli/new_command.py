@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from dfopt.cli.common import app, echo, errors
 from dfopt.cli.outputs import check_output
+from dfopt.errors import PlanError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,7 +38,6 @@ def new(kind: str, output: Path | None = None, force: bool = False) -> None:
         from dfopt.documents.kinds import KINDS
         from dfopt.documents.strict_yaml import load_strict
         from dfopt.documents.zoo import find
-        from dfopt.errors import PlanError, did_you_mean
 
         starters = load_strict(Path(__file__).with_name("starters.yaml"))
         if kind not in starters:

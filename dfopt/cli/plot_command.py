@@ -9,6 +9,7 @@ from typing import Any, Final
 from dfopt import arguments
 from dfopt.cli.common import app, cells_of, echo, errors, what
 from dfopt.cli.outputs import check_output
+from dfopt.errors import PlanError, refuse
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
@@ -63,8 +64,6 @@ def plot(
         dfopt plot study.yaml --kind pareto --by system
     """
     with errors():
-        from dfopt.errors import PlanError
-
         takes = KINDS[arguments.choice("--kind", kind, tuple(KINDS))]
         given = {"--x": x, "--y": y, "--value": value, "--by": by, "--store": store, "--stage": stage,
                  "--microbatches": microbatches}  # fmt: skip
@@ -126,7 +125,6 @@ def _loaded(source: str, kind: str) -> Any:
     from dfopt.documents.exploration import Exploration
     from dfopt.documents.graph import Graph
     from dfopt.documents.result import Result
-    from dfopt.errors import PlanError
     from dfopt.library import load_any
 
     document = load_any(source)
@@ -141,7 +139,6 @@ def _loaded(source: str, kind: str) -> Any:
 def _cells(source: str, store: Path | None) -> Any:
     """The cells of a sweep, from a study with its store, from a store alone, or from a frame as CSV."""
     from dfopt.documents.study import Study
-    from dfopt.errors import PlanError
     from dfopt.library import load_any
 
     suffix = Path(source).suffix.lower()
@@ -159,7 +156,6 @@ def _cells(source: str, store: Path | None) -> Any:
 
 def _rows(path: str) -> list[dict[str, str]]:
     from dfopt.documents.table import read_table
-    from dfopt.errors import refuse
 
     _, rows = read_table(path, most=500_000_000)
     if not rows:

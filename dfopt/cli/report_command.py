@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dfopt import __version__
 from dfopt.cli.common import app, cells_of, echo, errors, store_of, what
 from dfopt.cli.outputs import check_output
+from dfopt.errors import PlanError
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -57,7 +58,6 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
     from dfopt.documents.heat import HeatReport
     from dfopt.documents.result import Result
     from dfopt.documents.study import Study
-    from dfopt.errors import PlanError
     from dfopt.library import load_any
     from dfopt.show.report import designs_section, heat_page, sweep_report
 

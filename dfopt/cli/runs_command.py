@@ -7,6 +7,7 @@ from typing import Any
 
 from dfopt.cli.common import app, echo, emit, errors
 from dfopt.cli.outputs import check_output
+from dfopt.errors import PlanError
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
@@ -38,7 +39,6 @@ def runs(
     with errors():
         from dfopt.cli.sweep_tables import frame_table, plain_rows
         from dfopt.documents.store import damage, read_records, write_new
-        from dfopt.errors import PlanError
         from dfopt.studies.listing import listing, narrowed
         from dfopt.studies.runs import write_frame
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,7 @@ from dfopt import arguments
 from dfopt.cli.common import app, detail_of, echo, emit, end_by, errors, importing
 from dfopt.cli.outputs import check_output
 from dfopt.cli.question_options import split_options, with_question_options
-from dfopt.errors import PlanError
+from dfopt.errors import Infeasible, PlanError
 from dfopt.interrupts import process_start, shielded
 
 if TYPE_CHECKING:
@@ -25,15 +27,12 @@ def _fields(fixed: Pins, fields: dict[str, Any]) -> dict[str, Any]:
     return arguments.given({**fixed.on_axes, "p_max": fixed.p_max}) | fields
 
 
-def _write(result: Result, output: Path | None, dump: Path | None) -> None:
-    """The files of an answer that were asked for."""
-    if output is not None:
-        result.dump(output)
-    if dump is not None:
-        from dfopt.search.dump import dump_models
+def _dump(result: Result, path: Path) -> None:
+    """Write the models of an answer, a file each."""
+    from dfopt.search.dump import dump_models
 
-        for written in dump_models(result, dump):
-            echo(f"dfopt: wrote {written}", err=True)
+    for written in dump_models(result, path):
+        echo(f"dfopt: wrote {written}", err=True)
 
 
 def solve(
@@ -101,7 +100,6 @@ def solve(
         with importing():
             from dfopt.cli.asking import asked_of, report_of
             from dfopt.documents.mapping import Pins
-            from dfopt.errors import Infeasible
             from dfopt.search import answer
             from dfopt.show.progress import ProgressLine
             from dfopt.show.refusals import brief
@@ -122,20 +120,16 @@ def solve(
             set=arguments.values(set_, "--set") | arguments.given(changes),
             stack=stack, chips=chips, nodes=nodes, assumptions=assume, options=_fields(fixed, fields),
         )  # fmt: skip
-        line = ProgressLine(quiet=quiet)
         try:
-            solved = answer(question, progress=line, began=process_start())
+            with closing(ProgressLine(quiet=quiet)) as line:
+                solved = answer(question, progress=line, began=process_start())
         except Infeasible as error:
             raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
-        finally:
-            line.close()
         result = solved.result
         for note in solved.notes:
             echo(f"dfopt: {note}", err=True)
-        try:
-            _write(result, output, dump)
-        finally:  # the answer is told, whatever becomes of the files
-            emit(as_json, result, lambda: report_of(solved, sections), 140 if sections else 80)
+        files = (output, result.dump), (dump, partial(_dump, result))
+        emit(as_json, result, lambda: report_of(solved, sections), 140 if sections else 80, files)
         near = result.gap <= result.request.gap * (1 + 1e-9) and not result.status.endswith("_with_solution")
         end_by([result.score], near or not require_proof)
 

@@ -11,6 +11,7 @@ import typer
 
 from dfopt.cli.common import app, echo, emit, errors, importing, store_of
 from dfopt.cli.outputs import check_folder, check_output
+from dfopt.errors import PlanError
 
 if TYPE_CHECKING:
     from dfopt.documents.study import Study
@@ -54,7 +55,6 @@ def sweep(
         with importing():
             from dfopt.cli.sweep_progress import SweepProgress
             from dfopt.cli.sweep_tables import report
-            from dfopt.errors import PlanError
             from dfopt.studies.shard import Shard
             from dfopt.studies.sweep import collect, load_study
             from dfopt.studies.sweep import sweep as solve_all
@@ -83,13 +83,8 @@ def sweep(
                     study, jobs=jobs, cluster=cluster, part=part, store=path, out_dir=out_dir, retry=retry,
                     progress=view,
                 )  # fmt: skip
-        try:
-            if csv is not None:
-                runs.to_csv(csv)
-            if parquet is not None:
-                runs.to_parquet(parquet)
-        finally:  # what was found is told, whatever becomes of the files
-            emit(as_json, lambda: _data(runs, runs.frame(), True), lambda: report(runs, maps), _PLAIN_WIDTH)
+        files = (csv, runs.to_csv), (parquet, runs.to_parquet)
+        emit(as_json, lambda: _data(runs, runs.frame(), True), lambda: report(runs, maps), _PLAIN_WIDTH, files)
         if runs.interrupted:
             echo(f"dfopt: interrupted; the same command goes on from {path}", err=True)
             raise typer.Exit(5)
@@ -128,7 +123,6 @@ def _list(runs: Runs, share: Any, as_json: bool) -> None:
 
 def _heat_map(text: str, study: Study) -> tuple[str, str]:
     """Figure and axis of a heat map, checked before the work and not after it."""
-    from dfopt.errors import PlanError
     from dfopt.studies.selection import check_column
 
     value, colon, axis = text.partition(":")

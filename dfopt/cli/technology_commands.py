@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from dfopt import arguments
 from dfopt.cli.common import app, assumptions_of, echo, emit, errors, importer, importing
 from dfopt.cli.outputs import check_output
 from dfopt.cli.question_options import split_options, with_question_options
+from dfopt.errors import SystemSpecError
 from dfopt.interrupts import seconds_left, shielded
 
 _HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware", "lumped": "lumped"}
@@ -43,7 +45,6 @@ def derive(
     """
     with errors(time_limit=time_limit):
         from dfopt.api import derive as derived
-        from dfopt.errors import SystemSpecError
         from dfopt.show.technology import chip_report
         from dfopt.technology.plain_data import plain_figures, plain_price
 
@@ -137,8 +138,7 @@ def explore_designs(
 
         check_output("--output", output, (".json", ".yaml", ".yml"))
         served, fields = split_options(options)
-        line = ProgressLine(quiet=quiet)
-        try:
+        with closing(ProgressLine(quiet=quiet)) as line:
             exploration = explore(
                 graph,
                 design,
@@ -163,13 +163,7 @@ def explore_designs(
                 **served,
                 **fields,
             )
-        finally:
-            line.close()
-        try:
-            if output is not None:
-                exploration.dump(output)
-        finally:  # the answer is told, whatever becomes of the file
-            emit(as_json, exploration, lambda: exploration_report(exploration))
+        emit(as_json, exploration, lambda: exploration_report(exploration), files=[(output, exploration.dump)])
         if output is not None:
             echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
 

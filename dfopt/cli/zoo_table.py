@@ -27,7 +27,7 @@ def _parameters(graph: Any) -> str:
 
 def _sections(technology: Any) -> str:
     """Names of the sections of a technology; links with their roles."""
-    from dfopt.documents.technology_part import SECTIONS
+    from dfopt.documents.technology import SECTIONS
 
     own = dict(technology)
     links = [f"links {role}" for role in own["links"] or ()]

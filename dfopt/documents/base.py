@@ -238,6 +238,18 @@ class Named(Document):
     source: str = ""
 
 
+class Sealed(Document):
+    """A document of claims whose ``seal`` is the digest of all the rest: one that was edited says so."""
+
+    def sealed(self) -> Self:
+        """A copy of the document with a seal that fits its contents."""
+        return self.model_copy(update={"seal": self.unsealed_digest()})
+
+    def unsealed_digest(self) -> str:
+        """Digest of everything but the seal."""
+        return self.model_copy(update={"seal": ""}).digest()
+
+
 def digest_of(data: Mapping[str, Any]) -> str:
     """16 hex digits of JSON-able data, see :meth:`Document.digest`."""
     return hashlib.sha256(canonical(data)).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Where the seconds of a step go: parts that add up to it, and how long links are busy meanwhile."""
+"""Where the seconds of a step and the bytes of a chip go: parts that add up to them, and how long links are busy."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import math
 
 from dfopt.documents.base import Part
 
-__all__ = ["Breakdown", "LinkTime"]
+__all__ = ["Breakdown", "LinkTime", "MemoryBreakdown"]
 
 
-class _Seconds(Part):
-    """Fields in seconds, which add up."""
+class _Parts(Part):
+    """Fields of one unit, which add up."""
 
     @property
     def total(self) -> float:
-        """Seconds of all of them."""
+        """All of them together."""
         return math.fsum(dict(self).values())
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of the parts that take any time, by name without the unit."""
-        return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}
+        """Those that are not nothing, by name without the unit."""
+        return {name.rpartition("_")[0]: size for name, size in dict(self).items() if size > 0}
 
 
-class Breakdown(_Seconds):
+class Breakdown(_Parts):
     """Seconds of a step by what a pipeline stage does in them, all its microbatches; their sum is the step time.
 
     Work is what a partition takes with a network that takes no time, by the pass of its kernels (of several passes by
@@ -84,7 +84,7 @@ class Breakdown(_Seconds):
     pause_s: float = 0.0
 
 
-class LinkTime(_Seconds):
+class LinkTime(_Parts):
     """Seconds of a step in which a chip of the slowest stage sends or waits for a link, whether the step waits or not.
 
     Beside the exposed parts of `Breakdown` of the same names: what is longer here is hidden behind work. What a chip
@@ -114,3 +114,46 @@ class LinkTime(_Seconds):
     recomputed_communication_s: float = 0.0
     pipeline_parallel_s: float = 0.0
     data_parallel_s: float = 0.0
+
+
+class MemoryBreakdown(_Parts):
+    """Bytes that a chip of a pipeline stage holds in all its memories, by what they are; their sum is all of them.
+
+    The meaning of the parts is that of Calculon (Isaev et al., SC'23, section 3), whose activations are ours and those
+    of the layer at work.
+
+    Attributes
+    ----------
+    weights_b : B, e.g. 5500000000
+        Memory of a chip that weights, tables and resident matrices take.
+    activations_b : B, e.g. 47000000000
+        Memory of a chip that activations take between the forward pass and the backward pass.
+    checkpoints_b : B, e.g. 8000000000
+        Memory of a chip that the inputs of layers take from which all other activations are recomputed.
+    working_b : B, e.g. 1200000000
+        Memory of a chip that activations of the layer at work take, while they wait between partitions, are recomputed
+        or are sent.
+    activation_gradients_b : B, e.g. 400000000
+        Memory of a chip that gradients of activations of the layer at work take.
+    weight_gradients_b : B, e.g. 11000000000
+        Memory of a chip that gradients of parameters take.
+    optimizer_b : B, e.g. 4000000000
+        Memory of a chip that the optimizer state takes, main weights included.
+    caches_b : B, e.g. 2700000000
+        Memory of a chip that KV caches and recurrent states of sequences take.
+
+    Examples
+    --------
+    >>> parts = MemoryBreakdown(weights_b=2.0, weight_gradients_b=4.0, optimizer_b=12.0)
+    >>> parts.total, list(parts.parts)
+    (18.0, ['weights', 'weight_gradients', 'optimizer'])
+    """
+
+    weights_b: float = 0.0
+    activations_b: float = 0.0
+    checkpoints_b: float = 0.0
+    working_b: float = 0.0
+    activation_gradients_b: float = 0.0
+    weight_gradients_b: float = 0.0
+    optimizer_b: float = 0.0
+    caches_b: float = 0.0

@@ -10,7 +10,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part
 from dfopt.documents.communication import CollectiveKind
 from dfopt.documents.efficiency import EfficiencyRow
-from dfopt.documents.factors import CollectiveFactor
+from dfopt.documents.network import CollectiveFactor
 from dfopt.documents.system import System
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Ratio

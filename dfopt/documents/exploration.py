@@ -9,13 +9,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Part, digest_of
+from dfopt.documents.base import Part, Sealed, digest_of
 from dfopt.documents.design import Design
 from dfopt.documents.exploration_request import BudgetName, ComparisonName, ExplorationRequest, ObjectiveName, turned
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
-from dfopt.documents.sealed import Sealed
 
 ExplorationStatus = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted"]
 

@@ -19,17 +19,17 @@ from dfopt.documents.base import Named
 from dfopt.documents.communication import CollectiveKind as CollectiveKind
 from dfopt.documents.communication import Communication as Communication
 from dfopt.documents.dtypes import Dtype, Dtypes, Trained, Words, check_word_bytes, words_of
-from dfopt.documents.ends import Input as Input
-from dfopt.documents.ends import Output as Output
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.kernel import Kernel as Kernel
+from dfopt.documents.kernel import SequenceState as SequenceState
 from dfopt.documents.kernel import Tensor as Tensor
 from dfopt.documents.kernel import is_training
 from dfopt.documents.passes import with_passes
 from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
-from dfopt.documents.sequence_state import SequenceState as SequenceState
 from dfopt.documents.structure import structure_issues
 from dfopt.documents.tokens import Tokens, of_evaluation
+from dfopt.documents.wiring import Input as Input
+from dfopt.documents.wiring import Output as Output
 from dfopt.documents.wiring import Wiring
 from dfopt.errors import GraphError
 

@@ -15,7 +15,7 @@ _HOMES: Final = {
     "link": "parts.LinkPart", "topology": "parts.TopologyPart", "stack": "stack.Stack",
     "assumptions": "assumptions.Assumptions", "pins": "mapping.Pins", "plan": "plan.Plan", "mapping": "mapping.Mapping",
     "score": "score.Score", "result": "result.Result", "study": "study.Study", "heat": "heat.HeatReport",
-    "technology": "technology.Technology", "technology-part": "technology_part.TechnologyPart",
+    "technology": "technology.Technology", "technology-part": "technology.TechnologyPart",
     "design": "design.Design", "exploration": "exploration.Exploration", "calibration": "calibration.Calibration",
     "question": "question.Question", "certificate": "certificate.Certificate",
 }  # fmt: skip

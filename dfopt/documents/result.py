@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import problem
+from dfopt.documents.base import Sealed, problem
 from dfopt.documents.experts import routing_of
 from dfopt.documents.frames import Frames
 from dfopt.documents.graph import Graph
@@ -30,7 +30,6 @@ from dfopt.documents.plan_records import (
 from dfopt.documents.question import Question
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
-from dfopt.documents.sealed import Sealed
 from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.errors import shown
@@ -228,9 +227,7 @@ class Result(Frames, Sealed):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
-        for lines in SUMMARY:
-            return facts_html(lines(self)) + self.score._partitions_html()
-        return facts_html(self._facts()) + self.score._partitions_html()
+        return facts_html(SUMMARY[0](self)) + self.score._partitions_html()
 
 
 TOO_WIDE = "too many down-sets to list, nothing more can be proven"

@@ -10,9 +10,8 @@ import math
 from typing import ClassVar
 
 from dfopt.documents.base import Document, Part
-from dfopt.documents.breakdown import Breakdown, LinkTime
+from dfopt.documents.breakdown import Breakdown, LinkTime, MemoryBreakdown
 from dfopt.documents.html import facts_html, table_html
-from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.metrics import METRICS
 from dfopt.documents.physical_score import BoundBy, PhysicalScore
 from dfopt.units import format as show_unit

@@ -7,10 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from dfopt.documents.ends import Output
 from dfopt.documents.kernel import OPERANDS, Kernel, Tensor, is_training, needed
 from dfopt.documents.sections import LAYER, Layers, Section
-from dfopt.documents.wiring import Wiring
+from dfopt.documents.wiring import Output, Wiring
 from dfopt.errors import Issue, did_you_mean, repeated
 
 __all__ = ["structure_issues"]

@@ -98,13 +98,10 @@ class Study(Named):
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of the frame; that of calibrations where assumptions may be one."""
-        columns = [name for name in COLUMNS if name != "calibrated_by" or self._calibrates]
+        calibrates = any(entry.profile not in PROFILES for entry in self.assumptions)
+        columns = [name for name in COLUMNS if name != "calibrated_by" or calibrates]
         columns = [name for name in columns if name not in ASKED or name not in self.axis_columns]
         return (*self.axis_columns, *columns, *(axis for axis in AXES if axis not in COLUMNS))
-
-    @property
-    def _calibrates(self) -> bool:
-        return any(entry.profile not in PROFILES for entry in self.assumptions)
 
     @property
     def figure_columns(self) -> tuple[str, ...]:

@@ -14,13 +14,13 @@ from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.efficiency import EfficiencyRow as EfficiencyRow
 from dfopt.documents.efficiency import efficiency_issues
-from dfopt.documents.factors import CollectiveFactor as CollectiveFactor
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memories import Dram as Dram
 from dfopt.documents.memories import Memory as Memory
 from dfopt.documents.memories import MemoryReserve, check_order
 from dfopt.documents.memories import Sram as Sram
 from dfopt.documents.network import IN_A_DIM as IN_A_DIM
+from dfopt.documents.network import CollectiveFactor as CollectiveFactor
 from dfopt.documents.network import Link as Link
 from dfopt.documents.network import NetworkDim as NetworkDim
 from dfopt.documents.network import Slices

@@ -139,7 +139,7 @@ class Decisions(Space):
         if not single and technology.core.static_power:
             core = self._cores(low, 0.0 if fewest is None else float(fewest.units)) or core
         clusters = 0.0 if fewest is None else fewest.clusters
-        ports = core if single else core._replace(clusters=clusters, frequency=self._fastest)
+        ports = core if single else core._replace(clusters=clusters, frequency=fastest_clock(technology.core))
         return joined(
             core=core,
             sram={
@@ -164,7 +164,9 @@ class Decisions(Space):
     def _least(self, low: Mapping[str, float], high: Mapping[str, float], corner: Derived) -> Derived:
         fewest = self._cores(high)  # with the least area and power, they draw least
         stacks = [dram for dram in self._drams(low.get("dram"), high.get("dram")) if dram.rate > 0]
-        slow = 0.0 if fewest is None or fewest.units < 2 else self._slowest
+        unit = self.design.technology.core
+        # several cores have no lower clock: there would be fewer of them instead
+        slow = 0.0 if fewest is None or fewest.units < 2 else clock_at(unit, unit.supply.floor)
         return replace(
             corner,
             core=corner.core._replace(power=0.0 if fewest is None else fewest.power),
@@ -228,17 +230,6 @@ class Decisions(Space):
         return min(area - clusters * crossed, most)
 
     # what components are
-
-    @property
-    def _fastest(self) -> float:
-        """A clock that the cores never exceed."""
-        return fastest_clock(self.design.technology.core)
-
-    @property
-    def _slowest(self) -> float:
-        """The clock of several cores is no lower: there would be fewer of them instead."""
-        unit = self.design.technology.core
-        return clock_at(unit, unit.supply.floor)
 
     def _cores(self, sizes: Mapping[str, float], leaking: float | None = None) -> Core | None:
         """The cores beside other components, where there is anything left for them.

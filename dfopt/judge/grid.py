@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dfopt.documents.dim_names import parts_of, split_part_name
-from dfopt.documents.factors import CollectiveFactor
-from dfopt.documents.network import NetworkDim
+from dfopt.documents.network import CollectiveFactor, NetworkDim
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.identity import Same

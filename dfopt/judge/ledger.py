@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from dfopt.documents.breakdown import MemoryBreakdown
 from dfopt.documents.graph import Kernel
-from dfopt.documents.memory_breakdown import MemoryBreakdown
 from dfopt.documents.placement import TRAINED, Item
 from dfopt.judge import network, working
 from dfopt.judge.case import Case, Fan, Rank

@@ -27,8 +27,7 @@ from dfopt.documents.base import Document
 from dfopt.documents.json_schema import schema_json
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.technology import Technology
-from dfopt.documents.technology_part import SECTIONS, TechnologyPart
+from dfopt.documents.technology import SECTIONS, Technology, TechnologyPart
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, json_path, shown
 from dfopt.machines.references import Resolver, folder_of

@@ -35,10 +35,9 @@ _FIRST: Final = 3  # names of a list that are shown
 _LINE: Final = 68  # characters beside the name of a row in 80 columns
 _TWO_LINES: Final = 2 * _LINE - 10  # that fit wherever the first one is broken
 _LEAST_GAIN: Final = 5e-4  # of a step, below which a resource is not worth naming
-_PARTS: Final = {
-    "memory": "DRAM", "sram": "SRAM", "exchange": "all-to-all and other exchange", "tensor_parallel": "tensor parallel",
-    "pipeline_parallel": "pipeline sends", "data_parallel": "data parallel",
-    "recomputed_communication": "recomputed communication",
+_PARTS: Final = {  # where that is not the name of the part
+    "memory": "DRAM", "sram": "SRAM", "pipeline_parallel": "pipeline sends",
+    "exchange": "all-to-all and other exchange",
 }  # fmt: skip
 _TITLES: Final = {"context": "CP", "n": "attention DP"}
 _SCHEMES: Final = {"n": "by sequence", "outer": "by head", "context": "by token", "m": "by feature"}

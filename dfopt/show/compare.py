@@ -134,16 +134,12 @@ def difference(results: Sequence[Result]) -> str:
     if not rows and len({tuple(getattr(result, name).digest() for name in _DOCUMENTS) for result in results}) > 1:
         rows = _document_rows(results)
     if rows:
-        first = "; ".join(f"{name}: {_against(values)}" for name, *values in rows[:_FIRST])
+        shown = [["not given" if cell == "-" else cell for cell in row] for row in rows[:_FIRST]]
+        first = "; ".join(f"{name}: {' against '.join(values)}" for name, *values in shown)
         return f"different {first}" + (f"; and {len(rows) - _FIRST} more" if len(rows) > _FIRST else "")
     if len({result.mapping.digest() for result in results}) > 1:
         return "the same question, different mappings"
     return "the same question, the same mapping"
-
-
-def _against(values: Sequence[str]) -> str:
-    """Values of several results; what a question does not name is not given."""
-    return " against ".join("not given" if value == "-" else value for value in values)
 
 
 def _question_fields(result: Result) -> dict[str, str]:
@@ -153,12 +149,8 @@ def _question_fields(result: Result) -> dict[str, str]:
     data = result.question.to_data()
     groups = [data.pop(name, {}) for name in ("parameters", "set", "options")]
     data.pop("schema", None)
-    return {name: _plainly(value) for group in (data, *groups) for name, value in group.items()}
-
-
-def _plainly(value: Any) -> str:
-    """A value of a question without brackets and quotes."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    given = {name: value for group in (data, *groups) for name, value in group.items()}
+    return {name: ", ".join(map(str, x)) if isinstance(x, list | tuple) else str(x) for name, x in given.items()}
 
 
 def _mappings(results: Sequence[Result]) -> TextRows:

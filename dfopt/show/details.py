@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 from rich.text import Text
 
 from dfopt.documents.experts import routing_of
@@ -147,16 +148,6 @@ DETAILS: Final = (*_SECTIONS, *_APART, "all")
 """Sections of an answer by name, in their order, and all of them, but for the matrices."""
 
 
-class _AtMost:
-    """A renderable in no more columns than it reads well in."""
-
-    def __init__(self, renderable: RenderableType, columns: int) -> None:
-        self.renderable, self.columns = renderable, columns
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from console.render(self.renderable, options.update(width=min(options.max_width, self.columns)))
-
-
 def answer_report(
     answer: Answer, other: Score | None = None, detail: Sequence[str] = (), tiles: int = _TILES
 ) -> RenderableType:
@@ -182,4 +173,4 @@ def answer_report(
     names = list(_SECTIONS) if "all" in detail else detail
     sections: dict[str, _DetailSection] = {**_SECTIONS, **_APART, "heat": partial(_heat, tiles=tiles)}
     parts = (part for name in names for part in ("", *sections[name](answer)))
-    return Group(_AtMost(top, _WIDEST), *parts)
+    return Group(Constrain(top, _WIDEST), *parts)

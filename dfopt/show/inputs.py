@@ -132,11 +132,6 @@ def _shares(chip: Chip, unit: str) -> str:
     return ", ".join([*shares[:-1], f"else {shares[-1]}" if len(shares) > 1 else shares[-1]])
 
 
-def _units(chip: Chip) -> list[str]:
-    """The units that a chip's table of shares is about."""
-    return [unit for unit in ("matrix", "vector", "memory") if any(row.unit == unit for row in chip.efficiency or ())]
-
-
 def peak_words(chip: Chip) -> str:
     """The rate of a chip, or those of all its types."""
     if not isinstance(chip.peak, Peaks):
@@ -148,10 +143,11 @@ def system_facts(system: System) -> list[tuple[str, str]]:
     """Chip, memories and network of a system."""
     chip = system.chip
     compute = f"{peak_words(chip)} peak per chip, {chip.tiles} tiles"
+    units = {row.unit for row in chip.efficiency or ()}
     facts = [
         ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
         ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
-        *((f"{unit} shares", _shares(chip, unit)) for unit in _units(chip)),
+        *((f"{unit} shares", _shares(chip, unit)) for unit in ("matrix", "vector", "memory") if unit in units),
         ("SRAM", chip.sram.words),
         *((word, memory.words) for word, memory in chip.named_tiers.items()),
     ]

@@ -86,11 +86,6 @@ def _is_mixed(graph: Graph) -> bool:
     return len({state.sequences for kernel in graph.kernels for state in kernel.states or ()}) > 1
 
 
-def _is_without_ends(graph: Graph) -> bool:
-    """Whether all kernels are of layers that hand on to the next one: a model also has something before and behind."""
-    return all(graph.kind_of(kernel) < graph.layers.counted for kernel in graph.kernels)
-
-
 OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (lambda answer: _runs(answer, _ALONE) and _follows(answer, "matmul", "elementwise"), "fused attention"),
     (
@@ -101,7 +96,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (lambda answer: _runs(answer, "dataflow") and len(answer.score.partitions) > 1, "switching between partitions"),
     # what `ends: true` adds under the H100's calibration: 9.0 % of Llama 3.2 1B, 9.6 % of 3.1 8B, 0.7 % of 70B
     (
-        lambda answer: answer.graph.trains and bool(answer.graph.carried) and _is_without_ends(answer.graph),
+        lambda answer: answer.graph.trains and bool(answer.graph.carried) and not answer.graph.layers.at,
         "embedding, logits and loss (usually 1 to 10 % of a step)",
     ),
     # 4096 tokens of Qwen3 30B on an H100, beside 0.66 ms of products: benchmarks/reference/training.md

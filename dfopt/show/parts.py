@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from dfopt.documents.breakdown import Breakdown, LinkTime
-from dfopt.documents.memory_breakdown import MemoryBreakdown
+from dfopt.documents.breakdown import Breakdown, LinkTime, MemoryBreakdown
 from dfopt.documents.score import Score
 from dfopt.units import format as show_unit
 from dfopt.units import number

@@ -7,11 +7,11 @@ import pytest
 import dfopt as df
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.kernel import SequenceState
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.placement import SERVED, Placement, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
-from dfopt.documents.sequence_state import SequenceState
 from dfopt.documents.system import Chip, Dram, Memory, Sram, System
 from dfopt.errors import PlanError
 

@@ -13,8 +13,7 @@ from by_path import beside_its_own
 
 from dfopt.documents.parts import MemoryPart
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.technology import DramStacks, Technology
-from dfopt.documents.technology_part import TechnologyPart
+from dfopt.documents.technology import DramStacks, Technology, TechnologyPart
 from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
 from dfopt.library import load_any, load_system

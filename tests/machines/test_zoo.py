@@ -12,8 +12,7 @@ from dfopt.documents.design import Design
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.parts import PARTS, ChipPart
 from dfopt.documents.system import System
-from dfopt.documents.technology import Technology
-from dfopt.documents.technology_part import TechnologyPart
+from dfopt.documents.technology import Technology, TechnologyPart
 from dfopt.documents.zoo import KINDS, PART_KINDS, find, singular, zoo
 from dfopt.library import load_any
 from dfopt.machines.compose import compose, load_system
