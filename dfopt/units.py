@@ -199,12 +199,12 @@ def exact(value: float, dimension: Dimension) -> str:
     return min(texts, key=lambda entry: entry[:2])[2]  # never none: in a decimal unit the digits are those of repr()
 
 
-def format(value: float, dimension: Dimension, digits: int = 4) -> str:
+def show_unit(value: float, dimension: Dimension, digits: int = 4) -> str:
     """A quantity for people: `digits` significant digits, and the prefix that makes it 1 to 1000.
 
     Examples
     --------
-    >>> format(9.87654e11, "bandwidth"), format(0.4567, "ratio"), format(999.96e9, "bytes")
+    >>> show_unit(9.87654e11, "bandwidth"), show_unit(0.4567, "ratio"), show_unit(999.96e9, "bytes")
     ('987.7 GB/s', '45.67 %', '1 TB')
     """
     kind = _KINDS[dimension]

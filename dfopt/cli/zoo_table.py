@@ -11,7 +11,7 @@ from dfopt.documents.zoo import KINDS
 from dfopt.library import load_any
 from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.tables import dollars
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["zoo_table"]
 

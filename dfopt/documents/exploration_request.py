@@ -11,8 +11,7 @@ from dfopt.documents.base import Part
 from dfopt.documents.design import Design
 from dfopt.documents.request import Request
 from dfopt.documents.stack import Stack
-from dfopt.units import Kelvin, Seconds, Watts
-from dfopt.units import format as show_unit
+from dfopt.units import Kelvin, Seconds, Watts, show_unit
 
 Minimized = Literal["time", "watts", "cost", "time*cost", "energy"]
 Maximized = Literal["tokens_per_s", "tokens_per_j", "power_scaled"]

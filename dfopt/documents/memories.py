@@ -9,8 +9,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Part
 from dfopt.errors import repeated
-from dfopt.units import Bandwidth, Bytes, Ratio
-from dfopt.units import format as show_unit
+from dfopt.units import Bandwidth, Bytes, Ratio, show_unit
 
 __all__ = ["Dram", "Memory", "MemoryReserve", "Sram", "check_order"]
 

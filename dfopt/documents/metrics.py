@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dfopt.units import Dimension, format, number
+from dfopt.units import Dimension, number, show_unit
 
 __all__ = ["FORMULAS", "METRICS", "Metric"]
 
@@ -57,7 +57,7 @@ class Metric:
         """A value with its unit, as people read it; ``-`` where a score has none."""
         if value is None:
             return "-"
-        return number(value) if self.dimension is None else format(value, self.dimension)
+        return number(value) if self.dimension is None else show_unit(value, self.dimension)
 
 
 def _rate(

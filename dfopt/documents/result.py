@@ -34,7 +34,7 @@ from dfopt.documents.space import Space
 from dfopt.documents.system import System
 from dfopt.errors import shown
 from dfopt.interrupts import LIMIT, SIGNALS
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
 

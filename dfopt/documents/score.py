@@ -14,7 +14,7 @@ from dfopt.documents.breakdown import Breakdown, LinkTime, MemoryBreakdown
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.metrics import METRICS
 from dfopt.documents.physical_score import BoundBy, PhysicalScore
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 
 class PartitionScore(Part):

@@ -8,8 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.question import AUTO
-from dfopt.units import Ratio, Seconds
-from dfopt.units import format as show_unit
+from dfopt.units import Ratio, Seconds, show_unit
 
 Aggregate = Literal[
     "mean", "geometric_mean", "median", "min", "max",

@@ -27,8 +27,7 @@ from dfopt.documents.network import Slices
 from dfopt.documents.network import Tier as Tier
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
-from dfopt.units import FlopRate, Hertz, Ratio, Seconds
-from dfopt.units import format as show_unit
+from dfopt.units import FlopRate, Hertz, Ratio, Seconds, show_unit
 
 
 def _form_of(peak: object) -> str:

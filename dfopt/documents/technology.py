@@ -13,8 +13,7 @@ from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.dram_layers import DramLayers
 from dfopt.documents.dtypes import Arithmetic
 from dfopt.documents.wafer import Packaging, Wafer
-from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
-from dfopt.units import format as show_unit
+from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts, show_unit
 
 LinkRole = Literal["in_package", "between_packages", "between_nodes", "between_dies"]
 Area = Annotated[float, Field(gt=0, le=1e7)]

@@ -25,7 +25,7 @@ from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError
 from dfopt.machines.references import Resolver, folder_of
 from dfopt.machines.replace import replaced, with_set
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["expand_stack", "load_stack", "memory_issues", "memory_of", "stack_at", "stack_schema", "with_stack"]
 

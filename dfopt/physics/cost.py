@@ -32,8 +32,7 @@ from typing import Literal
 from dfopt.documents.base import Part
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Issue, SystemSpecError
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["Counting", "DimCounts", "SystemCost", "dim_counts", "system_cost"]
 

@@ -26,8 +26,7 @@ from dfopt.show.omissions import Answer, omissions
 from dfopt.show.parts import RESOURCES, held_words, time_parts
 from dfopt.show.stages import order_of
 from dfopt.show.tables import counted
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["apportioned", "headline", "summary"]
 

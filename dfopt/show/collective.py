@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dfopt.physics.collective_time import CollectiveTime
 from dfopt.show.grid import FactList
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["collective_facts"]
 

@@ -22,8 +22,7 @@ from dfopt.show.omissions import left_out
 from dfopt.show.parts import dollars, held_words
 from dfopt.show.report.page import PagePart, assemble
 from dfopt.show.tables import plan_words, seconds, shortlist, status_line
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["compare_page", "compare_report", "pace_words"]
 

@@ -25,8 +25,7 @@ from dfopt.show.parts import RESOURCES, dollars, held_words, parts_words, time_f
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.stages import stage_facts
 from dfopt.show.tables import counted, ending, least_bound, partitions, plan_words, seconds, speed_facts, status_line
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["DETAILS", "answer_report", "memory_details", "sensitivity", "time_details"]
 

@@ -13,8 +13,7 @@ from dfopt.physics.merits import MERITS
 from dfopt.show.asked import asked_facts
 from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.tables import dollars
-from dfopt.units import Dimension, number
-from dfopt.units import format as show_unit
+from dfopt.units import Dimension, number, show_unit
 
 __all__ = ["exploration_report", "figure"]
 

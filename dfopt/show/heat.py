@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from dfopt.documents.heat import HEAT_WORDS, HeatAnswer, HeatReport
 from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.tables import first_of, percent, seconds
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["TITLES", "answers_table", "gain_of", "heat_report", "proof_facts"]
 

@@ -17,8 +17,7 @@ from dfopt.documents.system import Chip, System
 from dfopt.show.asked import batch_words
 from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.parts import dollars, percent
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 
 def entitled(document: Graph | System | Stack) -> str:

@@ -18,7 +18,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.physics.pipeline import resolve
 from dfopt.show.parts import percent
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["OMISSIONS", "Judged", "has_experts", "left_out", "omissions"]
 

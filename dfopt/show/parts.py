@@ -8,8 +8,7 @@ from typing import Final
 
 from dfopt.documents.breakdown import Breakdown, LinkTime, MemoryBreakdown
 from dfopt.documents.score import Score
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = [
     "RESOURCES",

@@ -14,8 +14,7 @@ from dfopt.show.grid import ColumnKind, FactList, Grid, Shown
 from dfopt.show.html import TableCell
 from dfopt.show.omissions import Judged, left_out
 from dfopt.show.tables import counted, percent, seconds, times_in
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["Ranked", "physical_facts", "physical_tables", "ranking_report", "with_physics"]
 

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from dfopt.errors import visible
 from dfopt.show.grid import columns_of
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 
 class ProgressLine:

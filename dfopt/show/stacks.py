@@ -8,7 +8,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
 from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.inputs import entitled
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["stack_report"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
 from dfopt.show.omissions import Answer
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["order_of", "stage_facts"]
 

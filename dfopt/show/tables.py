@@ -15,8 +15,7 @@ from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.parts import dollars as dollars
 from dfopt.show.parts import percent as percent
 from dfopt.show.parts import time_facts as time_facts
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 STATES = {
     "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.design import SLACK, Design
 from dfopt.show.grid import ColumnKind, FactList, Grid
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["chip_report"]
 

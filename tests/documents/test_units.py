@@ -41,7 +41,7 @@ def test_round_numbers_are_written_short(number: int, dimension: Dimension) -> N
 
 @given(quantities, st.sampled_from(DIMENSIONS), st.integers(1, 9))
 def test_printing_is_right_to_its_digits(value: float, dimension: Dimension, digits: int) -> None:
-    text = units.format(value, dimension, digits)
+    text = units.show_unit(value, dimension, digits)
     if "e" not in text.split()[0]:
         number = text.split()[0].replace(".", "").strip("0")
         assert len(number) <= digits
@@ -123,7 +123,7 @@ def test_refused(text: str, dimension: Dimension, says: str) -> None:
 def test_signed_only_where_the_type_says_so() -> None:
     assert parse("-3 us", "time", signed=True) == -3e-6
     assert exact(-3e-6, "time") == "-3 us"
-    assert units.format(-3e-6, "time") == "-3 us"
+    assert units.show_unit(-3e-6, "time") == "-3 us"
     assert math.copysign(1, parse("-0 s", "time")) == 1
 
 
@@ -177,8 +177,8 @@ def test_json_schema_says_what_to_write() -> None:
 
 
 def test_printing_what_is_not_finite_or_zero() -> None:
-    assert units.format(math.inf, "time") == "inf s"
-    assert units.format(0.0, "bytes") == "0 B"
-    assert units.format(0.0, "ratio") == "0 %"
+    assert units.show_unit(math.inf, "time") == "inf s"
+    assert units.show_unit(0.0, "bytes") == "0 B"
+    assert units.show_unit(0.0, "ratio") == "0 %"
     with pytest.raises(UnitError):
         exact(math.nan, "time")

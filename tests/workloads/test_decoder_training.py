@@ -18,7 +18,7 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.search import solve
 from dfopt.show.omissions import left_out
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, counts
 

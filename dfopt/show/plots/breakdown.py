@@ -12,8 +12,7 @@ from dfopt.errors import PlanError
 from dfopt.show.parts import time_parts
 from dfopt.show.plots import style
 from dfopt.show.plots.style import BUBBLE, GREY, LOOKS, PALETTE, Axes, Look, bars, drawn, inches, letters
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["PARTS", "breakdown", "step"]
 

@@ -10,8 +10,7 @@ from dfopt.documents.metrics import METRICS
 from dfopt.documents.study_columns import ASKED, AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError
 from dfopt.studies.selection import check_column, telling
-from dfopt.units import Dimension
-from dfopt.units import format as show_unit
+from dfopt.units import Dimension, show_unit
 
 __all__ = [
     "PER_DOLLAR", "RATES", "Row", "axis_columns", "axis_of", "axis_title", "figure_of", "label_of", "named", "rows_of",

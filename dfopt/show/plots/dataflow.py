@@ -12,7 +12,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, entry, head, inches, letters, on, short
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["dataflow"]
 

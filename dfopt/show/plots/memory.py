@@ -9,7 +9,7 @@ from dfopt.documents.score import StageScore
 from dfopt.physics.states import LABELS
 from dfopt.show.parts import held_words
 from dfopt.show.plots.style import GREY, PALETTE, Axes, Look, about, axes, bars, drawn, entry, gridlines, head, patch
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["memory"]
 

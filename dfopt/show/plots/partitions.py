@@ -10,7 +10,7 @@ from dfopt.errors import PlanError
 from dfopt.physics.schedule import busy_intervals, overlap_of, terms_of
 from dfopt.show.plots import style
 from dfopt.show.plots.style import GREY, LOOKS, Axes, about, axes, bars, drawn, gridlines, head, inches, patch, short
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["longest", "partitions"]
 

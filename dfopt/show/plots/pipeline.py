@@ -12,7 +12,7 @@ from dfopt.physics.schedule import Block, blocks, passes, trains
 from dfopt.show.plots import style
 from dfopt.show.plots.breakdown import PARTS
 from dfopt.show.plots.style import BUBBLE, GREY, PALETTE, Axes, Look, bars, drawn, figure_with, letters, patch
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["timeline"]
 

@@ -12,7 +12,7 @@ from dfopt.documents.score import StageScore
 from dfopt.physics.schedule import score_of_stage
 from dfopt.show.answer import plan_in_words
 from dfopt.show.plots.style import GREY, PALETTE, Axes, about, axes, drawn, head, inches
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["plan"]
 

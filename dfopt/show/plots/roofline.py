@@ -17,8 +17,7 @@ from dfopt.physics.pipeline import resolve
 from dfopt.physics.schedule import TERMS
 from dfopt.show.plots import style
 from dfopt.show.plots.style import BLACK, LOOKS, PALETTE, Axes, drawn, entry, short
-from dfopt.units import format as show_unit
-from dfopt.units import number
+from dfopt.units import number, show_unit
 
 __all__ = ["roofline"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError, visible
 from dfopt.show.answer import headline
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.errors import PlanError
 from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, inches, on
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["temperature"]
 

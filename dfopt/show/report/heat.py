@@ -7,7 +7,7 @@ from dfopt.show.heat import TITLES, answers_table, gain_of, proof_facts
 from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table, text
 from dfopt.show.report.page import PagePart, assemble, heading
 from dfopt.show.tables import percent
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["heat_page"]
 

@@ -26,8 +26,7 @@ from dfopt.show.report.inputs import Remark, inputs_section
 from dfopt.show.report.page import LIMIT, Drawing, PagePart, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
 from dfopt.show.tables import counted, percent, seconds
-from dfopt.units import Dimension, number
-from dfopt.units import format as show_unit
+from dfopt.units import Dimension, number, show_unit
 
 __all__ = ["result_report"]
 

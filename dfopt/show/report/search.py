@@ -14,7 +14,7 @@ from dfopt.show.details import sensitivity
 from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table
 from dfopt.show.report.page import PagePart, draw
 from dfopt.show.tables import STATES, percent
-from dfopt.units import format as show_unit
+from dfopt.units import show_unit
 
 __all__ = ["search_section", "sensitivity_section"]
 
