@@ -12,7 +12,7 @@ from typing import Any
 from dfopt.documents.base import Document
 from dfopt.documents.certificate import Certificate
 from dfopt.documents.exploration import Exploration
-from dfopt.documents.published import Figure, issues
+from dfopt.documents.published import issues
 from dfopt.documents.result import Result
 from dfopt.documents.store import SCHEMA, is_store
 from dfopt.documents.zoo import KINDS
@@ -98,18 +98,11 @@ def show(document: Input, detail: str | Sequence[str] = (), **parameters: Any) -
     >>> print(df.show("sn10-8-ring").splitlines()[0])
     system        sn10-8-ring: 8 SambaNova SN10 RDUs, a ring of 8
     """
-    sections = (detail,) if isinstance(detail, str) else tuple(detail)
-    loaded, figures = (document, ()) if isinstance(document, Document) else load_sized(os.fspath(document), parameters)
-    return _text(shown(loaded, sections, figures), 140 if sections else 80)
-
-
-def shown(document: Document, detail: Sequence[str] = (), figures: tuple[Figure, ...] = ()) -> Any:
-    """What `show` prints of a document, of a graph with the ``figures`` of its model."""
-    from dfopt.physics.ops import flop
     from dfopt.show.describe import report
 
-    work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
-    return report(document, work, figures, detail)
+    sections = (detail,) if isinstance(detail, str) else tuple(detail)
+    loaded, figures = (document, ()) if isinstance(document, Document) else load_sized(os.fspath(document), parameters)
+    return _text(report(loaded, sections, figures), 140 if sections else 80)
 
 
 def check(

@@ -66,15 +66,15 @@ def show(
         dfopt show h100-8 --json
     """
     with errors():
-        from dfopt.commands import shown
         from dfopt.documents.result import Result
         from dfopt.library import load_sized
+        from dfopt.show.describe import report
 
         parameters = arguments.values(param, "--param")
         document, figures = load_sized(target, parameters)
         sections = (*detail_of(detail), *("matrices",) * matrices)
         brief = isinstance(document, Result) and not sections
-        emit(as_json, document, lambda: shown(document, sections, figures), 80 if brief else 140)
+        emit(as_json, document, lambda: report(document, sections, figures), 80 if brief else 140)
 
 
 @app.command()

@@ -270,13 +270,11 @@ class Exploration(Sealed):
     def widest_gap(self) -> float:
         """How much, relatively, another design may be better than the last one that was asked for."""
         turn = partial(turned, self.request.objective)
-        value = turn(self.value)
-        gap = max(0.0, 1 - turn(self.bound) / value) if value > 0 else 0.0
-        last = value if self.request.top == 1 else math.inf
+        last = turn(self.value) if self.request.top == 1 else math.inf
         if self.others and len(self.others) == self.request.top - 1:
             last = turn(self.others[-1].value)
         rest = math.inf if self.others_bound is None else turn(self.others_bound)
-        return max(gap, 0.0 if rest >= last else 1 - rest / last)
+        return max(self.gap, 0.0 if rest >= last else 1 - rest / last)
 
     status: ExplorationStatus
     value: float

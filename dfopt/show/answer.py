@@ -238,10 +238,10 @@ def _efficiency(answer: Answer, other: Score | None) -> str:
 
 def proof_in_words(result: Result) -> str:
     """The proof of a result in a line: its status, and the gap to the bound."""
-    space, better = result.space, "faster" if result.request.objective.metric == "step_time" else "better"
+    space = result.space
     count = f"{space.plans:,} plan{'s' * (space.plans != 1)} ({space.total})"
     words = {
-        "optimal": f"optimal: none of {count} is {better}",
-        "optimal_per_level": f"optimal per level; another sharding could be {brief(100 * result.gap)} % {better}",
+        "optimal": f"optimal: none of {count} is faster",
+        "optimal_per_level": f"optimal per level; another sharding could be {brief(100 * result.gap)} % faster",
     }
     return words.get(result.status, f"within {brief(100 * result.gap)} % of the best of {count}")

@@ -23,16 +23,19 @@ from dfopt.show.stacks import stack_report
 from dfopt.show.tables import score_report
 
 
-def report(
-    document: Document, flop: list[float] | None = None, figures: tuple[Figure, ...] = (), detail: Sequence[str] = ()
-) -> RenderableType:
+def report(document: Document, detail: Sequence[str] = (), figures: tuple[Figure, ...] = ()) -> RenderableType:
     """A table for documents that have one, the document itself for the others.
 
-    ``flop`` per kernel and the ``figures`` of its model belong to a graph; the caller computes them, because this room
-    computes nothing. ``detail``: sections of a result, see `dfopt.show.details.DETAILS`.
+    Parameters
+    ----------
+    document : Document
+    detail : sequence of str
+        Sections of a result, see `dfopt.show.details.DETAILS`.
+    figures : tuple of Figure
+        What is counted of the model of a graph, beside what is published of it.
     """
     if isinstance(document, Graph):
-        return graph_report(document, flop or [0.0] * len(document.kernels), figures)
+        return graph_report(document, figures)
     if isinstance(document, System):
         stack = [] if document.stack is None else ["", stack_report(document.stack)]
         return Group(system_report(document), *stack)

@@ -91,7 +91,7 @@ def _proof(answer: Answer) -> Iterator[RenderableType]:
     if isinstance(answer, Judged):
         return
     facts = [("status", status_line(answer))]
-    if answer.gap and answer.request.objective.metric == "step_time":
+    if answer.gap:
         facts.append(("least bound", least_bound(answer)))
     facts.append(("proof", answer.proof))
     facts.append(("space", str(answer.space)))

@@ -14,6 +14,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.published import Figure
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
+from dfopt.physics.ops import flop
 from dfopt.show.asked import batch_words
 from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.parts import dollars, percent
@@ -63,24 +64,24 @@ def _counted_names(names: Sequence[str]) -> str:
     return " + ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = ()) -> RenderableType:
-    """A graph: its size and its kernels. ``flop`` per kernel and what is ``counted`` of it come from the caller."""
+def graph_report(graph: Graph, counted: tuple[Figure, ...] = ()) -> RenderableType:
+    """A graph: its size and its kernels, and what is ``counted`` of its model."""
     rows = []
-    for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
+    for position, kernel in enumerate(graph.kernels):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
-        figures = [number(work / 1e9), number(graph.output_bytes(position) / 1e6)]
+        figures = [number(flop(kernel) / 1e9), number(graph.output_bytes(position) / 1e6)]
         rows.append([kernel.name, kernel.op, kernel.pass_, *sizes, *figures])
     columns: dict[str, ColumnKind] = {"kernel": "text", "op": "word", "pass": "word"}
     columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
     table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
-    work = sum(graph.times_of(kernel) * each for kernel, each in zip(graph.kernels, flop, strict=True))
-    step = work * graph.batch / graph.microbatch
+    once = sum(flop(kernel) for kernel in graph.kernels)
+    step = sum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels) * graph.batch / graph.microbatch
     facts = [
         ("graph", entitled(graph)),
         ("layers", layers_words(graph)),
         ("types", type_words(graph)),
         ("batch", f"{batch_words(graph)}, {graph.microbatch} per evaluation"),
-        ("FLOP", f"{show_unit(sum(flop), 'flop')} per evaluation, {show_unit(step, 'flop')} per step"),
+        ("FLOP", f"{show_unit(once, 'flop')} per evaluation, {show_unit(step, 'flop')} per step"),
     ]
     facts += [*_against_published(counted), *routing_facts(routing_of(graph)), *_ends(graph)]
     return Group(FactList(facts), "", table)

@@ -354,6 +354,6 @@ def test_every_legal_plan_passes_the_judge() -> None:
 
 def test_the_report_of_a_graph_counts_what_runs_once_once() -> None:
     graph = workload(simd("head", 500, "last"))
-    text = report(graph_report(graph, [1000.0, 500.0]))
+    text = report(graph_report(graph))
     assert "1.25 MFLOP per step" in text, "(12 x 1000 + 500) x 100"
     assert "12 x layer, last" in text and "2 B per element" in text

@@ -36,9 +36,8 @@ def progress(result: Result, ax: Axes | None = None) -> Axes:
         linestyle="--", label="bound: no plan is faster",
     )  # fmt: skip
     ax.fill_between(times, bound, best, step="post", color=PALETTE["sky"], alpha=0.25, linewidth=0)
-    metric = "step time" if result.request.objective.metric == "step_time" else "objective"
     ax.set(xlim=(0, times[-1] * 1.02), xlabel=f"time of the search ({unit})")
-    ax.set_ylabel(f"{metric} (multiples of the answer)")
+    ax.set_ylabel("step time (multiples of the answer)")
     gridlines(ax)
     gap = f"end {number(100 * result.gap, 2)} % apart" if result.gap else "meet: the answer is optimal"
     head(ax, f"Best answer and bound {gap}\n{about(result)}\n{proof_in_words(result)}", [above, below])
