@@ -30,7 +30,8 @@ from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible
-from dfopt.exploring.explore import explore, in_technologies, workload_of
+from dfopt.exploring.explore import explore, in_technologies
+from dfopt.exploring.problems import workload_of
 from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.heat.most_power import most_power

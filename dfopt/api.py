@@ -27,8 +27,6 @@ from dfopt.search.heat_aware import HEAT_GAP, heat_answers
 from dfopt.technology.derived_design import DerivedDesign
 from dfopt.units import parse
 
-__all__ = ["collective", "derive", "heat", "score"]
-
 
 def collective(
     kind: str,

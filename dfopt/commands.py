@@ -20,8 +20,6 @@ from dfopt.errors import DocumentError, PlanError, did_you_mean
 from dfopt.library import load_sized
 from dfopt.search.verify import Verification, verify
 
-__all__ = ["Text", "check", "checked", "compare", "frame", "list", "names_of", "show"]
-
 Input = Document | str | os.PathLike[str]
 
 

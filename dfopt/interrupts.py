@@ -19,23 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, TypeVar
 
-__all__ = [
-    "FIRST_AFTER",
-    "LIMIT",
-    "SIGNALS",
-    "cause",
-    "exit_code",
-    "hear_every_interrupt",
-    "interrupt_after_imports",
-    "interruptible",
-    "now",
-    "process_start",
-    "seconds_left",
-    "seconds_since_start",
-    "shielded",
-    "wall_limit",
-]
-
 LIMIT: Final = "time limit"
 FIRST_AFTER: Final = 3.0
 """First mappings took 1.2 to 2.6 times what led up to their search (the questions of benchmarks/speed/early.py)."""

@@ -34,8 +34,6 @@ from dfopt.workloads import WORKLOADS, load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
 from dfopt.workloads.recompute import RECOMPUTES, recompute_of
 
-__all__ = ["Resolved", "Resolver", "listed_batches", "microbatches_of", "question_of", "resolve"]
-
 Draw = Callable[[int, int], Graph]
 """The graph of a batch and a microbatch."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from dfopt.documents.design import Design
 from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.exploring.costs import cost_of
-from dfopt.exploring.explore import workload_of
+from dfopt.exploring.problems import workload_of
 from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.workloads import load_graph

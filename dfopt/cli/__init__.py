@@ -12,8 +12,6 @@ from typing import Any, Final, NoReturn
 from dfopt.cli import common
 from dfopt.interrupts import hear_every_interrupt
 
-__all__ = ["app", "run"]
-
 _COLLECTED: Final = 50_000, 10, 10
 """New objects after which Python looks for cycles among them, and how many such looks go before one at older objects.
 After 700 objects, its default, that is a tenth of all processor time, and next to nothing is freed by it."""

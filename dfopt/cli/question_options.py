@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 from dfopt import arguments
 from dfopt.documents.axes import keys
 
-__all__ = ["split_options", "with_question_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _WORKLOAD: Final = """\
 phase (forward|training|prefill|decode|verify|mixed): Work of a step: a pass over whole samples, a training

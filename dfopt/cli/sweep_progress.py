@@ -14,8 +14,6 @@ from typing import Any, TextIO
 
 from dfopt.documents.store import Record
 
-__all__ = ["SweepProgress"]
-
 _PER_SECOND = 4.0  # drawings of the view
 _PLAIN = 10.0  # seconds between lines on a terminal that cannot rewrite any
 _BAR = (10, 40)  # characters of the bar, at least and at most

@@ -18,8 +18,6 @@ from dfopt.studies.runs import Runs
 from dfopt.studies.selection import telling
 from dfopt.units import number
 
-__all__ = ["claims_table", "frame_table", "heat_table", "plain_rows", "report"]
-
 _HOLDS = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("open", "yellow")}
 _SHOWN = (
     "physical_step_time_s",

@@ -13,8 +13,6 @@ from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.tables import dollars
 from dfopt.units import show_unit
 
-__all__ = ["zoo_table"]
-
 
 def _parameters(graph: Any) -> str:
     """Elements of all weights."""

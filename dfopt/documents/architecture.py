@@ -8,8 +8,6 @@ from pydantic import Field
 
 from dfopt.documents.base import Part
 
-__all__ = ["Architecture"]
-
 
 class Architecture(Part):
     """Which norms, biases and positions a model has, of all its layers alike; none = that is not known.

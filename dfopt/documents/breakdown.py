@@ -6,8 +6,6 @@ import math
 
 from dfopt.documents.base import Part
 
-__all__ = ["Breakdown", "LinkTime", "MemoryBreakdown"]
-
 
 class _Parts(Part):
     """Fields of one unit, which add up."""

@@ -15,8 +15,6 @@ from dfopt.documents.system import System
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Ratio
 
-__all__ = ["Calibration", "Evidence", "FittedNumber", "SourceError"]
-
 
 class FittedNumber(Part):
     """A number that was fitted, and between what.

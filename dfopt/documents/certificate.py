@@ -14,8 +14,6 @@ from pydantic import Field
 from dfopt.documents.base import Document, Part
 from dfopt.documents.plan import Plan
 
-__all__ = ["Certificate", "CertifiedPlans", "CertifiedRegion"]
-
 Number = Annotated[int, Field(ge=0)]
 
 

@@ -11,8 +11,6 @@ from dfopt.documents.base import Part
 from dfopt.documents.on_axes import Group
 from dfopt.units import Bytes
 
-__all__ = ["CollectiveKind", "Communication"]
-
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
 
 

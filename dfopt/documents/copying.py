@@ -8,8 +8,6 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Copied", "of_extra"]
-
 _T_co = TypeVar("_T_co", covariant=True)
 _SETS: Final[dict[frozenset[str], set[str]]] = {}
 

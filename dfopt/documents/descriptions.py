@@ -26,8 +26,6 @@ from pydantic_core import to_jsonable_python
 
 from dfopt.units import Unit, exact
 
-__all__ = ["FieldDoc", "fields_of", "prose_of"]
-
 _HEADING: Final = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 _ENTRY: Final = re.compile(r"^(\w+)(?: : (.*))?\n((?:(?: +.*)?\n)+)", re.MULTILINE)
 _PLAIN: Final = {int: "whole number", float: "number", str: "text", bool: "true or false", Any: "anything"}

@@ -10,8 +10,6 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.technology import LinkRole
 from dfopt.units import Bandwidth, Bytes
 
-__all__ = ["NETWORK_ON_LOGIC", "DesignSizes", "NetworkDie"]
-
 NetworkDie = Literal["logic", "dram"]
 NETWORK_ON_LOGIC: Final = "network_on_logic"  # among what is searched: 1, or 0 where it is on a DRAM die
 

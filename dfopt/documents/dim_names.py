@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["block_name", "part_name", "parts_of", "split_part_name"]
-
 
 def part_name(name: str, size: int, stride: int = 1) -> str:
     """How a part of a network dim is written: ``x[8]``, or ``x[4@8]`` for four chips, eight apart."""

@@ -13,8 +13,6 @@ from dfopt.documents.base import Part
 from dfopt.documents.wafer import Wafer
 from dfopt.units import Bytes, Hertz, JoulesPerByte, Metres, Seconds, Watts
 
-__all__ = ["DramLayers"]
-
 
 class DramLayers(Part):
     """The DRAM of a chip as layers on its logic die, all alike.

@@ -24,11 +24,6 @@ from dfopt.units import FlopRate
 if TYPE_CHECKING:
     from dfopt.documents.kernel import Kernel
 
-__all__ = [
-    "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Trained", "Words", "check_word_bytes",
-    "weights_of", "words_of",
-]  # fmt: skip
-
 DataClass = Literal["weights", "experts", "ends", "activations", "kv", "logits"]
 Arithmetic = Literal["int4", "fp4", "fp6", "int8", "fp8", "bf16", "fp16", "tf32", "fp32"]
 Dtype = Literal[

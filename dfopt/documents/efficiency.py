@@ -11,9 +11,6 @@ from dfopt.documents.base import Part, problem
 from dfopt.errors import Issue, did_you_mean
 from dfopt.units import Bytes, Flop, Ratio
 
-__all__ = ["EfficiencyRow", "efficiency_issues"]
-
-
 _OPS = {"matrix": (None, "matmul", "attention"), "vector": (None,), "memory": (None, "optimizer")}
 
 

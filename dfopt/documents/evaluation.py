@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from dfopt.documents.graph import Graph
 
-__all__ = ["asked", "drawn", "phase_of", "segments_of", "sequences_of"]
-
 
 def segments_of(graph: Graph) -> dict[tuple[int, int], int]:
     """Cached tokens of a sequence, the most of any layer, by (sequences, new tokens of each) of an evaluation."""

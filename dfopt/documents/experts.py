@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.documents.routing import Routing
 
-__all__ = ["Experts", "routed", "routing_of"]
-
 
 class Experts(Part):
     """What a grouped GEMM holds and reads: its shape is that of the experts that a token chooses, side by side.

@@ -15,8 +15,6 @@ from dfopt.documents.axes import Dims
 from dfopt.documents.base import Part
 from dfopt.documents.dim_names import part_name, split_part_name
 
-__all__ = ["Hybrid", "hybrid_of"]
-
 
 class Hybrid(Part):
     """Groups of copies, each of which holds all; what ZeRO shares out is shared out within one.

@@ -12,8 +12,6 @@ from dfopt.documents.descriptions import fields_of, prose_of
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.units import UnitJsonSchema
 
-__all__ = ["schema_json", "schema_of_forms"]
-
 
 class _Described(UnitJsonSchema):
     """JSON Schema with the texts of the docstrings."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dfopt.documents.base import Part
 
-__all__ = ["Matrices"]
-
 
 class Matrices(Part):
     """The paper's matrices of one stage as sparse (row, column) lists of the ones.

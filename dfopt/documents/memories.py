@@ -11,8 +11,6 @@ from dfopt.documents.base import Part
 from dfopt.errors import repeated
 from dfopt.units import Bandwidth, Bytes, Ratio, show_unit
 
-__all__ = ["Dram", "Memory", "MemoryReserve", "Sram", "check_order"]
-
 
 class Sram(Part):
     """On-chip memory that holds weights and the buffers between fused kernels.

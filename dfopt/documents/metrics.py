@@ -12,8 +12,6 @@ from typing import Final, Literal
 
 from dfopt.units import Dimension, number, show_unit
 
-__all__ = ["FORMULAS", "METRICS", "Metric"]
-
 
 @dataclass(frozen=True)
 class Metric:

@@ -23,8 +23,6 @@ from typing import Final, Literal, get_args
 
 from dfopt.documents.base import Part
 
-__all__ = ["MENU", "SCHEMES", "STREAM", "Module", "ModuleScheme", "Modules"]
-
 Module = Literal["mixer", "dense", "experts", "ends"]
 ModuleScheme = Literal["n", "outer", "m", "context", "none"]
 STREAM = "stream"

@@ -11,9 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from dfopt.errors import PlanError
 
-__all__ = ["ACTS", "OPTIONS", "TAKEN_BY", "WORDS", "in_documents", "renamed", "word_of"]
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

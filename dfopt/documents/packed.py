@@ -7,8 +7,6 @@ import json
 import zlib
 from typing import Any
 
-__all__ = ["OrPacked", "packed", "unpacked"]
-
 
 def packed(data: Any) -> str:
     """JSON-able data as a text in which what repeats is written once.

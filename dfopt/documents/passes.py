@@ -11,8 +11,6 @@ from typing import Any, Final, Literal, get_args
 from dfopt.documents.base import problem
 from dfopt.errors import shown
 
-__all__ = ["Pass", "way_of", "with_passes"]
-
 Pass = Literal["forward", "recompute", "backward", "update"]
 """recompute: what the backward pass computes again, since the forward pass did not keep it."""
 _EARLIER: Final = tuple(name for name in get_args(Pass) if name != "recompute")

@@ -15,8 +15,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.errors import shown
 
-__all__ = ["Phase", "Segment", "Segments", "check_depths", "decode", "prefill", "verify"]
-
 _TEXT: Final = re.compile(r"(\d+)x(\d+)(?:@(\d+))?(?::(last|all|none))?")
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from dfopt.documents.graph import Graph, Kernel
     from dfopt.documents.system import Chip
 
-__all__ = ["ITEMS", "SERVED", "TRAINED", "Item", "Placement", "item_of_weight", "items_of"]
-
 Item = Literal["weights", "experts", "caches", "tables", "activations", "gradients", "optimizer"]
 ITEMS: Final[tuple[Item, ...]] = get_args(Item)
 SERVED: Final[tuple[Item, ...]] = ("weights", "experts", "caches", "tables")

@@ -10,8 +10,6 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.errors import Issue
 
-__all__ = ["Counts", "Figure", "Published", "figures", "issues"]
-
 _PARAMETERS, _ACTIVE = 0.015, 0.02  # published ones are rounded, and some leave out norms and biases
 
 

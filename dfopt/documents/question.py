@@ -22,8 +22,6 @@ from dfopt.documents.request import Request
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Source
 
-__all__ = ["AUTO", "Question"]
-
 AUTO: Final = "auto"
 """Assumptions that are the calibration of the chip where it has one for the phase, else the default profile."""
 

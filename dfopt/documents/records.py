@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-__all__ = ["canonical", "digest", "json_text"]
-
 _MANY: Final = 20  # of a list; a shorter one is data like all else
 
 

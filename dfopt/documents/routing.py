@@ -36,8 +36,6 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 
-__all__ = ["Routing", "touched"]
-
 _FIGURE = r"[0-9]+(?:\.[0-9]+)?"
 _LAWS = rf"(?:power_law\((?P<alpha>{_FIGURE})\)|counts\((?P<counts>{_FIGURE}(?:,{_FIGURE})*)\)|(?P<law>[a-z_]+))"
 _WRITTEN = re.compile(rf"{_LAWS}(?:\+(?P<redundant>[0-9]{{1,9}})(?:redundant)?)?")

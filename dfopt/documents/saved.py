@@ -17,11 +17,6 @@ from dfopt.documents.dtypes import FORMATS, Dtype, weights_of
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.kernel import needed
 
-__all__ = [
-    "added_bytes", "beside_tensors", "gradient_bytes", "is_kept", "kept_beside", "optimizer_bytes", "read_later",
-    "reduced_bytes", "saved_word", "type_of_weights", "updates_weights",
-]  # fmt: skip
-
 
 def gradient_bytes(graph: Graph) -> float:
     """Bytes of a parameter's gradient as it is held.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dfopt.documents.base import Part
 
-__all__ = ["Space"]
-
 
 class Space(Part):
     """How many mappings the search covered, as powers of ten; limits such as SRAM exclude some of them.

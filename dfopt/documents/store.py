@@ -28,8 +28,6 @@ from filelock import FileLock, Timeout
 from dfopt.documents.files import replaced
 from dfopt.errors import refuse, shown
 
-__all__ = ["SCHEMA", "Record", "Store", "damage", "is_store", "line_of", "read_records", "write_new"]
-
 SCHEMA = "dfopt/run/1"
 Record = Mapping[str, Any]
 _START = f'{{"schema":"{SCHEMA}"'.encode()

@@ -7,9 +7,6 @@ from typing import Any, Final
 
 from pydantic_core import core_schema
 
-__all__ = ["tighten"]
-
-
 _TIGHT: Final = "dfopt_tight"  # among the metadata of the schema of a part that is strict
 _NODES: Final = (dict, list, tuple)
 _NO_SCHEMAS: Final = {"metadata", "serialization", "keys_schema", "default", "expected"}

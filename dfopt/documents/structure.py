@@ -12,8 +12,6 @@ from dfopt.documents.sections import LAYER, Layers, Section
 from dfopt.documents.wiring import Output, Wiring
 from dfopt.errors import Issue, did_you_mean, repeated
 
-__all__ = ["structure_issues"]
-
 
 def structure_issues(
     wiring: Wiring, layers: Layers, sections: Sequence[Section] | None, recomputed: Mapping[str, str] | None

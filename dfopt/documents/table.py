@@ -12,8 +12,6 @@ from typing import Final, NoReturn
 from dfopt.documents.files import MAX_BYTES, read_text
 from dfopt.errors import did_you_mean, refuse, repeated, shown
 
-__all__ = ["TableRow", "read_table"]
-
 _MOST: Final = 1e15  # of a count; more is a slip, and is not exact in floating point
 
 

@@ -10,8 +10,6 @@ from pydantic import Field
 from dfopt.documents.base import Part, problem
 from dfopt.errors import shown
 
-__all__ = ["Tokens", "of_evaluation"]
-
 
 class Tokens(Part):
     """Tokens of one evaluation of a graph.

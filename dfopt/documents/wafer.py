@@ -10,8 +10,6 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.units import Metres
 
-__all__ = ["Interposer", "Packaging", "Wafer"]
-
 
 class Wafer(Part):
     """A processed wafer: what it costs, how much of it can be used, and how often a layer has a defect.

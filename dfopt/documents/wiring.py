@@ -15,8 +15,6 @@ from dfopt.documents.dtypes import Words
 from dfopt.documents.kernel import OPERANDS, Kernel, Tensor, needed
 from dfopt.units import Bytes
 
-__all__ = ["Input", "Output", "Wiring"]
-
 
 class Input(Part):
     """What a kernel reads from DRAM because no kernel of the graph produces it.

@@ -35,8 +35,6 @@ from dfopt.search.claims import SAME
 from dfopt.search.kept import PROOF
 from dfopt.search.verify import judged_again, verify
 
-__all__ = ["check_exploration", "problems_of"]
-
 
 def check_exploration(exploration: Exploration, path: str, time_limit: float = 60.0) -> str:
     """The verdict on an exploration, in words.

@@ -19,8 +19,6 @@ from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.judge import evaluate
 
-__all__ = ["compared", "comparison"]
-
 
 def compared(workload: Workload, request: ExplorationRequest) -> Iterator[Comparison]:
     """What each of the other questions of a request finds, each in an equal part of the time; one part is left."""

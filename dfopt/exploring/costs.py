@@ -12,8 +12,6 @@ from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.technology.as_system import system_of
 from dfopt.technology.chip_price import chip_price
 
-__all__ = ["cost_of"]
-
 
 def cost_of(space: Space, box: Box, system: System | None) -> SystemCost | None:
     """Power and price of the system of a design, or no more than those of any of several; none if there is none."""

@@ -39,8 +39,6 @@ from dfopt.technology.derive import Derived, joined
 from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
 
-__all__ = ["Decisions"]
-
 _BUDGETS: Final[tuple[BudgetName, ...]] = ("area", "power", "perimeter")  # as `Need` has them
 
 

@@ -18,8 +18,6 @@ from dfopt.exploring.layer_space import space_of
 from dfopt.library import as_design
 from dfopt.solving import options
 
-__all__ = ["explore_each"]
-
 
 def explore_each(
     graph: Graph | str | os.PathLike[str],

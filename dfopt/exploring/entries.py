@@ -44,8 +44,6 @@ from dfopt.exploring.space import Box, Choice, Sizes
 from dfopt.exploring.workload import SOLVE, Workload
 from dfopt.physics.merits import MERITS
 
-__all__ = ["BATCH", "Batches", "batches_of", "best_of", "explore_boxes"]
-
 BATCH: Final = "batch"
 """The name of the batch among the sizes of a design."""
 _AHEAD: Final = 4

@@ -42,7 +42,6 @@ from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecErr
 from dfopt.exploring.comparing import compared, comparison
 from dfopt.exploring.entries import BATCH, Batches, batches_of, explore_boxes
 from dfopt.exploring.judged import bounds_of
-from dfopt.exploring.problems import workload_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
@@ -58,8 +57,6 @@ from dfopt.processes.executors import executor_of
 from dfopt.questions import Resolver, listed_batches, question_of
 from dfopt.search.assembling import fixed_of
 from dfopt.solving import options
-
-__all__ = ["asked_workload", "explore", "explored", "in_technologies", "workload_of"]
 
 _SEARCH: Final = 0.9  # of the time; the rest is for the whole question about the best design
 _LEFT: Final = 0.1  # of the time of a search, for which nothing goes on that was cut short

@@ -46,8 +46,6 @@ from dfopt.technology.layered_stack import most_delivered
 from dfopt.technology.stack_models import power_of
 from dfopt.terms.bounds import PlanBounds
 
-__all__ = ["Heated"]
-
 _PARTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # of the time that a chip works
 _LOOKED_AT = 64  # plans of a graph whose heat is looked at
 

@@ -14,8 +14,6 @@ from dfopt.documents.system import System
 from dfopt.exploring.space import Box, Space
 from dfopt.technology.derive import Derived
 
-__all__ = ["with_slowest_hiding"]
-
 _LISTED: Final = 64  # designs whose rates are looked at one by one; a corner of more hides all that can be hidden
 
 

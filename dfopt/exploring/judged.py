@@ -15,8 +15,6 @@ from dfopt.documents.system import System
 from dfopt.physics.lumped import LIMIT_C, clock, temperature_c
 from dfopt.physics.merits import Figures, Merit
 
-__all__ = ["bounds_of", "layers_of", "lumped_heat", "seconds_on_stack", "value_of"]
-
 _ZERO_C = 273.15
 
 

@@ -20,8 +20,6 @@ from dfopt.exploring.space import Box, Sizes, Space
 from dfopt.technology.derive import Derived
 from dfopt.technology.layered import layered_chip, least_drawn
 
-__all__ = ["LayerSpace", "space_of"]
-
 
 class LayerSpace(Space):
     """The designs that a document with ``sizes`` and choices of them stands for.

@@ -18,8 +18,6 @@ from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.sharded_graph import Bools, Floats
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["PlanLows", "least_lows"]
-
 _FIRST, _MORE = 32, 4  # plans that are bounded again at once, and how many times as many the next time
 
 PlanLows = list[Floats | float]

@@ -12,8 +12,6 @@ from dfopt.documents.system import System
 from dfopt.documents.technology import CoreUnit
 from dfopt.technology.components import Core, clock_at
 
-__all__ = ["Rung", "intervals_of_voltage", "levels_of_stack", "mixture", "slower"]
-
 _RUNGS: Final = 16  # intervals of voltage from the lowest that works to the highest
 
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from dfopt.documents.design import DesignBudgets
 from dfopt.documents.technology import SramLevel, Technology
 
-__all__ = ["ROUND", "Need", "all_sizes", "banks_of", "crossed_mm2", "level_of", "need_of"]
-
 ROUND = 1e-9  # relative; areas and edges are multiplied and divided again
 _STEPS = 64  # of a size without choices of its own
 

@@ -21,8 +21,6 @@ from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
 from dfopt.technology.chip_price import unpriced
 
-__all__ = ["asked_instead", "workload_of"]
-
 _OF_GAP: Final = 0.5  # of the gap of an exploration, that each solve may leave
 
 

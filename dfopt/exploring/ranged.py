@@ -12,8 +12,6 @@ from dfopt.documents.design import Design
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.machines.replace import replaced
 
-__all__ = ["at_both_ends"]
-
 
 def at_both_ends(designs: Sequence[Design]) -> tuple[tuple[Design, ...], tuple[Design, ...]]:
     """The designs with the least and with the most energy that sources give for their DRAM.

@@ -22,8 +22,6 @@ from dfopt.exploring.space import Box
 from dfopt.exploring.workload import Workload
 from dfopt.physics.lumped import LIMIT_C
 
-__all__ = ["budget_sensitivities", "raised", "with_more"]
-
 _MORE: Final = 0.1
 _KELVIN, _ZERO_C = 10.0, 273.15
 _NEAR: Final = 1.25  # sizes by up to this factor more or less are looked at, or the next ones

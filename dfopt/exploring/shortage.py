@@ -15,8 +15,6 @@ from dfopt.exploring.workload import Workload
 from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
 
-__all__ = ["smallest_package"]
-
 _TRIED: Final = 8  # numbers of stacks from the least that can do
 
 

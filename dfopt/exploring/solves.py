@@ -33,8 +33,6 @@ from dfopt.processes.packing import pack
 from dfopt.processes.worker import Bounded, bounded
 from dfopt.solving.options import Only
 
-__all__ = ["Run", "Solved", "Solves"]
-
 _log = logging.getLogger("dfopt.exploring")
 _packed = lru_cache(maxsize=64)(pack)  # graphs go to processes again and again
 _NEAR: Final = 1.3  # times the least bound of a plan: what is searched first

@@ -16,8 +16,6 @@ from dfopt.documents.design import Design
 from dfopt.documents.result import Result
 from dfopt.technology.derive import Derived
 
-__all__ = ["Box", "Choice", "Sizes", "Space", "downhill", "smallest"]
-
 Sizes = tuple[int, ...]
 
 

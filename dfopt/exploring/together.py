@@ -16,8 +16,6 @@ from dfopt.terms.chip import chip_of
 from dfopt.terms.figures import Figures
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["Together", "part_of", "together"]
-
 _SLACK = 2e-6  # by which the judge lets SRAM be exceeded, and a little
 
 

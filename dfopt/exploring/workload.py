@@ -45,8 +45,6 @@ from dfopt.setting.reads import memoized
 from dfopt.technology.as_system import system_of
 from dfopt.technology.chip_price import price_of
 
-__all__ = ["SOLVE", "Workload"]
-
 SOLVE = "solve"  # the bound that the optimiser proves: it leaves a mapping
 
 _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller design: what another one may have there

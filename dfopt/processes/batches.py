@@ -6,8 +6,6 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-__all__ = ["SECONDS", "Batches"]
-
 SECONDS = 1.0  # of solving per batch: a task of Dask costs milliseconds on each side, and a lost worker repeats one
 _MOST = 64  # cells, however fast they are: memory and messages stay bounded
 _SHARES = 2  # of what waits, per thread: batches shrink to one cell at the end, so that all threads end together

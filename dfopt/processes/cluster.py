@@ -29,8 +29,6 @@ from dfopt.processes.packing import Task
 from dfopt.processes.process import failed
 from dfopt.processes.remote import difference, greet, solve_on_worker
 
-__all__ = ["Cluster"]
-
 _AHEAD = 2  # batches on their way per worker thread: one is solved, one waits, so that no worker waits for the client
 _FEWEST = 4  # on their way with few workers or none yet: those to come find work
 _LOOK = 1.0  # seconds between two looks at how many workers there are

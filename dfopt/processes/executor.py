@@ -12,8 +12,6 @@ from dfopt.errors import PlanError
 from dfopt.processes.packing import Task
 from dfopt.processes.process import SolverProcess, time_to_kill
 
-__all__ = ["INTERRUPTED", "Executor", "Processes", "Take", "cores"]
-
 Take = Callable[[dict[str, Any]], None]
 INTERRUPTED = "interrupted"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dfopt.errors import PlanError
 from dfopt.processes.executor import Executor, Processes
 
-__all__ = ["executor_of"]
-
 
 def executor_of(jobs: int | None, cluster: str | None, stay: bool = False) -> Executor:
     """Processes of this machine, or a Dask cluster by the address of its scheduler.

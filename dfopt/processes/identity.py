@@ -7,8 +7,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["identity"]
-
 _DECIDES = ("highspy", "numpy", "scipy")  # a solve's figures may depend on these
 
 

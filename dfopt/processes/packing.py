@@ -15,8 +15,6 @@ from dfopt.documents.base import Document
 from dfopt.documents.packed import packed, unpacked
 from dfopt.errors import refuse, shown
 
-__all__ = ["Task", "pack", "unpack"]
-
 Task = Mapping[str, Any]
 DocumentT = TypeVar("DocumentT", bound=Document)
 

@@ -15,8 +15,6 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:  # a Dask scheduler that is shown a task loads this module, and needs nothing of ours
     from dfopt.processes.packing import Task
 
-__all__ = ["SolverProcess", "failed", "time_to_kill"]
-
 _GRACE = 60.0  # seconds beyond twice the time limit that a solve may take before its process is ended
 # One thread each for the solver and for linear algebra: the processes share the cores among them.
 _THREADS = ("DFOPT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -19,8 +19,6 @@ from dfopt.processes.process import SolverProcess, time_to_kill
 if TYPE_CHECKING:
     from dfopt.processes.packing import Task
 
-__all__ = ["difference", "greet", "solve_on_worker"]
-
 _LONGEST = 2 * SECONDS  # after which a batch starts no further cell
 _pool: deque[SolverProcess] = deque()  # those that solve nothing at the moment, as many as the worker has threads
 

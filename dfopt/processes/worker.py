@@ -32,8 +32,6 @@ from dfopt.processes.packing import unpack
 if TYPE_CHECKING:
     from dfopt.solving.options import Only
 
-__all__ = ["Bounded", "asked_of", "bounded", "judged_figures", "main", "solve"]
-
 _STATUS = {Infeasible: "infeasible", NoSolution: "no_solution"}
 # Of the score beside its metrics: what the frame needs. The whole result is written only where it was asked for.
 _BOUND_BY = "bound_by", "compute_share", "memory_share", "network_share"

@@ -14,8 +14,6 @@ from dfopt.documents.assumptions import CHANGED
 from dfopt.documents.evaluation import phase_of
 from dfopt.show.omissions import Answer, has_experts
 
-__all__ = ["NEVER", "accuracy_off", "accuracy_words", "efficiency_of"]
-
 NEVER: Final = "never compared with a measurement"
 
 

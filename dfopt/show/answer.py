@@ -28,8 +28,6 @@ from dfopt.show.stages import order_of
 from dfopt.show.tables import counted
 from dfopt.units import number, show_unit
 
-__all__ = ["apportioned", "headline", "summary"]
-
 _FIRST: Final = 3  # names of a list that are shown
 _LINE: Final = 68  # characters beside the name of a row in 80 columns
 _TWO_LINES: Final = 2 * _LINE - 10  # that fit wherever the first one is broken

@@ -11,8 +11,6 @@ from dfopt.show.accuracy import accuracy_words, efficiency_of
 from dfopt.show.omissions import Answer, has_experts
 from dfopt.show.parts import percent
 
-__all__ = ["PHASES", "asked_facts", "batch_words", "short_types"]
-
 PHASES: Final = {"forward": "forward pass", "verify": "verification of drafts"}
 
 

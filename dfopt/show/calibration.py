@@ -7,8 +7,6 @@ from rich.table import Table
 
 from dfopt.documents.calibration import Calibration
 
-__all__ = ["calibration_report"]
-
 
 def calibration_report(calibration: Calibration) -> Group:
     """What was fitted, and how far it is from what was measured, by source."""

@@ -6,8 +6,6 @@ from dfopt.physics.collective_time import CollectiveTime
 from dfopt.show.grid import FactList
 from dfopt.units import show_unit
 
-__all__ = ["collective_facts"]
-
 
 def collective_facts(timing: CollectiveTime) -> FactList:
     """Time, algorithm and bandwidths."""

@@ -24,8 +24,6 @@ from dfopt.show.report.page import PagePart, assemble
 from dfopt.show.tables import plan_words, seconds, shortlist, status_line
 from dfopt.units import number, show_unit
 
-__all__ = ["compare_page", "compare_report", "pace_words"]
-
 TextRows = list[tuple[str, ...]]
 _DOCUMENTS: Final = ("graph", "system", "assumptions")
 _FIRST: Final = 3  # differences that the first line names

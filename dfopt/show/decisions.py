@@ -11,8 +11,6 @@ from dfopt.physics.ops import output_axis
 from dfopt.show.grid import Grid
 from dfopt.show.stages import order_of
 
-__all__ = ["decisions"]
-
 _ASSUMED = "(assumed)"
 _MOST = 8  # values that are listed one by one
 

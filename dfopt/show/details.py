@@ -27,8 +27,6 @@ from dfopt.show.stages import stage_facts
 from dfopt.show.tables import counted, ending, least_bound, partitions, plan_words, seconds, speed_facts, status_line
 from dfopt.units import number, show_unit
 
-__all__ = ["DETAILS", "answer_report", "memory_details", "sensitivity", "time_details"]
-
 _WIDEST: Final = 100  # columns of a summary, on a terminal that has more
 _TILES: Final = 5  # of a stack, the hottest
 

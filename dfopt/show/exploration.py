@@ -15,8 +15,6 @@ from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.tables import dollars
 from dfopt.units import Dimension, number, show_unit
 
-__all__ = ["exploration_report", "figure"]
-
 SAME = 1e-9  # relative; less than that buys nothing
 _BUDGETS = {
     "area": ("area of the chip", "mm2"),

@@ -19,8 +19,6 @@ from rich.text import Text
 from dfopt.errors import visible
 from dfopt.show.html import TableCell
 
-__all__ = ["FactList", "Grid", "ColumnKind", "Shown", "columns_of", "print_to"]
-
 ColumnKind = Literal["figure", "word", "text"]
 Shown = str | Text | TableCell
 _FIXED: Final = "\N{NO-BREAK SPACE}"  # a blank at which no line ends

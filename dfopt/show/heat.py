@@ -12,8 +12,6 @@ from dfopt.show.grid import ColumnKind, Grid
 from dfopt.show.tables import first_of, percent, seconds
 from dfopt.units import show_unit
 
-__all__ = ["TITLES", "answers_table", "gain_of", "heat_report", "proof_facts"]
-
 TITLES: Final = {"ignore": "ignore heat", "throttle": "throttle", "aware": "heat-aware"}
 
 

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from dfopt.documents.html import escape
 
-__all__ = ["TableCell", "Html", "facts", "join", "mark", "paragraph", "subtitle", "table", "text"]
-
 _SHORT: Final = 36  # letters that a cell has on one line
 _WIDE: Final = 100  # letters from which a cell is set in long lines, not in many
 _TALL: Final = 40  # rows of a table that scrolls in a box of its own

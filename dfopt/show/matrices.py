@@ -12,8 +12,6 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.matrices import Matrices
 from dfopt.show.grid import FactList, Grid
 
-__all__ = ["MARKS", "Marks", "grids", "marks_of"]
-
 MARKS: Final = {
     "A": "the kernel runs here",
     "B": "the tensor is made and read here: it stays on the chip (in B and H)",

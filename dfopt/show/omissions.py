@@ -20,8 +20,6 @@ from dfopt.physics.pipeline import resolve
 from dfopt.show.parts import percent
 from dfopt.units import show_unit
 
-__all__ = ["OMISSIONS", "Judged", "has_experts", "left_out", "omissions"]
-
 
 class Judged(NamedTuple):
     """A mapping that was judged, and what it was judged on."""

@@ -10,11 +10,6 @@ from dfopt.documents.breakdown import Breakdown, LinkTime, MemoryBreakdown
 from dfopt.documents.score import Score
 from dfopt.units import number, show_unit
 
-__all__ = [
-    "RESOURCES",
-    "bound_parts", "dollars", "held_words", "hidden_words", "parts_words", "percent", "time_facts", "time_parts",
-]  # fmt: skip
-
 RESOURCES: Final = {
     "compute": "compute", "dram_bandwidth": "DRAM bandwidth", "link_bandwidth": "link bandwidth", "sram": "SRAM",
     "sram_bandwidth": "SRAM bandwidth",

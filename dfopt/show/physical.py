@@ -16,8 +16,6 @@ from dfopt.show.omissions import Judged, left_out
 from dfopt.show.tables import counted, percent, seconds, times_in
 from dfopt.units import number, show_unit
 
-__all__ = ["Ranked", "physical_facts", "physical_tables", "ranking_report", "with_physics"]
-
 
 def physical_facts(physical: PhysicalScore, per: str) -> list[tuple[str, str]]:
     """Step time, memory, energy and heat of a mapping on a stack; energies ``per`` token or sample."""

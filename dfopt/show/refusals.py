@@ -8,8 +8,6 @@ from typing import Final
 
 from dfopt.show.tables import first_of
 
-__all__ = ["brief"]
-
 _SHOWN: Final = 5
 _NAMED: Final = 3
 _SHORT: Final = re.compile(r"short by ([\d.]+(?:e[+-]?\d+)?) ([kMGT]?B)\b")

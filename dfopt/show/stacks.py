@@ -10,8 +10,6 @@ from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.show.inputs import entitled
 from dfopt.units import show_unit
 
-__all__ = ["stack_report"]
-
 
 def stack_report(stack: Stack) -> RenderableType:
     """A stack: its dies from the sink to the far face, its memory, its package, its limits and operating points."""

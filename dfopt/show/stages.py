@@ -7,8 +7,6 @@ from dfopt.documents.score import StageScore
 from dfopt.show.omissions import Answer
 from dfopt.units import show_unit
 
-__all__ = ["order_of", "stage_facts"]
-
 
 def stage_facts(result: Result) -> list[tuple[str, str]]:
     """Rows of the table of a result, if there is anything to say."""

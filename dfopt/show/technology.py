@@ -11,8 +11,6 @@ from dfopt.documents.design import SLACK, Design
 from dfopt.show.grid import ColumnKind, FactList, Grid
 from dfopt.units import show_unit
 
-__all__ = ["chip_report"]
-
 
 def chip_report(
     design: Design, parts: Mapping[str, Mapping[str, Any]], price: Mapping[str, Any] | None = None

@@ -18,8 +18,6 @@ from dfopt.errors import PlanError
 from dfopt.physics import schedule
 from dfopt.physics.schedule import TERMS, Block, Content, score_of_stage
 
-__all__ = ["TRACKS", "save_trace", "trace"]
-
 TraceEvent = dict[str, Any]
 TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages", "SRAM")
 _LINKS: Final = 4

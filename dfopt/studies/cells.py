@@ -24,8 +24,6 @@ from dfopt.questions import Resolved, Resolver, microbatches_of
 from dfopt.studies.selection import selected
 from dfopt.studies.systems import Machine, machines, of_study
 
-__all__ = ["Cell", "expand", "key_of"]
-
 Made = TypeVar("Made")
 
 # Part of every digest: raise it when the same content would be solved for another figure.

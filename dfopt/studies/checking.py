@@ -28,8 +28,6 @@ from dfopt.setting.instance import Setting
 from dfopt.studies.cells import key_of
 from dfopt.studies.frame import SOLVED
 
-__all__ = ["NOT_CHECKED", "check_store"]
-
 NOT_CHECKED = (
     "$.seconds, $.dfopt: how long it took, and what solved it, from which nothing follows",
     "$.study, $.axes: what the study calls it, which is not in the file",

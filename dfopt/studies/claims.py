@@ -14,8 +14,6 @@ from dfopt.documents.study import Study
 from dfopt.documents.study_entries import Claim
 from dfopt.studies.selection import numbers, selected
 
-__all__ = ["Verdict", "judge", "verdicts"]
-
 
 @dataclass(frozen=True)
 class Verdict:

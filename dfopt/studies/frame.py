@@ -15,8 +15,6 @@ from dfopt.errors import refuse, shown
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell
 
-__all__ = ["INTEGERS", "SOLVED", "frame", "of_record"]
-
 SOLVED = ("optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution")
 
 

@@ -16,8 +16,6 @@ from dfopt.studies.frame import INTEGERS, of_record
 from dfopt.studies.selection import check_column, selected
 from dfopt.studies.sweep import collect
 
-__all__ = ["listing", "narrowed", "records_frame"]
-
 
 def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) -> Any:
     """The records of stores as a :class:`pandas.DataFrame`, one row each; a cell that several have is there once.

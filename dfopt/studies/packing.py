@@ -11,8 +11,6 @@ from dfopt.documents.zoo import resolve_near
 from dfopt.processes.packing import Task, pack
 from dfopt.studies.cells import Cell
 
-__all__ = ["Tasks"]
-
 
 class Tasks(Sequence[Task]):
     """The tasks of cells, made when they are asked for: ten thousand of them need no memory.

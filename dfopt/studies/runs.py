@@ -19,8 +19,6 @@ from dfopt.studies.claims import Verdict, verdicts
 from dfopt.studies.frame import frame
 from dfopt.studies.selection import check_column, telling
 
-__all__ = ["Runs", "write_frame"]
-
 
 @dataclass(frozen=True, repr=False)
 class Runs:

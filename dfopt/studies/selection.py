@@ -11,8 +11,6 @@ from typing import Any
 
 from dfopt.errors import PlanError, did_you_mean
 
-__all__ = ["check_column", "numbers", "selected", "telling"]
-
 _PARTS = ("chip", "memory", "stack", "link", "topology")  # of a system that a study composes
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple, Self
 
 from dfopt.errors import PlanError
 
-__all__ = ["Shard"]
-
 
 class Shard(NamedTuple):
     """The ``number``-th of ``of`` shares, the first being 1.

@@ -23,8 +23,6 @@ from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
 
-__all__ = ["collect", "load_study", "sweep"]
-
 CellProgress = Callable[[int, int, Record | None], None]
 
 

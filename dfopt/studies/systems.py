@@ -21,8 +21,6 @@ from dfopt.library import load_source, system_from
 from dfopt.machines.compose import compose
 from dfopt.machines.sizes import split_size
 
-__all__ = ["Machine", "machines", "of_study"]
-
 
 @dataclass(frozen=True)
 class Machine:

@@ -9,8 +9,9 @@ from given_plans import least_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.exploring.explore import asked_workload, workload_of
+from dfopt.exploring.explore import asked_workload
 from dfopt.exploring.least_plans import least_lows
+from dfopt.exploring.problems import workload_of
 from dfopt.exploring.workload import Workload
 from dfopt.terms.bounds import PlanBounds
 

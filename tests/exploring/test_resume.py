@@ -15,7 +15,8 @@ import dfopt as df
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.store import Store, read_records
 from dfopt.exploring import solves
-from dfopt.exploring.explore import asked_workload, explore, workload_of
+from dfopt.exploring.explore import asked_workload, explore
+from dfopt.exploring.problems import workload_of
 
 FEW: dict[str, Any] = {
     **SIZES, "choices__capacity__L2__most": "12 MiB", "choices__rate__between_packages__most": "150 GB/s",

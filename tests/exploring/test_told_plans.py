@@ -10,7 +10,8 @@ from design_cases import chosen
 from dfopt.documents.plan import Plan
 from dfopt.documents.question import Question
 from dfopt.documents.request import Limit, Objective, Request
-from dfopt.exploring.explore import asked_workload, workload_of
+from dfopt.exploring.explore import asked_workload
+from dfopt.exploring.problems import workload_of
 from dfopt.exploring.workload import Workload
 from dfopt.processes.worker import bounded
 from dfopt.solving.options import Only

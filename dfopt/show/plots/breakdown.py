@@ -14,8 +14,6 @@ from dfopt.show.plots import style
 from dfopt.show.plots.style import BUBBLE, GREY, LOOKS, PALETTE, Axes, Look, bars, drawn, inches, letters
 from dfopt.units import number, show_unit
 
-__all__ = ["PARTS", "breakdown", "step"]
-
 PARTS: Final = {  # by the field of a breakdown; work is blue, communication green or warm, waiting grey
     "forward": Look("forward", PALETTE["blue"], ""),
     "backward": Look("backward", PALETTE["sky"], ""),

@@ -12,11 +12,6 @@ from dfopt.errors import PlanError
 from dfopt.studies.selection import check_column, telling
 from dfopt.units import Dimension, show_unit
 
-__all__ = [
-    "PER_DOLLAR", "RATES", "Row", "axis_columns", "axis_of", "axis_title", "figure_of", "label_of", "named", "rows_of",
-    "scatter_columns", "smaller_is_better", "text_of", "varying", "with_unit_of",
-]  # fmt: skip
-
 Row = Mapping[str, Any]
 PER_DOLLAR: Final = "tokens_per_s_per_usd"
 RATES: Final = ("tokens_per_s_per_sequence", "tokens_per_s_per_chip", PER_DOLLAR)

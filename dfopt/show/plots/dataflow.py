@@ -14,8 +14,6 @@ from dfopt.errors import PlanError
 from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, entry, head, inches, letters, on, short
 from dfopt.units import show_unit
 
-__all__ = ["dataflow"]
-
 _LETTER: Final = 0.062  # inches that a letter of 6.5 points takes, at most
 _TALL: Final = 0.27
 _ROW: Final = 0.36  # inches from box to box

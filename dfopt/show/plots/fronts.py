@@ -12,8 +12,6 @@ from dfopt.show.plots.cells import Row, figure_of, named, rows_of, text_of, vary
 from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, entry, free_labels, gridlines, head, unit_ticks
 from dfopt.show.tables import first_of
 
-__all__ = ["pareto"]
-
 _FEW: Final = 8  # points with labels that may stand far from them; the lines to more of them would cross
 _MARKERS: Final = "osD^vPX"
 

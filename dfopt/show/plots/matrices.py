@@ -7,8 +7,6 @@ from dfopt.errors import PlanError
 from dfopt.show.matrices import MARKS, marks_of
 from dfopt.show.plots.style import GREY, PALETTE, Axes, about, axes, drawn, head, short
 
-__all__ = ["matrices"]
-
 _COLOURS = {"A": "black", "B": "green", "H": "orange", "D": "sky", "L": GREY}
 _MOST = 80  # rows; of more, each is less than a line of letters high
 

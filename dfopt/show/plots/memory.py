@@ -11,8 +11,6 @@ from dfopt.show.parts import held_words
 from dfopt.show.plots.style import GREY, PALETTE, Axes, Look, about, axes, bars, drawn, entry, gridlines, head, patch
 from dfopt.units import show_unit
 
-__all__ = ["memory"]
-
 _LOOKS: Final = {  # parameters and what belongs to them, then what a batch leaves
     "weights": Look("weights", PALETTE["blue"], ""),
     "weight_gradients": Look("weight gradients", PALETTE["sky"], "\\\\\\\\"),

@@ -13,8 +13,6 @@ from dfopt.documents.html import escape
 from dfopt.errors import PlanError, visible
 from dfopt.show.plots.style import Figure, drawn, figure_with, laid_out
 
-__all__ = ["SUFFIXES", "inline_svg", "save"]
-
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 _TAG: Final = re.compile(r"<[^<>]*>")
 _ID: Final = re.compile(r'( id="|url\(#|href="#)')

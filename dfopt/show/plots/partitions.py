@@ -12,8 +12,6 @@ from dfopt.show.plots import style
 from dfopt.show.plots.style import GREY, LOOKS, Axes, about, axes, bars, drawn, gridlines, head, inches, patch, short
 from dfopt.units import show_unit
 
-__all__ = ["longest", "partitions"]
-
 _MOST = 60
 
 

@@ -14,8 +14,6 @@ from dfopt.show.plots.breakdown import PARTS
 from dfopt.show.plots.style import BUBBLE, GREY, PALETTE, Axes, Look, bars, drawn, figure_with, letters, patch
 from dfopt.units import show_unit
 
-__all__ = ["timeline"]
-
 _ROWS: Final = 64  # stages in one picture
 _BLOCKS: Final = 20000  # of a drawn schedule
 _THIN: Final = 6.0  # points of a mean block, below which chunks are not told apart

@@ -14,8 +14,6 @@ from dfopt.show.answer import plan_in_words
 from dfopt.show.plots.style import GREY, PALETTE, Axes, about, axes, drawn, head, inches
 from dfopt.units import show_unit
 
-__all__ = ["plan"]
-
 _CHIPS: Final = 64  # squares of a stage
 _STAGE: Final = 1.2  # inches of a stage
 _COPIES: Final = 3  # drawn behind each other

@@ -7,8 +7,6 @@ from dfopt.show.answer import proof_in_words
 from dfopt.show.plots.style import PALETTE, Axes, about, axes, drawn, gridlines, head, scale
 from dfopt.units import number
 
-__all__ = ["progress"]
-
 
 @drawn
 def progress(result: Result, ax: Axes | None = None) -> Axes:

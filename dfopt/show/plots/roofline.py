@@ -19,8 +19,6 @@ from dfopt.show.plots import style
 from dfopt.show.plots.style import BLACK, LOOKS, PALETTE, Axes, drawn, entry, short
 from dfopt.units import number, show_unit
 
-__all__ = ["roofline"]
-
 _MARKERS = {"memory": "o", "network": "D"}
 _LINES = {"memory": "-", "network": "--"}
 _MAPPINGS: Final = tuple(PALETTE[name] for name in ("sky", "purple", "vermillion", "yellow", "blue"))  # unlike roofs

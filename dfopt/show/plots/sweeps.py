@@ -10,8 +10,6 @@ from dfopt.errors import PlanError
 from dfopt.show.plots.cells import Row, axis_title, figure_of, label_of, named, rows_of, text_of, varying, with_unit_of
 from dfopt.show.plots.style import GREY, Axes, Figure, axes, colour_bar, drawn, head, inches, on, unit_ticks
 
-__all__ = ["heat_map", "heat_maps"]
-
 _MOST: Final = 120  # rows or columns of one heat map
 _COLOURS: Final = "cividis"  # Nunez, Anderton, Renslow, PLoS ONE 13(7), 2018: even lightness for all colour vision
 

@@ -12,8 +12,6 @@ from dfopt.errors import PlanError
 from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, inches, on
 from dfopt.units import show_unit
 
-__all__ = ["temperature"]
-
 _COLOURS: Final = "inferno"  # of even lightness, so that it reads in grey and with any colour vision
 _SIDE: Final = 1.9  # inches of a die's longer side
 _ACROSS: Final = 5

@@ -11,8 +11,6 @@ from dfopt.show.grid import print_to
 from dfopt.show.html import Html, paragraph
 from dfopt.show.report.page import PagePart
 
-__all__ = ["designs_section"]
-
 _WIDE = 120  # characters of a line
 
 

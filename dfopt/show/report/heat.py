@@ -9,8 +9,6 @@ from dfopt.show.report.page import PagePart, assemble, heading
 from dfopt.show.tables import percent
 from dfopt.units import show_unit
 
-__all__ = ["heat_page"]
-
 
 def heat_page(report: HeatReport, version: str = "") -> str:
     """A heat report, which ``dfopt heat -o`` wrote, as one HTML file that refers to nothing outside of itself."""

@@ -17,8 +17,6 @@ from dfopt.documents.zoo import BELOW_SYSTEMS, ZooKind, find, zoo
 from dfopt.show.html import Html, facts, mark, paragraph, subtitle, table
 from dfopt.show.report.page import PagePart
 
-__all__ = ["Remark", "inputs_section", "remarks"]
-
 _WORDS: Final = re.compile(r"\b(unconfirmed|assum(?:ed|es|ption|ptions)|estimated?|from memory)\b", re.IGNORECASE)
 # Keys of a system under which a part's name stands, and the shelf that has it.
 _SHELVES: Final[dict[str, ZooKind]] = {

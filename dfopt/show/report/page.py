@@ -17,8 +17,6 @@ from dfopt.show.html import Html, facts, join, paragraph
 from dfopt.show.plots.output import inline_svg
 from dfopt.show.plots.style import matplotlib_for, width
 
-__all__ = ["LIMIT", "Drawing", "PagePart", "assemble", "draw", "heading", "needs_matplotlib"]
-
 LIMIT: Final = 1_000_000  # bytes of a page
 _WIDE, _NARROW = 1100, 380  # pixels of a figure, on a desk and on a phone of 420
 

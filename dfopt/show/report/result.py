@@ -28,8 +28,6 @@ from dfopt.show.report.search import search_section, sensitivity_section
 from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import Dimension, number, show_unit
 
-__all__ = ["result_report"]
-
 _ROWS: Final = 300  # of a table of partitions or kernels
 _BOXES: Final = 80  # of a dataflow figure: more of them are a map, not a page
 _HOTTEST: Final = 20  # tiles

@@ -16,8 +16,6 @@ from dfopt.show.report.page import PagePart, draw
 from dfopt.show.tables import STATES, percent
 from dfopt.units import show_unit
 
-__all__ = ["search_section", "sensitivity_section"]
-
 _MOST: Final = 200  # plans, solves or stages
 
 

@@ -18,8 +18,6 @@ from dfopt.show.tables import percent, seconds
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 
-__all__ = ["sweep_report"]
-
 _CELLS: Final = 14_000  # of the table of cells: about half of the limit of the file
 _MAPS: Final = 8  # workloads that are drawn
 _LAST: Final = ("note", "cell", "dfopt")  # what few readers look for
