@@ -80,7 +80,18 @@ def ratio(option: str, words: str) -> float:
 def design_limits(
     step: str | None, power: str | None, cost: float | None, degc: float | None = None, mm2: float | None = None
 ) -> DesignLimits | None:
-    """--step-limit, --power-limit, --cost-limit, --temperature-limit and --area-limit; none without any.
+    """The limits on designs that options set; none if none is given.
+
+    Parameters
+    ----------
+    step, power : str, optional
+        ``--step-limit`` and ``--power-limit``: quantities with units.
+    cost : float, optional
+        ``--cost-limit``, in USD.
+    degc : float, optional
+        ``--temperature-limit``, in degrees Celsius.
+    mm2 : float, optional
+        ``--area-limit``, in mm2.
 
     Examples
     --------

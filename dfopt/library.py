@@ -195,9 +195,19 @@ def load_source(name_or_path: str | os.PathLike[str]) -> Source:
 def system_from(
     source: Source, fields: Mapping[str, Any], name: str, chips: int | None = None, nodes: int | None = None
 ) -> System:
-    """The system of a source, in a size and with some fields replaced as in `load_system`; errors call it ``name``.
+    """The system of a source in a size, and with some fields replaced.
 
-    Where a field is the size of a dim, the others make up the chips or nodes that are asked for.
+    Parameters
+    ----------
+    source : System or Design
+        What `load_source` makes.
+    fields : mapping
+        Fields by their paths, as in `load_system`. Where one is the size of a dim, the others make up the chips or
+        nodes that are asked for.
+    name : str
+        What errors call it.
+    chips, nodes : int, optional
+        The size that is asked for; its own if left out.
 
     Examples
     --------

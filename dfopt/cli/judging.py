@@ -35,8 +35,19 @@ def judged(
     assume: str | None,
     changes: list[str] | None,
 ) -> list[Ranked]:
-    """The mappings that the words name, with the next best ones that results keep; best first."""
+    """Judge the mappings that the words of ``dfopt score`` name, with the next best ones that results keep; best first.
 
+    Parameters
+    ----------
+    documents : sequence of str
+        Results; or a mapping, a graph and a system.
+    stack, throttle
+        The stack of dies by its name, and whether it runs with a lower clock where it gets too hot.
+    batch, param
+        Of the graph, which only a mapping that is named with one may have.
+    assume, changes
+        Assumptions by their profile or file, those of the result if left out; and fields of them that are set.
+    """
     # Only of a plain file is it known that it can be read twice.
     last = Path(documents[-1])
     is_file = os.path.isfile(last)
@@ -115,7 +126,21 @@ def _stack_of(system: System, name: str | None, throttle: bool) -> Stack | None:
 def judged_mappings(
     name: str, result: Result, assumptions: Assumptions, stack: Stack | None, throttle: bool = True
 ) -> list[Ranked]:
-    """The mapping of a result and the next best ones that it keeps, judged; fastest first as the solve had them."""
+    """Judge the mapping of a result and the next best ones that it keeps, in the order of the solve.
+
+    Parameters
+    ----------
+    name : str
+        Of the result, from which its mappings get theirs; may be empty.
+    result : Result
+        Whose graphs and system the mappings run on.
+    assumptions : Assumptions
+        Under which they are judged.
+    stack : Stack, optional
+        The stack of dies that the chip is.
+    throttle : bool
+        Whether a stack that gets too hot runs with a lower clock.
+    """
     drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
     kept = [(name or "#1", (result.graph.microbatch, result.graph.variant), result.mapping)]
     for number, alternative in enumerate(result.alternatives or (), start=2):

@@ -75,7 +75,19 @@ class Experts(Part):
 
 
 def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int = 0) -> Experts:
-    """Experts, of which tokens touch as many as expected under a routing; ``always`` more are chosen by every token."""
+    """The experts of a kernel, of which tokens touch as many as a routing makes one expect.
+
+    Parameters
+    ----------
+    routing : Routing
+        How likely tokens choose each expert.
+    count, chosen : int
+        Experts that tokens choose among, and how many each token chooses.
+    tokens : int
+        Tokens of an evaluation.
+    always : int
+        Experts beside them that every token chooses.
+    """
     touched = routing.touched(count, chosen, tokens) + always
     stated = None if routing == Routing() else routing
     return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=stated, always=always or None)

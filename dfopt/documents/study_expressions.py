@@ -44,9 +44,22 @@ def names_in(text: str, kind: ExpressionKind = "condition") -> tuple[str, ...]:
 def check_expression(
     text: str, kind: ExpressionKind, columns: Collection[str], texts: Collection[str] = (), where: str = "$"
 ) -> None:
-    """Refuse what is no ``condition`` (true or false in every row) or ``value`` (a number) over the columns.
+    """Refuse an expression that is no condition, or no value, over the columns of a frame.
 
-    Those of ``texts`` hold text, which is no value. Raises what :func:`dfopt.documents.base.problem` makes.
+    Raises what :func:`dfopt.documents.base.problem` makes.
+
+    Parameters
+    ----------
+    text : str
+        The expression.
+    kind : str
+        ``condition``: true or false in every row; ``value``: a number in every row.
+    columns : collection of str
+        Names that may occur.
+    texts : collection of str
+        Those of them that hold text, which is no value.
+    where : str
+        The place in the document, for errors.
 
     Examples
     --------

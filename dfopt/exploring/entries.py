@@ -116,6 +116,13 @@ def batches_of(
 ) -> Batches:
     """The problem of an exploration of graphs of one batch or more, each drawn in several ways.
 
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        In any order; those of one batch are the same work.
+    designs, assumptions, request, run
+        As of `dfopt.exploring.problems.workload_of`.
+
     Raises
     ------
     SystemSpecError, PlanError
@@ -167,7 +174,23 @@ def explore_boxes(
     kept: Sequence[Candidate] = (),
     progress: Callable[[Progress[Choice]], None] | None = None,
 ) -> Outcome[Box, Choice]:
-    """The best designs, within a relative gap, as far as a number of seconds goes; see :func:`branch_and_bound`."""
+    """Search the boxes of a problem for the best designs, as far as time goes; see :func:`branch_and_bound`.
+
+    Parameters
+    ----------
+    batches : Batches
+        The designs with each batch.
+    gap : float
+        Relative gap at which to stop.
+    time_limit : float
+        Seconds.
+    top : int
+        How many of the best designs to keep.
+    kept : sequence of Candidate
+        Designs that are known already.
+    progress : callable, optional
+        Called after every bound.
+    """
     clock = Clock(time.perf_counter() + time_limit)
     return branch_and_bound(batches.problem, Parameters(gap=gap, top=top), clock=clock, kept=kept, progress=progress)
 

@@ -29,7 +29,21 @@ def seconds_on_stack(score: Score) -> float | None:
 def value_of(
     merit: Merit, score: Score, system: System, heat: HeatMode | None, lumped: LumpedHeat | None
 ) -> float | None:
-    """What a search makes least, of a judged mapping; none where it is too hot, or its system does not say enough."""
+    """The objective of a judged mapping, as a search makes it least; none where it is too hot, or one cannot know it.
+
+    Parameters
+    ----------
+    merit : Merit
+        The metric that decides.
+    score : Score
+        What the judge says of the mapping.
+    system : System
+        On which it runs; its power and price may be missing.
+    heat : str, optional
+        Under ``throttle`` and ``aware`` the step has the time that a stack of dies keeps up.
+    lumped : LumpedHeat, optional
+        Heat by a formula, which lowers the clock.
+    """
     on_stack = score.physical if heat in ("throttle", "aware") else None
     seconds = score.step_time_s if on_stack is None else seconds_on_stack(score)
     figures = {

@@ -58,7 +58,16 @@ def intervals_of_voltage(unit: CoreUnit, corner: Core) -> list[Rung]:
 
 
 def slower(system: System, share: float, sram: bool = True) -> System:
-    """A machine with a share of the clock, without its stack: of compute, and of SRAM, and of nothing else.
+    """A machine with a share of its clock, and without its stack: memories beside the chip and links stay as they are.
+
+    Parameters
+    ----------
+    system : System
+        With the full clock.
+    share : float
+        Of the clock of its chips, which compute follows.
+    sram : bool
+        Whether the bandwidth of SRAM follows too.
 
     Examples
     --------

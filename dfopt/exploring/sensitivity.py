@@ -52,11 +52,11 @@ def with_more(workload: Workload, which: int, best: dict[str, float], budget: Bu
 
     Parameters
     ----------
-    workload
+    workload : Workload
         The question about all designs.
-    which, best
+    which, best : int and dict
         The place of the design, and the sizes that were found best for it.
-    budget
+    budget : str
         Of which it has more.
     """
     design, limits, on = workload.spaces[which].design, workload.limits, workload.on
@@ -89,13 +89,13 @@ def budget_sensitivities(
 
     Parameters
     ----------
-    workload
+    workload : Workload
         The problem that was searched.
-    best
+    best : Box
         The best design.
-    budgets
+    budgets : sequence of str
         Of which there may be more: `ExplorationRequest.budgets_of`.
-    gap
+    gap : float
         Relative gap at which to stop.
     """
     sizes = workload.spaces[best.which].named(best.low)

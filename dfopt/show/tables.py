@@ -95,9 +95,20 @@ def partitions(
     kinds: Sequence[str],
     blocks: Mapping[tuple[int, int], int] | None = None,
 ) -> Grid:
-    """Partitions of a judged mapping: kernels, tiles, the times of its resources and its own, what binds.
+    """A row for each partition of a judged mapping: kernels, tiles, the times of its resources and its own, what binds.
 
-    ``blocks``: in how many blocks partitions take their tokens, by stage and partition; if there are any, in a column.
+    Parameters
+    ----------
+    score : Score
+        Of the mapping.
+    title : str
+        Of the table, to which the unit of times is added.
+    single_stage : bool
+        Whether rows do without the pipeline stage, or the kind of layer, that they are of.
+    kinds : sequence of str
+        Names of the kinds of layers, if there are several.
+    blocks : mapping, optional
+        In how many blocks partitions take their tokens, by stage and partition; if there are any, in a column.
     """
     terms = [name.replace("sram", "SRAM") for name in terms_of(score.partitions)]
     times: dict[str, ColumnKind] = {name: "figure" for name in ("tiles", *terms, "time")}

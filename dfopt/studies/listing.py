@@ -62,9 +62,18 @@ def records_frame(records: Iterable[Record]) -> Any:
 
 
 def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), sort: str | None = None) -> Any:
-    """The rows in which a condition holds, as in a study's claims, some columns of them, sorted by one.
+    """Some rows and columns of a frame, sorted.
 
-    The smallest comes first, of ``-COLUMN`` the largest, and what has no value last.
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Cells of a sweep.
+    where : str, optional
+        A condition as in a study's claims; rows stay in which it holds.
+    columns : sequence of str
+        Those that stay; all if there are none.
+    sort : str, optional
+        Column by which rows are sorted, the smallest first; of ``-COLUMN`` the largest. What has no value comes last.
 
     Raises
     ------

@@ -58,7 +58,16 @@ def of_study(path: str, where: str, what: str) -> Iterator[None]:
 
 
 def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: str) -> tuple[Machine, ...]:
-    """All systems of a study, in order; ``path`` is its name in errors, ``folder`` where paths of systems start.
+    """All systems of a study, in order.
+
+    Parameters
+    ----------
+    entries : sequence of SystemEntry or PartsEntry
+        As the study lists them.
+    folder : Path
+        Where paths of systems start.
+    path : str
+        What errors call the study.
 
     Raises
     ------

@@ -168,7 +168,19 @@ def figure_with(ax: Axes | Figure) -> Figure:
 def bars(
     ax: Axes, row: float, lengths: Iterable[tuple[Look, float]], start: float = 0.0, height: float = 0.68
 ) -> float:  # fmt: skip
-    """Bars one after the other in a row, those without a length left out; gives where the last one ends."""
+    """Draw bars one after the other in a row; gives where the last one ends.
+
+    Parameters
+    ----------
+    ax : Axes
+        On which they are drawn.
+    row, height : float
+        The middle of the row, and how high bars are.
+    lengths : iterable of (Look, float)
+        How each bar looks and how long it is; one of no length is left out.
+    start : float
+        Where the first one begins.
+    """
     for fill, length in lengths:
         if length:
             ax.barh([row], [length], left=[start], height=height, color=fill.colour, hatch=fill.hatch,

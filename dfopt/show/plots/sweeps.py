@@ -180,8 +180,16 @@ def heat_maps(
 ) -> Figure:
     """Draw small multiples: one heat map for every label of an axis, all with one colour scale.
 
-    ``by`` is the column whose labels each get a map, ``across`` how many are beside each other; the others are as of
-    `heat_map`. `PlanError` as of `heat_map`; or if ``by`` has more than 16 labels.
+    `PlanError` as of `heat_map`; or if ``by`` has more than 16 labels.
+
+    Parameters
+    ----------
+    runs, value, x, y
+        As of `heat_map`.
+    by : str
+        Column whose labels each get a map.
+    across : int
+        How many maps are beside each other.
 
     Examples
     --------

@@ -54,9 +54,20 @@ def needs_matplotlib() -> None:
 
 
 def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Drawing:
-    """Draw ``plot(*what, **options)``; what the plot refuses to draw is said in its place.
+    """Draw a figure of a page; what the plot refuses to draw is said in its place.
 
-    ``name`` starts the ids of the figure, and ``caption`` is what it shows, in one sentence or two.
+    Parameters
+    ----------
+    name : str
+        With which the ids of the figure start.
+    caption : str
+        What it shows, in one sentence or two.
+    plot : callable
+        One of `dfopt.plot`.
+    *what, **options
+        What it is called with.
+    paper : bool
+        Whether the figure stays on white paper in a dark page.
     """
     import matplotlib.pyplot as plt
 
@@ -88,15 +99,40 @@ class PagePart:
 
 
 def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
-    """The top of a page: what it is, its title, the figures that one looks for first, and what else stands there."""
+    """The top of a page.
+
+    Parameters
+    ----------
+    what : str
+        What the page is a report of.
+    title : str
+        Its heading.
+    boxes : iterable of (str, object)
+        The figures that one looks for first, by their names.
+    *parts : Html, optional
+        What stands below them.
+    """
     first = Html(f"<p class=note>dfopt report of {escape(what)}</p>"), Html(f"<h1>{escape(title)}</h1>")
     return join(*first, facts(boxes, "head"), *parts)
 
 
 def assemble(title: str, head: Html, sections: Iterable[PagePart | None], version: str, limit: int = LIMIT) -> str:
-    """The page as one HTML file below ``limit`` bytes that asks for nothing else, neither from the network nor a disk.
+    """A page as one HTML file, which asks for nothing else, neither from the network nor from a disk.
 
     Figures that do not fit are left out, the largest first, and the page says so.
+
+    Parameters
+    ----------
+    title : str
+        As a browser shows it.
+    head : Html
+        The top of the page, see `heading`.
+    sections : iterable of PagePart, optional
+        What follows; None is left out.
+    version : str
+        Of dfopt, for the foot of the page; may be empty.
+    limit : int
+        Bytes that the file stays below.
 
     Raises
     ------
