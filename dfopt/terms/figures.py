@@ -214,8 +214,7 @@ class Figures:
         kernel may list communications of its own, which count unless two-batch overlap hides them. Under ``execution:
         kernel_by_kernel`` the kernel pays ``kernel_overhead`` for its start. Conversions of layouts are not included.
         """
-        seconds_o = self._charged(COLLECTIVES, OWN_COMMUNICATIONS).get("network_s", np.zeros(len(self.kernel_o)))
-        return seconds_o + overhead_of_kernels(self.layer.assumptions)
+        return self._network_s(COLLECTIVES, OWN_COMMUNICATIONS)
 
     @cached_property
     def network_o(self) -> Floats:
@@ -228,7 +227,12 @@ class Figures:
         ``gradients: exact`` no gradient is included. There the step pays for the reduction, and no kernel does
         (:func:`dfopt.terms.step.hops.added_by_kind`). Conversions of layouts (resharding) are never included.
         """
-        return self.by_option("network_s") + overhead_of_kernels(self.layer.assumptions)
+        return self._network_s(*SENT)
+
+    def _network_s(self, *terms: Term) -> Floats:
+        """Seconds of communication by some rules, and those to start a kernel."""
+        seconds_o = self._charged(*terms).get("network_s", np.zeros(len(self.kernel_o)))
+        return seconds_o + overhead_of_kernels(self.layer.assumptions)
 
     def buffer_o(self, tiles: int) -> Floats:
         """Bytes of SRAM on one chip that buffer the inputs and outputs of the graph which a kernel reads or writes.
