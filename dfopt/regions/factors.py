@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -20,6 +21,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.terms.blocks import IN_PARTS, Blocks
 from dfopt.terms.charges import Charge
 from dfopt.terms.chip import Chip
+from dfopt.terms.counting import single_kernels
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain, Table, amounts_left
@@ -223,14 +225,14 @@ def _read_again(table: Table, domain: Domain, side_k: Ints, chip: Chip, token_bl
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
     if not chip.cuts_weights or token_blocks:  # in blocks of tokens a weight is never cut
         return
-    few = Table(table.sizes_k, tuple(charge for charge in table.charges if charge.resource in IN_PARTS))
+    few = _weights_in_parts(table)
     heavy = {k for charge in few.charges if charge.resource == "stationary_bytes" for k in charge.scope}
     alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
     mine = [k for k in sorted(heavy) if side_k[k] >= 0 and alone[side_k[k]]]
     if not mine:
         return
-    least_c, memory = few.least(domain), chip.resources.index("memory")
-    blocks = Blocks(few, chip, np.eye(len(side_k), dtype=bool))
+    least_c, memory, counting = few.least(domain), chip.resources.index("memory"), single_kernels(len(side_k))
+    blocks = Blocks(few, chip, counting.member_bk, shared_counting=counting)
     least_vc = np.concatenate([few.least_by_option(domain, least_c, k) for k in mine])
     parts_vk = blocks.parts(least_vc)
     again_vk = blocks.moved_again(least_vc, parts_vk) / chip.dram_bandwidth
@@ -240,3 +242,9 @@ def _read_again(table: Table, domain: Domain, side_k: Ints, chip: Chip, token_bl
             yield Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
         if again_ok[:, k].any():
             yield Part(int(side_k[k]), memory, (k,), again_ok[:, k])
+
+
+@lru_cache(maxsize=128)
+def _weights_in_parts(table: Table) -> Table:
+    """The charges of a table that say in how many parts a kernel alone has its weight."""
+    return Table(table.sizes_k, tuple(charge for charge in table.charges if charge.resource in IN_PARTS))

@@ -6,7 +6,7 @@ Suffixes: b block, k kernel, i incidence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from dfopt.terms.incidence import Incidence
 if TYPE_CHECKING:
     import scipy
 
-__all__ = ["Counting", "Incidences", "Rows"]
+__all__ = ["Counting", "Incidences", "Rows", "single_kernels"]
 
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 """Numbers of blocks: half the size of other integers, as there are millions."""
@@ -62,7 +62,7 @@ class Counting:
     _unit_counts: ClassVar[Floats] = np.ones(0)
 
     def __init__(self, member_bk: Bools) -> None:
-        self._member_bk = member_bk
+        self.member_bk = member_bk
         self._columns: dict[Incidence, tuple[Rows, Floats]] = {}
         self._together: dict[tuple[Incidence, ...], tuple[Floats, Rows, Rows]] = {}
         self._matrices: dict[tuple[Incidence, ...], scipy.sparse.csc_array] = {}
@@ -79,7 +79,7 @@ class Counting:
         if incidences not in self._matrices:
             import scipy  # not for those who never ask
 
-            matrix: Any = scipy.sparse.csc_array((len(self._member_bk), len(incidences)))
+            matrix: Any = scipy.sparse.csc_array((len(self.member_bk), len(incidences)))
             matrix.data, matrix.indices, matrix.indptr = self._compressed(incidences)  # as arguments they are copied
             self._matrices[incidences] = matrix
         return self._matrices[incidences]
@@ -104,7 +104,7 @@ class Counting:
         float array, shape (vectors, blocks)
             In the unit of the amounts.
         """
-        vectors, count = len(amount_vi), len(self._member_bk)
+        vectors, count = len(amount_vi), len(self.member_bk)
         amount_iv = np.ascontiguousarray(amount_vi.T)
         if count * amount_vi.size <= _SMALL:
             times, blocks, ends = self._compressed(incidences)
@@ -127,18 +127,18 @@ class Counting:
     @cached_property
     def size_b(self) -> Ints:
         """How many kernels each block holds."""
-        return np.asarray(self._member_bk.sum(axis=1), dtype=np.int64)
+        return np.asarray(self.member_bk.sum(axis=1), dtype=np.int64)
 
-    @cached_property
+    @property
     def alone(self) -> Counting:
         """How often each kernel that is alone in its block pays incidences."""
-        return Counting(np.eye(self._member_bk.shape[1], dtype=bool))
+        return single_kernels(self.member_bk.shape[1])
 
     def among(self, some_b: Bools) -> Counting:
         """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
         key = some_b.tobytes()
         if key not in self._among:
-            self._among[key] = Counting(self._member_bk[some_b])
+            self._among[key] = Counting(self.member_bk[some_b])
         return self._among[key]
 
     def _compressed(self, incidences: tuple[Incidence, ...]) -> tuple[Floats, Rows, Rows]:
@@ -157,7 +157,7 @@ class Counting:
     @cached_property
     def _by_kernel(self) -> Bools:
         """Members of all blocks, those of one kernel side by side."""
-        return np.asfortranarray(self._member_bk)
+        return np.asfortranarray(self.member_bk)
 
     def _times(self, several: Sequence[Floats | Bools]) -> Floats:
         """Counts one behind the other. Most are 1: then an array is shared, as there may be a gigabyte of them."""
@@ -175,8 +175,8 @@ class Counting:
         for each in dict.fromkeys(incidences):
             if each not in self._columns:
                 of_class.setdefault(type(each), []).append(each)
-        lot = max(_LOT // max(len(self._member_bk), 1), 1)
-        starts = np.arange(lot + 1) * len(self._member_bk)
+        lot = max(_LOT // max(len(self.member_bk), 1), 1)
+        starts = np.arange(lot + 1) * len(self.member_bk)
         for kind, several in of_class.items():
             for first in range(0, len(several), lot):
                 some = several[first : first + lot]
@@ -187,3 +187,9 @@ class Counting:
                 times, ends = self._times([count_n[paid]]), ends.tolist()
                 for each, start, end in zip(some, ends, ends[1:], strict=False):
                     self._columns[each] = blocks[start:end], times[start:end]
+
+
+@lru_cache(maxsize=16)
+def single_kernels(count: int) -> Counting:
+    """How often blocks of one kernel each pay incidences: the same in every layer of so many kernels."""
+    return Counting(np.eye(count, dtype=bool))
