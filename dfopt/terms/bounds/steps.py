@@ -12,6 +12,7 @@ all plans in a row), k kind of layer or kernel, v vector of options, q run of eq
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +30,9 @@ from dfopt.terms.step.hops import per_step_hops
 __all__ = ["Steps"]
 
 _HALVINGS = 60
-"""Steps in which the step rule is turned around: each halves the interval, so 1e-18 of it are left."""
+"""How often the interval is halved in which the step rule is turned around: 1e-18 of it are left."""
+_POINTS = 63
+"""Points of an interval that are looked at together, at most, over all plans: of few plans one takes as long as all."""
 _ROUNDED = 1e-12
 """Share that is added to what is turned around, so that rounding excludes nothing."""
 
@@ -238,7 +241,7 @@ class Steps:
     def most(self, cutoff: float, layer_k: Floats, kind: int, transfers: Transfers) -> Floats:
         """Seconds of a layer of some kind above which a step is not below a cutoff, by plan.
 
-        The step rule is turned around by halving intervals, so it is stated once.
+        The step rule is turned around by dividing intervals, so it is stated once.
 
         Parameters
         ----------
@@ -259,19 +262,21 @@ class Steps:
         if not np.isfinite(cutoff):
             return np.full(len(self.table.plans), np.inf)
 
-        def step(seconds_i: Floats) -> Floats:
-            layer_ki = np.repeat(layer_k[:, None], len(seconds_i), axis=1)
-            layer_ki[kind] = seconds_i
-            return self.of_stages(layer_ki[:, self.table.plan_r, None], transfers)[:, 0]
+        def step(seconds_iv: Floats) -> Floats:
+            layer_kiv = np.repeat(layer_k[:, None], seconds_iv.size, axis=1).reshape(-1, *seconds_iv.shape)
+            layer_kiv[kind] = seconds_iv
+            return self.of_stages(layer_kiv[:, self.table.plan_r], transfers)
 
-        low_i, high_i = np.zeros(len(self.table.plans)), np.full(len(self.table.plans), max(cutoff, 0.0) + 1.0)
-        never_i, always_i = step(low_i) > cutoff, step(high_i) <= cutoff
-        for _ in range(_HALVINGS):
-            middle_i = (low_i + high_i) / 2
-            over_i = step(middle_i) > cutoff
-            low_i, high_i = np.where(over_i, low_i, middle_i), np.where(over_i, middle_i, high_i)
+        plans = len(self.table.plans)
+        low_i, high_i = np.zeros(plans), np.full(plans, max(cutoff, 0.0) + 1.0)
+        at_all_i, always_i = (step(np.stack([low_i, high_i], axis=1)) <= cutoff).T
+        parts = 1 + min(max(_POINTS // plans, 1), _POINTS)
+        for _ in range(math.ceil(_HALVINGS / math.log2(parts))):
+            point_in = low_i[:, None] + (high_i - low_i)[:, None] * (np.arange(parts + 1) / parts)
+            below_i = (np.arange(1, parts) * (step(point_in[:, 1:-1]) <= cutoff)).max(axis=1)
+            low_i, high_i = point_in[np.arange(plans), below_i], point_in[np.arange(plans), below_i + 1]
         most_i = np.where(always_i, np.inf, high_i * (1 + _ROUNDED))
-        return np.where(never_i, -1.0, most_i)
+        return np.where(at_all_i, most_i, -1.0)
 
     @cached_property
     def messages(self) -> Messages:
