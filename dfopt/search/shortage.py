@@ -15,6 +15,7 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
 from dfopt.interrupts import interruptible
 from dfopt.physics.states import LABELS
+from dfopt.regions.lattices import KnownArcs
 from dfopt.regions.region import listed
 from dfopt.regions.space import Space
 from dfopt.setting.instance import Instance, Setting
@@ -137,7 +138,8 @@ def least_held(
     limits = usable_bytes(shares[0][0]) if shares else {}
     if not limits:
         return None
-    spaces = [_endless(setting, [*plans], options) for setting, plans in shares]
+    known_arcs: KnownArcs = {}
+    spaces = [_endless(setting, [*plans], options, known_arcs) for setting, plans in shares]
     least, clock = min(limits.values()), options.clock.share(_PART)
     plans = [(number, plan, share) for number, (_, of_plan) in enumerate(shares) for plan, share in of_plan.items()]
     best, place, ruled_out = None, 0, list[tuple[int, float]]()
@@ -161,12 +163,12 @@ def least_held(
     return place, replace(best, others=sum(number == place and short < best.short for number, short in ruled_out))
 
 
-def _endless(setting: Setting, plans: Sequence[Plan], options: Options) -> Space:
+def _endless(setting: Setting, plans: Sequence[Plan], options: Options, known_arcs: KnownArcs) -> Space:
     """The mappings of plans on chips whose memories have no end, so that all can be counted."""
     endless = setting.system.chip.with_memories(lambda memory: memory.model_copy(update={"capacity": None}))
     joint = setting.assumptions.with_(sharding_objective="joint")  # whatever comes first
     free = replace(setting, system=setting.system.model_copy(update={"chip": endless}), assumptions=joint)
-    return Space.of_plans(free, options.request, plans)
+    return Space.of_plans(free, options.request, plans, known_arcs)
 
 
 def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:
