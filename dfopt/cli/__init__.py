@@ -10,11 +10,9 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from dfopt.cli import common
+from dfopt.documents.uncollected import SELDOM
 from dfopt.interrupts import hear_every_interrupt
 
-_COLLECTED: Final = 50_000, 10, 10
-"""New objects after which Python looks for cycles among them, and how many such looks go before one at older objects.
-After 700 objects, its default, that is a tenth of all processor time, and next to nothing is freed by it."""
 _COMMANDS: Final = {
     "calibrate_command": ("calibrate",),
     "collective_command": ("collective",),
@@ -49,7 +47,7 @@ def _app(word: str = "") -> Any:
 
 def run() -> None:
     """Entry point of the ``dfopt`` command."""
-    gc.set_threshold(*_COLLECTED)
+    gc.set_threshold(*SELDOM)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some in all packages takes 8 ms
     _open_streams()
     hear_every_interrupt()
