@@ -24,7 +24,7 @@ from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.terms.charges import Charge, Term
 from dfopt.terms.chip import CROSSING_TILES, reads_again, writes_again
 from dfopt.terms.incidence import Crosses, Has, Inside
-from dfopt.terms.kernel import LayerKernel, by_option, end_bytes
+from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.weights import stays
 
@@ -164,7 +164,7 @@ def carried(layer: Layer) -> Iterator[Charge]:
         it for each part after the first that the kernel runs in. Nothing is yielded under ``layer_boundary: free``.
     """
     for fan in layer.carried:
-        size = fan.bytes * layer.output_share_ko[fan.source]
+        size = fan.bytes * LayerKernel.all_of(layer)[fan.source].answer("output share", output_share)
         buffer = CROSSING_TILES * size * layer.output_tile_k[fan.source]
         for k in (fan.source, *(reader.kernel for reader in fan.readers)):
             yield Charge("dram_bytes", Has(k), (fan.source,), size)
