@@ -190,12 +190,12 @@ class Composed:
         hidden = self.of.table_of_plans.hides_hops_i[0]
         rows = [in_order(instance.graph, instance.plan, stage.number) for stage in instance.pipeline]
         pieces_kn = [[self._pieces(kind, path) for path in menu] for kind, menu in enumerate(menus)]
-        found = []
+        busy_nr = list[list[float]]()
         for chosen in product(*pieces_kn):
-            pairs = (together((chosen[kind], times) for kind, times in row) for row in rows)
-            busy = [with_point_to_point(pair, 2.0 * hop, hidden) for pair, hop in zip(pairs, hop_r, strict=True)]
-            found.append(float(self.of.steps.of_busy(np.array(busy)[:, None], self.beside)[0, 0]))
-        return np.array(found)
+            seconds_r = [together((chosen[kind], times) for kind, times in row) for row in rows]
+            hops = zip(seconds_r, hop_r, strict=True)
+            busy_nr.append([with_point_to_point(seconds, 2.0 * hop, hidden) for seconds, hop in hops])
+        return np.asarray(self.of.steps.of_busy(np.array(busy_nr).T, self.beside)[0])
 
     def _pieces(self, kind: int, path: Ints) -> Pieces:
         arcs, blocks = self.arcs_k[kind], self.arcs_k[kind].block_a[path]
