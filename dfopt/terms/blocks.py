@@ -190,7 +190,7 @@ class Blocks:
         save is SRAM, of weights and of activations, and a block that fits has no use for it. Where bandwidth depends on
         bytes, more of them may take less time, and all blocks are looked at.
         """
-        rest_vk, cut_vk = self.whole_and_cut(amount_vc)
+        rest_vk, cut_vk = self.fixed_and_cut(amount_vc)
         held = self.holding(amount_vc, rest_vk, cut_vk)
         if self.token_rows is None:
             return held
@@ -217,7 +217,7 @@ class Blocks:
             Amounts of all charges of the table, in their units, as :meth:`prices` takes them.
         rest_vk, cut_vk : float arrays, B, shape (vectors, kernels)
             SRAM bytes of each kernel that is alone in its block, outside what parts of its weight divide, and of what
-            they divide: those of :meth:`whole_and_cut`.
+            they divide: those of :meth:`fixed_and_cut`.
 
         Returns
         -------
@@ -293,7 +293,7 @@ class Blocks:
         count_bc = np.asarray(self.counting.matrix(self._paid("compute_tiles")).todense())
 
         def suffice(level_vb: Ints) -> Bools:
-            used = self.table.sums_at(amount_vc, count_bc, "compute_tiles", level_vb)
+            used = self.table.block_totals_at(amount_vc, count_bc, "compute_tiles", level_vb)
             return np.asarray(used <= self.chip.tiles)
 
         level, reached = least_level(suffice, shape, len(self.latency_l))
@@ -327,7 +327,7 @@ class Blocks:
             Whole numbers, 1 for a kernel that is not cut. Infinite where a kernel may be cut and still does not fit the
             chip.
         """
-        return parts_of(self.chip, *self.whole_and_cut(amount_vc))
+        return parts_of(self.chip, *self.fixed_and_cut(amount_vc))
 
     def moved_again(self, amount_vc: Floats, parts_vk: Floats) -> Floats:
         """DRAM bytes that each kernel, alone in its block, moves again because its weight is cut into parts.
@@ -350,7 +350,7 @@ class Blocks:
         finite_vk = np.where(np.isfinite(parts_vk), parts_vk, 1.0)
         return np.asarray((finite_vk - 1.0) * self._alone(amount_vc, "reread_bytes"))
 
-    def whole_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
+    def fixed_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
         """Bytes that a kernel alone has in SRAM whatever its parts, and those that are cut; shape (vectors, kernels).
 
         What is stationary is never subtracted again: it may be a thousand times all else.

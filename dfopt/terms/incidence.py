@@ -202,10 +202,10 @@ class Crosses(OfTensor):
         bool array, shape (blocks, incidences)
             By block and rule, whether it pays.
         """
-        made_bi = member_bk[:, [each.source for each in incidences]]
+        source_bi = member_bk[:, [each.source for each in incidences]]
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences], dtype=np.uint16)
-        return np.where(made_bi, read_bi < every_i, read_bi > 0)
+        return np.where(source_bi, read_bi < every_i, read_bi > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +302,8 @@ class Open(OfTensor):
         """
         read_bi = _held(member_bk, [each.readers for each in incidences])
         every_i = np.array([len(each.readers) for each in incidences], dtype=np.uint16)
-        made_bi = member_bk[:, [each.source for each in incidences]]
-        return made_bi & (read_bi < every_i)
+        source_bi = member_bk[:, [each.source for each in incidences]]
+        return source_bi & (read_bi < every_i)
 
 
 @dataclass(frozen=True, slots=True)

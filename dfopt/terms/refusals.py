@@ -176,7 +176,7 @@ def _without_model(setting: Setting, request: Request) -> dict[str, bool]:
     chosen, graph = setting.assumptions, setting.graph
     way, objective, windows = chosen.gradient_overlap, chosen.sharding_objective, by_window(chosen, graph)
     alone, hops = chosen.execution == "kernel_by_kernel", chosen.hides_hops_in(1) or chosen.hides_hops_in(2)
-    beside_it = {
+    conflicts = {
         "gradients: dfmodel spreads them over the microbatches; use gradients: exact": chosen.gradients != "exact",
         "formulation: assignment, whose matrices know what listed partitions and equal stages hide; use formulation:"
         " auto": (
@@ -199,7 +199,7 @@ def _without_model(setting: Setting, request: Request) -> dict[str, bool]:
         ),
         **{
             f"gradient_overlap: found {way} beside {reason}": way is not None and barred
-            for reason, barred in beside_it.items()
+            for reason, barred in conflicts.items()
         },
     }
 

@@ -106,7 +106,7 @@ class LayerOptions:
             return figures.least(figure_o, allowed_o)
 
         output_k = lowest(figures.output_o)
-        b_t = self.whole_t * output_k[self.plain.src_t]
+        b_t = self.unsharded_t * output_k[self.plain.src_t]
         sram_traffic_k = lowest(figures.accessed_o)
         for fan in layer.fan_outs:
             np.add.at(sram_traffic_k, [fan.source, *fan.kernels], fan.bytes * output_k[fan.source])
@@ -149,14 +149,14 @@ class LayerOptions:
 
     def _of_tensors(self, resource: str, domain: Domain, tiles: int) -> Floats:
         """What kernels have at least of tensors, in so many tiles, whatever blocks they are in."""
-        layer, found_k = self.figures.layer.at(tiles), np.zeros(len(self.figures.layer.kernels))
+        layer, least_k = self.figures.layer.at(tiles), np.zeros(len(self.figures.layer.kernels))
         for charge in (*CARRIED.of(layer), *TENSORS.of(layer)):
             if charge.resource == resource and isinstance(charge.incidence, Has):
-                found_k[charge.incidence.kernel] += amounts_left(charge, domain).min()
-        return found_k
+                least_k[charge.incidence.kernel] += amounts_left(charge, domain).min()
+        return least_k
 
     @by_reads
-    def whole_t(self) -> Floats:
+    def unsharded_t(self) -> Floats:
         """Bytes of every tensor in one evaluation (one microbatch), before tensor-parallel chips share it out.
 
         Float array, shape (tensors,), in the order of the graph's tensors.

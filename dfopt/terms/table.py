@@ -180,7 +180,7 @@ class Table:
             least_oc[:, self.columns_c[c]] = least.reshape(len(least_oc), -1)
         return least_oc
 
-    def sums_at(self, amount_vc: Floats, count_bc: Floats, resource: str, level_vb: Ints) -> Floats:
+    def block_totals_at(self, amount_vc: Floats, count_bc: Floats, resource: str, level_vb: Ints) -> Floats:
         """Total of a resource that each block pays under each vector of options, at a given level of each block.
 
         It is a sum over charges of amount x number of times. Levels are latencies that a block may have.

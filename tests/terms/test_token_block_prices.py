@@ -74,7 +74,7 @@ def priced(case: Case, partitions: tuple[PartitionScore, ...]) -> tuple[BlockPri
         member[number, [index[name] for name in partition.kernels]] = True
     blocks = Blocks(table, chip_of(world.system, world.assumptions), member, layer.latency_l, token_rows(layer))
     amount_vc = table.exact(options(case, layer))
-    holding, some = blocks.holding(amount_vc, *blocks.whole_and_cut(amount_vc)), np.flatnonzero(blocks.takes_blocks_b)
+    holding, some = blocks.holding(amount_vc, *blocks.fixed_and_cut(amount_vc)), np.flatnonzero(blocks.takes_blocks_b)
     by_blocks = replace(copy.deepcopy(holding), legal=np.zeros_like(holding.legal))  # prices are written in place
     if len(some):
         by_blocks = by_blocks.faster(blocks.in_token_blocks(amount_vc, some), some)

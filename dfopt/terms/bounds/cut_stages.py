@@ -72,13 +72,13 @@ class CutStages:
         forward_k = np.array([kernel.pass_ == "forward" for kernel in self.layer.kernels])
         messages, on_mu, back_mu = list[tuple[int, float]](), list[Bools](), list[Bools]()
         for fan in self.layer.fan_outs:
-            readers, made_u = np.array(fan.kernels), self.set_uk[:, fan.source]
+            readers, source_u = np.array(fan.kernels), self.set_uk[:, fan.source]
             back_r = ~forward_k[fan.source] & ~forward_k[readers]
             if fan.carried:
                 continue
             messages.append((fan.source, fan.bytes))
-            on_mu.append(made_u & ~self.set_uk[:, readers[~back_r]].all(axis=1))
-            back_mu.append(~made_u & self.set_uk[:, readers[back_r]].any(axis=1))
+            on_mu.append(source_u & ~self.set_uk[:, readers[~back_r]].all(axis=1))
+            back_mu.append(~source_u & self.set_uk[:, readers[back_r]].any(axis=1))
         shape = len(messages), len(self.set_uk)
         return messages, np.array(on_mu, dtype=float).reshape(shape), np.array(back_mu, dtype=float).reshape(shape)
 

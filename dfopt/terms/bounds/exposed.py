@@ -187,10 +187,10 @@ class Exposed:
         of_plans = (each_r[:, None] for each_r in (stages_r, chunks_r, size_r, table.microbatches_i[plan_r]))
         shows_rv = exposed_in_windows((exchange_rv, *passes, *network), *of_plans)
         shows_iv = table.slowest(np.where(size_r[:, None] > 0, shows_rv, 0.0))
-        whole_iv, steps_iv = (table.slowest(size_r[:, None] * each_rv) for each_rv in (exchange_rv, once_rv))
+        exchanged_iv, steps_iv = (table.slowest(size_r[:, None] * each_rv) for each_rv in (exchange_rv, once_rv))
         if table.assumptions.gradient_overlap == "calculon_or_none":
-            shows_iv = np.minimum(shows_iv, whole_iv)
-        return np.where((copies_g == 1)[table.group_i, None], whole_iv, shows_iv) + steps_iv
+            shows_iv = np.minimum(shows_iv, exchanged_iv)
+        return np.where((copies_g == 1)[table.group_i, None], exchanged_iv, shows_iv) + steps_iv
 
     @cached_property
     def monotone(self) -> bool:

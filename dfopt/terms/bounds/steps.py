@@ -145,10 +145,10 @@ class Steps:
         """The same where layers wait for what slower memories move.
 
         Each pass of a layer takes the larger of two times: its work; and its moving plus its own use of the fastest
-        memory. The second is less by :meth:`_hop_beside` for the last layer of each chunk.
+        memory. The second is less by :meth:`_hop_per_pass` for the last layer of each chunk.
         """
         runs_rk, total_rv = self.table.average_rk, np.zeros(())
-        passes, hop_rv = self._passes(transfers), self._hop_beside(transfers)
+        passes, hop_rv = self._passes(transfers), self._hop_per_pass(transfers)
         last_rk: Floats = np.minimum(self.table.interleave_i[self.table.plan_r, None], runs_rk)
         last_rk = last_rk * np.asarray((hop_rv > 0).any(axis=1))[:, None]
         for k, each_rv in enumerate(layer_krv):
@@ -161,7 +161,7 @@ class Steps:
                 total_rv = total_rv + _often(last_rk[:, k], with_moving(*layer, hop_rv))
         return total_rv
 
-    def _hop_beside(self, transfers: Transfers) -> Floats:
+    def _hop_per_pass(self, transfers: Transfers) -> Floats:
         """Seconds of the message that hides moving beside the last layer of a chunk, in each pass of one microbatch.
 
         A chunk of layers sends a message to another pipeline stage when its last layer is done (Calculon, Isaev et al.,
@@ -203,7 +203,7 @@ class Steps:
 
     def _backward_waits(self, transfers: Transfers, moving: tuple[Floats, Floats]) -> Floats:
         """Seconds that a layer waits in its backward pass, on average over the layers of every stage; of one kind."""
-        passes, hop_rv = self._passes(transfers), self._hop_beside(transfers)
+        passes, hop_rv = self._passes(transfers), self._hop_per_pass(transfers)
         moved_rv = moving[1][self.table.group_r, 0]
         size_r = self.table.runs_rk.sum(axis=1)
         last_r = np.minimum(self.table.interleave_i[self.table.plan_r], size_r) * (hop_rv > 0).any(axis=1)
