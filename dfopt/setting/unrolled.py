@@ -9,9 +9,8 @@ from typing import NamedTuple, TypeVar
 
 from dfopt.documents.base import Part
 from dfopt.documents.graph import Graph
-from dfopt.workloads.unroll import unroll
+from dfopt.workloads.unroll import renamed, unroll
 
-_NAMES = ("name", "src", "dst", "stage_with", "accumulates_into")  # fields that name a kernel
 _PARTS = ("tensors", "carried", "inputs", "outputs")
 _Part = TypeVar("_Part", bound=Part)
 
@@ -81,8 +80,7 @@ def _layer_of(graph: Graph, size: int) -> Unrolled | None:
 
 def _renamed(part: _Part, names: Mapping[str, str]) -> _Part:
     """A kernel, tensor or end of a graph with the names of other kernels in it."""
-    fields = {field: name for field in _NAMES if (name := getattr(part, field, None)) is not None}
-    return part.model_copy(update={field: names[name] for field, name in fields.items() if name in names})
+    return renamed(part, lambda name: names.get(name, name))
 
 
 def _bag(parts: Iterable[Part] | None, names: Mapping[str, str] = MappingProxyType({})) -> Counter[str]:

@@ -20,11 +20,12 @@ from typing import Annotated, Final
 from pydantic import AfterValidator
 
 from dfopt.documents.base import problem
-from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.graph import Graph, Input, Kernel, Output
 from dfopt.documents.kernel import Role
 from dfopt.documents.passes import way_of
 from dfopt.documents.sections import LAYER
 from dfopt.errors import did_you_mean
+from dfopt.workloads.unroll import renamed
 
 __all__ = [
     "PARTS", "RECOMPUTES", "SOME", "Recompute", "checkpointed", "recompute_of", "recomputed", "recomputes",
@@ -94,30 +95,18 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
     kinds = layers.kinds[: layers.counted]
     names = {kernel.name for kernel in again.kernels if (kernel.layer or LAYER) in kinds}
 
-    def called(name: str | None) -> str | None:
-        return None if name is None else f"{AGAIN}{name}"
-
-    def copy(kernel: Kernel) -> Kernel:
-        own = {name: called(getattr(kernel, name)) for name in ("name", "stage_with", "accumulates_into")}
-        return kernel.model_copy(update={**own, "layer": called(kernel.layer or LAYER)})
-
-    def moved(tensors: tuple[Tensor, ...]) -> list[Tensor]:
-        copied = (tensor for tensor in tensors if tensor.src in names)
-        return [tensor.model_copy(update={"src": called(tensor.src), "dst": called(tensor.dst)}) for tensor in copied]
-
-    drawn = [*graph.kernels, *(copy(kernel) for kernel in again.kernels if kernel.name in names)]
+    called = f"{AGAIN}{{}}".format
+    copied = (kernel for kernel in again.kernels if kernel.name in names)
+    drawn = [*graph.kernels, *(renamed(kernel, called, layer=called(kernel.layer or LAYER)) for kernel in copied)]
     fields: dict[str, object] = {
         "kernels": tuple(k for back in (False, True) for k in drawn if (k.pass_ != "forward") == back),
-        "tensors": (*graph.tensors, *moved(again.tensors)),
-        "carried": (*graph.carried, *moved(again.carried)),
         "recomputed": {kind: f"{AGAIN}{kind}" for kind in kinds},
         "variant": f"recompute: {way_of(again.variant)}/{way_of(graph.variant)}",
     }
-    for name, end in (("inputs", "dst"), ("outputs", "src")):
+    for name, end in (("tensors", "src"), ("carried", "src"), ("inputs", "dst"), ("outputs", "src")):
         own, more = getattr(graph, name), getattr(again, name)
         if own is not None:
-            theirs = (port for port in more if getattr(port, end) in names)
-            fields[name] = (*own, *(port.model_copy(update={end: called(getattr(port, end))}) for port in theirs))
+            fields[name] = (*own, *(renamed(part, called) for part in more if getattr(part, end) in names))
     return graph.model_copy(update=fields)
 
 

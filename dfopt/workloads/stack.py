@@ -14,11 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Set
-from typing import Any, Final, Self, get_args
+from typing import Final, Self, get_args
 
 from pydantic import Field, model_validator
 
-from dfopt.documents.base import Part, problem
+from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Tensor
 from dfopt.documents.published import Counts
 from dfopt.documents.routing import Routing
@@ -35,7 +35,7 @@ from dfopt.workloads.checks import check_routing
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.stack_layers import Layer, StackSection
-from dfopt.workloads.unroll import unroll
+from dfopt.workloads.unroll import renamed, unroll
 
 __all__ = ["Counts", "Layer", "Parameters", "StackParameters", "StackSection", "build", "counts"]
 
@@ -251,14 +251,13 @@ def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[t
     if not several:
         return graph, drawing.from_states
 
-    def called(part: Part, *fields: str, **more: str) -> Any:
-        own = {field: f"{name}.{value}" for field in fields if (value := getattr(part, field)) is not None}
-        return part.model_copy(update={**own, **more})
+    def called(kernel: str) -> str:
+        return f"{name}.{kernel}"
 
-    kernels = tuple(called(kernel, "name", "accumulates_into", "stage_with", layer=name) for kernel in graph.kernels)
-    tensors, carried = (tuple(called(t, "src", "dst") for t in some) for some in (graph.tensors, graph.carried))
-    renamed = graph.model_copy(update={"kernels": kernels, "tensors": tensors, "carried": carried})
-    return renamed, {(f"{name}.{kernel}", operand) for kernel, operand in drawing.from_states}
+    kernels = tuple(renamed(kernel, called, layer=name) for kernel in graph.kernels)
+    tensors, carried = (tuple(renamed(tensor, called) for tensor in some) for some in (graph.tensors, graph.carried))
+    kind = graph.model_copy(update={"kernels": kernels, "tensors": tensors, "carried": carried})
+    return kind, {(called(kernel), operand) for kernel, operand in drawing.from_states}
 
 
 def variants(p: StackParameters) -> tuple[dict[str, Form | tuple[Form, ...]], ...]:

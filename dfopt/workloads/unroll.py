@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any, Final, TypeVar
 
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.base import Part
+from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.sections import repeated
 from dfopt.errors import GraphError, Issue
 
-__all__ = ["unroll"]
+__all__ = ["renamed", "unroll"]
+
+_NAMES: Final = ("name", "src", "dst", "stage_with", "accumulates_into")
+"""Fields that name a kernel."""
+_PartT = TypeVar("_PartT", bound=Part)
+
+
+def renamed(part: _PartT, called: Callable[[str], str], **more: Any) -> _PartT:
+    """A kernel, tensor or end of a graph in which kernels have other names, with other values of some fields."""
+    names = {field: called(name) for field in _NAMES if (name := getattr(part, field, None)) is not None}
+    return part.model_copy(update={**names, **more})
 
 
 def unroll(graph: Graph, copies: int | None = None) -> Graph:
@@ -61,11 +74,6 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     of, handed = graph.kernels_by_kind, graph.handed_on
     kind_of = {kernel.name: kind for kind, kernels in enumerate(of) for kernel in kernels}
 
-    def renamed(kernel: Kernel, suffix: str) -> Kernel:
-        names = {key: getattr(kernel, key) for key in ("name", "accumulates_into", "stage_with")}
-        suffixed = {key: None if name is None else name + suffix for key, name in names.items()}
-        return kernel.model_copy(update={**suffixed, "layer": None})
-
     def between(tensor: Tensor, other: Tensor, here: str, there: str) -> Tensor:
         return tensor.model_copy(update={"src": tensor.src + here, "dst": other.dst + there})
 
@@ -83,16 +91,14 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     for key, end in (("inputs", "dst"), ("outputs", "src")):
         stated = getattr(graph, key)
         if stated is not None:
-            each = ((port, getattr(port, end), kind, copy) for kind, copy in drawn for port in stated)
-            ends[key] = tuple(
-                port.model_copy(update={end: name + copy}) for port, name, k, copy in each if kind_of[name] == k
-            )
+            each = ((port, copy) for kind, copy in drawn for port in stated if kind_of[getattr(port, end)] == kind)
+            ends[key] = tuple(renamed(port, f"{{}}{copy}".format) for port, copy in each)
     left = layers.count // count
     return graph.model_copy(
         update={
             **ends,
             "sections": repeated(left),
-            "kernels": tuple(renamed(kernel, end) for kind, end in drawn for kernel in of[kind]),
+            "kernels": tuple(renamed(k, f"{{}}{end}".format, layer=None) for kind, end in drawn for k in of[kind]),
             "tensors": tuple(tensors),
             "carried": tuple(carried),
         }
