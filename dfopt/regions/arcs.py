@@ -198,8 +198,8 @@ class Arcs:
         place, arcs = len(self.set_jk) - 1, list[int]()
         while place > 0:
             first, end = np.searchsorted(self.after_a, [place, place + 1]).tolist()
-            sums = distance_j[self.before_a[first:end]] + price_b[self.block_a[first:end]]
-            arcs.append(first + int(sums.argmin()))
+            length_a = distance_j[self.before_a[first:end]] + price_b[self.block_a[first:end]]
+            arcs.append(first + int(length_a.argmin()))
             place = int(self.before_a[arcs[-1]])
         return np.array(arcs[::-1], dtype=np.int64)
 
@@ -269,13 +269,13 @@ class Arcs:
         if self.apart_k is not None:
             return self.apart_k
         side_k = np.full(self.set_jk.shape[1], -1, dtype=np.int64)
-        mine = self.kernels
-        member_bk = self.member_bk[:, mine]
-        label, before = np.arange(len(mine), dtype=np.int16), np.full(len(mine), -1)
+        kernels = self.kernels
+        member_bk = self.member_bk[:, kernels]
+        label, before = np.arange(len(kernels), dtype=np.int16), np.full(len(kernels), -1)
         while (label != before).any():  # the least number that chains of kernels in blocks lead to
-            label_b = np.where(member_bk, label, np.int16(len(mine))).min(axis=1)
+            label_b = np.where(member_bk, label, np.int16(len(kernels))).min(axis=1)
             before, label = label, np.where(member_bk, label_b[:, None], label).min(axis=0)
-        side_k[mine] = np.unique(label, return_inverse=True)[1]
+        side_k[kernels] = np.unique(label, return_inverse=True)[1]
         return side_k
 
     @cached_property

@@ -49,18 +49,18 @@ class Listing(BranchingRule[Part]):
         The group of the best mapping is among the first.
         """
         below = sum(min(group.values()) < view.cutoff for group in plans.groups)
-        most, best = min(max(_FIRST, plans.opened), below), [one.solution.solved for one in view.kept[:1]]
+        most, best = min(max(_FIRST, plans.opened), below), [candidate.solution.solved for candidate in view.kept[:1]]
         of_best = [each.plan for each in best if each is not None and each.graph is plans.space.setting.model]
         groups = sorted(plans.groups, key=lambda group: not any(plan in group for plan in of_best))
         first, rest = tuple(groups[:most]), tuple(groups[most:])
         roots = plans.space.in_classes(dict(chain.from_iterable(group.items() for group in first)))
-        found: list[tuple[Part, float]] = [
+        parts: list[tuple[Part, float]] = [
             (root, root.least if isinstance(root, Unsharded) else bound.value) for root in roots
         ]
         if rest:
             later = Unclassed(plans.space, rest, plans.opened + most)
-            found.append((later, later.least))
-        return found or [(plans, np.inf)]
+            parts.append((later, later.least))
+        return parts or [(plans, np.inf)]
 
 
 class StagesOpen(BranchingRule[Part]):
@@ -148,18 +148,18 @@ def probed(facts: Facts, *, likely: bool = False) -> list[Floats]:
     region = facts.region
     of, domain = region.of, region.domain
     least = facts.least_step(facts.layer_k)
-    found = [np.maximum(step_o, least) for step_o in facts.step_ko]
+    step_ko = [np.maximum(step_o, least) for step_o in facts.step_ko]
     free = [k for k, left in enumerate(domain) if len(left) > 1]
     amounts = [of.table.least_by_option(domain, facts.least_c, k) for k in free]
     for kind, arcs in enumerate(facts.attained if likely else facts.some):
-        mine = [place for place, k in enumerate(free) if of.kind_k[k] == kind]
-        if not mine or not (arcs.complete or likely):
+        places = [place for place, k in enumerate(free) if of.kind_k[k] == kind]
+        if not places or not (arcs.complete or likely):
             continue
-        by_path_v = of.least_paths(arcs, np.concatenate([amounts[place] for place in mine]))
+        by_path_v = of.least_paths(arcs, np.concatenate([amounts[place] for place in places]))
         layer_kv = np.repeat(facts.layer_k[:, None], len(by_path_v), axis=1)
         layer_kv[kind] = np.maximum(by_path_v, layer_kv[kind])
-        step_v = of.steps.of(layer_kv, facts.beside)[facts.plan_i].min(axis=0, initial=np.inf)
-        sizes = [len(domain[free[place]]) for place in mine]
-        for place, low_o in zip(mine, np.split(step_v, np.cumsum(sizes)[:-1]), strict=True):
-            found[free[place]] = np.maximum(found[free[place]], low_o)
-    return found
+        step_v = of.steps.of(layer_kv, facts.beside_layers)[facts.plan_i].min(axis=0, initial=np.inf)
+        sizes = [len(domain[free[place]]) for place in places]
+        for place, low_o in zip(places, np.split(step_v, np.cumsum(sizes)[:-1]), strict=True):
+            step_ko[free[place]] = np.maximum(step_ko[free[place]], low_o)
+    return step_ko

@@ -129,29 +129,29 @@ def best_price(
         for kind in np.flatnonzero(runs_k > 0).tolist() if price > 0 else ():
             price_kh[kind] = price * held_kh[kind] / runs_k[kind]
             duals[kind] = solve[kind](price * held_ko[kind] / runs_k[kind])
-        seconds = sum(float(times) * one.seconds for times, one in zip(runs_k, duals, strict=True) if times)
-        held = sum(float(held_o[one.option_k].sum()) for held_o, one in zip(held_ko, duals, strict=True))
+        seconds = sum(float(times) * dual.seconds for times, dual in zip(runs_k, duals, strict=True) if times)
+        held = sum(float(held_o[dual.option_k].sum()) for held_o, dual in zip(held_ko, duals, strict=True))
         return _Line(price, seconds - price * room, held - room, Cut(price_kh, tuple(duals)))
 
-    below, above, met = line(0.0), None, list[_Line]()
+    below, above, lines = line(0.0), None, list[_Line]()
     if below.slope <= 0 or not np.isfinite(below.value):
         return []
     price = below.value / below.slope
     for _ in range(_PRICES):
-        met.append(line(price))
-        if not np.isfinite(met[-1].value):
+        lines.append(line(price))
+        if not np.isfinite(lines[-1].value):
             break
-        if met[-1].slope > 0:
-            below = met[-1]
+        if lines[-1].slope > 0:
+            below = lines[-1]
         else:
-            above = met[-1]
+            above = lines[-1]
         if above is None:
             price *= _GROWTH
             continue
         price = _meeting(below, above)
         if not below.price * (1 + _CLOSE) < price < above.price * (1 - _CLOSE):
             break
-    return [one.cut for one in sorted(met, key=lambda one: one.value)]
+    return [each.cut for each in sorted(lines, key=lambda each: each.value)]
 
 
 def _meeting(below: _Line, above: _Line) -> float:

@@ -205,13 +205,13 @@ class PlanClass(PlanGroup):
     @cached_property
     def _held_columns(self) -> list[tuple[int, Ints, Ints]]:
         """Kernels whose options decide what is held, by place in HELD, and the column of amounts of each."""
-        found = []
+        held_columns = []
         for h, name in enumerate(HELD):
             if name in self.table.of_resource:
                 places, columns = self.table.of_resource[name]
                 kernels = [kernel for c in places.tolist() for kernel in self.table.charges[c].scope]
-                found.append((h, np.array(kernels), columns[:, 0]))
-        return found
+                held_columns.append((h, np.array(kernels), columns[:, 0]))
+        return held_columns
 
     def held(self, amount_vc: Floats) -> Floats:
         """What a layer holds, from amounts of charges: shape (HELD, kinds, 1, vectors), the same under all plans."""
@@ -298,10 +298,10 @@ class PlanClass(PlanGroup):
             try:
                 stage = self.stage(kind, self.domain)
                 counted = limits.are_counted(stage.kernels, stage.sharded.forward_k)
-                found = [] if counted else pieces_of(stage, limits, clock)
+                parts = [] if counted else pieces_of(stage, limits, clock)
             except (TooWide, Infeasible):
-                found = []
-            self._passes[kind] = tuple(PassPieces(members[few], len(self.kind_k), pieces) for few, pieces in found)
+                parts = []
+            self._passes[kind] = tuple(PassPieces(members[few], len(self.kind_k), pieces) for few, pieces in parts)
         return self._passes[kind]
 
     @cached_property
@@ -321,15 +321,15 @@ class PlanClass(PlanGroup):
 
     def beside_of(self, option_vk: Ints, amount_vc: Floats) -> Transfers:
         """Seconds beside the layers under given options of all kernels, without those of passes."""
-        return self._beside(self.figures_of(option_vk), amount_vc)
+        return self._beside_layers(self.figures_of(option_vk), amount_vc)
 
     def least_beside(self, domain: Domain, least_c: Floats) -> Transfers:
         """Seconds beside the layers at least, with the options that are left, without those of passes."""
-        return self._beside(self.least_figures(domain), least_c[None])
+        return self._beside_layers(self.least_figures(domain), least_c[None])
 
-    def _beside(self, of: OptionFigures, amount_vc: Floats) -> Transfers:
-        found = self.steps.messages.of(of)
-        return found._replace(moving=self.moving.seconds(self.held(amount_vc))) if self.moving.any else found
+    def _beside_layers(self, of: OptionFigures, amount_vc: Floats) -> Transfers:
+        messages = self.steps.messages.of(of)
+        return messages._replace(moving=self.moving.seconds(self.held(amount_vc))) if self.moving.any else messages
 
     def least_figures(self, domain: Domain) -> OptionFigures:
         """What kernels send and exchange at least, with the options that are left: one vector."""

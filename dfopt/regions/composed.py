@@ -55,7 +55,7 @@ class Composed:
         By kind of layer, blocks that may be used.
     priced_k : sequence of BlockPrices
         Of these blocks, under the vector.
-    beside : Transfers
+    beside_layers : Transfers
         Seconds beside the layers under the vector, without those of passes.
     clock : Clock
         Says when to list no more paths: then there are too many.
@@ -64,7 +64,7 @@ class Composed:
     of: PlanClass
     arcs_k: Sequence[Arcs]
     priced_k: Sequence[BlockPrices]
-    beside: Transfers
+    beside_layers: Transfers
     clock: Clock = UNLIMITED
 
     @property
@@ -118,18 +118,18 @@ class Composed:
 
     def _least(self) -> Floats:
         """Seconds of a step at least, by the shortest paths for every sum."""
-        beside = self.beside
+        beside_layers = self.beside_layers
         if self.of.by_pass is not None:
-            beside = beside._replace(passes=least_passes(self.of.by_pass, self.arcs_k, self.priced_k))
-        return np.asarray(self.of.steps.of(self._layer_k[:, None], beside)[0])
+            beside_layers = beside_layers._replace(passes=least_passes(self.of.by_pass, self.arcs_k, self.priced_k))
+        return np.asarray(self.of.steps.of(self._layer_k[:, None], beside_layers)[0])
 
     # -- paths that matter --------------------------------------------------------------------------------------------
 
     def _menus(self, cutoff: float) -> list[list[Ints]] | None:
         """Paths of every kind that may be below a cutoff, and that none beats; none if there are too many."""
-        found = []
+        menus = []
         for kind, (arcs, price_b) in enumerate(zip(self.arcs_k, self._price_kb, strict=True)):
-            most = float(self.of.steps.most(cutoff, self._layer_k, kind, self.beside)[0]) * (1 + _ROUNDED)
+            most = float(self.of.steps.most(cutoff, self._layer_k, kind, self.beside_layers)[0]) * (1 + _ROUNDED)
             few = arcs.kept(arcs.through(price_b)[1] <= most)
             if few is None:
                 return [[] for _ in self.arcs_k]
@@ -137,8 +137,8 @@ class Composed:
             menu = self._in_turns(some, price_b[blocks], most) if self._turns else self._by_sums(kind, *few[:2], most)
             if menu is None:
                 return None
-            found.append([arc_a[path] for path in menu])
-        return found
+            menus.append([arc_a[path] for path in menu])
+        return menus
 
     def _in_turns(self, arcs: Arcs, price_b: Floats, most: float) -> list[Ints] | None:
         """Paths that none beats in every piece."""
@@ -167,17 +167,18 @@ class Composed:
         fields = [fields_of(self.of.by_pass, arcs, priced) for arcs, priced in pairs]
         place_kv = np.array(list(product(*(range(len(menu)) for menu in menus))), dtype=np.int64).T
 
-        def sums(of_kind: Sequence[Floats | None]) -> Floats:
+        def path_sums(of_kind: Sequence[Floats | None]) -> Floats:
             """Of a sum of blocks, by kind: that of the chosen paths."""
-            found = []
+            sum_kv = []
             for arcs, menu, place_v, each_b in zip(self.arcs_k, menus, place_kv, of_kind, strict=True):
                 sum_n = np.array([0.0 if each_b is None else each_b[arcs.block_a[path]].sum() for path in menu])
-                found.append(sum_n[place_v])
-            return np.stack(found)
+                sum_kv.append(sum_n[place_v])
+            return np.stack(sum_kv)
 
         of_field = [[None if each is None else each[0] for each in of] for of in zip(*fields, strict=True)]
-        beside = self.beside._replace(passes=PassSeconds(*(sums(each)[:, None] for each in of_field)), exact=True)
-        return np.asarray(self.of.steps.of(sums(self._price_kb), beside)[0])
+        passes = PassSeconds(*(path_sums(each)[:, None] for each in of_field))
+        beside_layers = self.beside_layers._replace(passes=passes, exact=True)
+        return np.asarray(self.of.steps.of(path_sums(self._price_kb), beside_layers)[0])
 
     @cached_property
     def _sent_k(self) -> Floats:
@@ -186,7 +187,7 @@ class Composed:
 
     def _of_turns(self, menus: Sequence[Sequence[Ints]]) -> Floats:
         """The same of two microbatches that take turns (:mod:`dfopt.fusion.turns`)."""
-        instance, hop_r = self.of.instance(0), self.beside.hop_rv[:, 0]
+        instance, hop_r = self.of.instance(0), self.beside_layers.hop_rv[:, 0]
         hidden = self.of.table_of_plans.hides_hops_i[0]
         rows = [in_order(instance.graph, instance.plan, stage.number) for stage in instance.pipeline]
         pieces_kn = [[self._pieces(kind, path) for path in menu] for kind, menu in enumerate(menus)]
@@ -195,7 +196,7 @@ class Composed:
             seconds_r = [together((chosen[kind], times) for kind, times in row) for row in rows]
             hops = zip(seconds_r, hop_r, strict=True)
             busy_nr.append([with_point_to_point(seconds, 2.0 * hop, hidden) for seconds, hop in hops])
-        return np.asarray(self.of.steps.of_busy(np.array(busy_nr).T, self.beside)[0])
+        return np.asarray(self.of.steps.of_busy(np.array(busy_nr).T, self.beside_layers)[0])
 
     def _pieces(self, kind: int, path: Ints) -> Pieces:
         arcs, blocks = self.arcs_k[kind], self.arcs_k[kind].block_a[path]
@@ -218,8 +219,8 @@ class _Labels(NamedTuple):
         length_n, sum_nz = self.length_n + length, self.sum_nz.copy()
         sum_nz[:, -len(sum_z) :] += sum_z
         if sending > 0:
-            beside = (sent[-1], sending) if sent else ()
-            length_n = length_n + sum(np.maximum(each - sum_nz[:, -1], 0.0) for each in beside) / 2
+            messages = (sent[-1], sending) if sent else ()
+            length_n = length_n + sum(np.maximum(each - sum_nz[:, -1], 0.0) for each in messages) / 2
             sum_nz = np.pad(sum_nz, ((0, 0), (0, len(sum_z))))
         return _Labels(length_n, sum_nz, np.full(len(length_n), arc), np.arange(len(length_n)))
 
@@ -287,10 +288,10 @@ def unbeaten_paths(
         sending = float(sent_b[block])
         for sent, labels in labels_j[before].items():
             longer = labels.with_block(arc, length_b[block], sum_bz[block], sent, sending)
-            found = longer.of(np.flatnonzero(longer.length_n + rest_j[after] <= most))
-            if len(found.length_n):
+            extended = longer.of(np.flatnonzero(longer.length_n + rest_j[after] <= most))
+            if len(extended.length_n):
                 key = (*sent, sending) if sending > 0 else sent
-                labels_j[after][key] = labels_j[after][key].and_(found) if key in labels_j[after] else found
+                labels_j[after][key] = labels_j[after][key].and_(extended) if key in labels_j[after] else extended
         if arc + 1 == len(arcs.after_a) or arcs.after_a[arc + 1] != after:
             count = sum(len(labels.length_n) for labels in labels_j[after].values())
             clock.charge(count)
@@ -305,10 +306,10 @@ def _traced(
     arcs: Arcs, labels_j: Sequence[dict[tuple[float, ...], _Labels]], sent_b: Floats, sent: tuple[float, ...], n: int
 ) -> Ints:
     """Arcs of a path to the last down-set."""
-    place, found = len(labels_j) - 1, list[int]()
+    place, path = len(labels_j) - 1, list[int]()
     while place > 0:
         labels = labels_j[place][sent]
-        found.append(int(labels.arc_n[n]))
-        n, place = int(labels.from_n[n]), int(arcs.before_a[found[-1]])
-        sent = sent[:-1] if sent_b[arcs.block_a[found[-1]]] > 0 else sent
-    return np.array(found[::-1], dtype=np.int64)
+        path.append(int(labels.arc_n[n]))
+        n, place = int(labels.from_n[n]), int(arcs.before_a[path[-1]])
+        sent = sent[:-1] if sent_b[arcs.block_a[path[-1]]] > 0 else sent
+    return np.array(path[::-1], dtype=np.int64)

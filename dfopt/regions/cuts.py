@@ -109,10 +109,10 @@ class Cuts:
             0 of a stage without kernels. Infinite where there is no stage, or no path.
         """
         count = len(self.set_uk)
-        found = np.full((len(price_vb), count, count), np.inf)
-        found[:, np.arange(count), np.arange(count)] = 0.0
-        found[:, self.first_s, self.last_s] = self.forest.distances(price_vb, self.root_j)[:, self.end_s]
-        return found
+        seconds_vuu = np.full((len(price_vb), count, count), np.inf)
+        seconds_vuu[:, np.arange(count), np.arange(count)] = 0.0
+        seconds_vuu[:, self.first_s, self.last_s] = self.forest.distances(price_vb, self.root_j)[:, self.end_s]
+        return seconds_vuu
 
     def numbers(self, first: int, last: int, member_bk: Bools) -> list[int]:
         """Numbers of the partitions of a stage, from their kernels, in their order; of an empty one none.
@@ -142,14 +142,14 @@ class Cuts:
         return Arcs(self.arcs.member_bk, forest.set_jk[sets], before_a, after_a, forest.block_a[mine_a])
 
 
-def cuts_of(instance: Instance, whole: Arcs | None, numbering: Numbering, asked: Request) -> Cuts | None:
+def cuts_of(instance: Instance, lattice: Arcs | None, numbering: Numbering, asked: Request) -> Cuts | None:
     """All cuts of a graph that is not folded.
 
     Parameters
     ----------
     instance : Instance
         Setting, and a plan whose dims do not matter here.
-    whole : Arcs, optional
+    lattice : Arcs, optional
         Arcs of the lattice of all kernels; none if these cannot have partitions as asked for in one stage.
     numbering : Numbering
         Numbers of their partitions.
@@ -166,15 +166,15 @@ def cuts_of(instance: Instance, whole: Arcs | None, numbering: Numbering, asked:
     TooMany
         If there are very many, or a stage has too many partitions to list.
     """
-    if whole is not None and not whole.complete:
+    if lattice is not None and not lattice.complete:
         raise TooMany
     graph, chip = instance.graph, chip_of(instance.system, instance.assumptions, bounding=True)
     set_uk = _down_sets(graph)
-    counted = whole is None or numbering.limits.are_counted(len(graph.kernels), numbering.forward_k)
-    if whole is not None and chip.fused and not (graph.trains or counted):  # stages are parts of this lattice
-        trees, arcs = _parts(whole, numbering, set_uk), whole
-    elif apart := [*_apart(instance, set_uk, asked)]:
-        trees, arcs = _joined(apart, set_uk)
+    counted = lattice is None or numbering.limits.are_counted(len(graph.kernels), numbering.forward_k)
+    if lattice is not None and chip.fused and not (graph.trains or counted):  # stages are parts of this lattice
+        trees, arcs = _parts(lattice, numbering, set_uk), lattice
+    elif stage_trees := [*_stage_trees(instance, set_uk, asked)]:
+        trees, arcs = _joined(stage_trees, set_uk)
     else:
         return None
     leads = arcs.kept(np.ones(len(arcs.before_a), dtype=bool)) is not None
@@ -196,36 +196,36 @@ def _down_sets(graph: Graph) -> Bools:
     need_kk = np.array([[k in of for k in range(len(needs))] for of in needs])
     for k in range(len(needs)):  # what is needed by what is needed, too
         need_kk |= need_kk[:, [k]] & need_kk[k]
-    found: dict[bytes, Bools] = {}
+    set_of_key: dict[bytes, Bools] = {}
     fresh = [np.zeros(len(needs), dtype=bool)]
     while fresh:
-        found |= {each.tobytes(): each for each in fresh}
-        if len(found) > _MOST_CUTS:
+        set_of_key |= {each.tobytes(): each for each in fresh}
+        if len(set_of_key) > _MOST_CUTS:
             raise TooMany
         larger = [each | need_kk[k] for each in fresh for k in np.flatnonzero(~each).tolist()]
-        fresh = list({each.tobytes(): each for each in larger if each.tobytes() not in found}.values())
-    sets = np.array(list(found.values()))
+        fresh = list({each.tobytes(): each for each in larger if each.tobytes() not in set_of_key}.values())
+    sets = np.array(list(set_of_key.values()))
     return np.asarray(sets[np.argsort(sets.sum(axis=1), kind="stable")])
 
 
-def _parts(whole: Arcs, numbering: Numbering, set_uk: Bools) -> list[_Tree]:
+def _parts(lattice: Arcs, numbering: Numbering, set_uk: Bools) -> list[_Tree]:
     """The lattices of what is left behind every cut, where these are parts of the lattice of all kernels."""
-    number = {each.tobytes(): j for j, each in enumerate(whole.set_jk)}
+    number = {each.tobytes(): j for j, each in enumerate(lattice.set_jk)}
     set_u = [number[each.tobytes()] for each in set_uk]
-    found = list[_Tree]()
+    trees = list[_Tree]()
     for u, first in enumerate(set_u[:-1]):
-        inside_j = (whole.set_jk | ~set_uk[u]).all(axis=1)
-        place_j, keep_a = np.cumsum(inside_j) - 1, inside_j[whole.before_a]
-        set_jk = whole.set_jk[inside_j] & ~set_uk[u]
-        ends = place_j[whole.before_a[keep_a]], place_j[whole.after_a[keep_a]]
-        tree = Arcs(whole.member_bk, set_jk, *ends, whole.block_a[keep_a])
+        inside_j = (lattice.set_jk | ~set_uk[u]).all(axis=1)
+        place_j, keep_a = np.cumsum(inside_j) - 1, inside_j[lattice.before_a]
+        set_jk = lattice.set_jk[inside_j] & ~set_uk[u]
+        ends = place_j[lattice.before_a[keep_a]], place_j[lattice.after_a[keep_a]]
+        tree = Arcs(lattice.member_bk, set_jk, *ends, lattice.block_a[keep_a])
         assert place_j[first] == 0, "smaller sets are first"
         ends_of = {v: int(place_j[j]) for v, j in enumerate(set_u) if j != first and inside_j[j]}
-        found.append(_Tree(tree, u, ends_of, numbering))
-    return found
+        trees.append(_Tree(tree, u, ends_of, numbering))
+    return trees
 
 
-def _apart(instance: Instance, set_uk: Bools, asked: Request) -> Iterator[_Tree]:
+def _stage_trees(instance: Instance, set_uk: Bools, asked: Request) -> Iterator[_Tree]:
     """The lattice of every stage by itself, if its partitions can be as asked for; very many are not gone through."""
     count = 0
     for u, first_k in enumerate(set_uk):
@@ -246,18 +246,18 @@ def _joined(trees: Sequence[_Tree], set_uk: Bools) -> tuple[list[_Tree], Arcs]:
     every_bk = np.concatenate([tree.arcs.member_bk for tree in trees])
     member_bk, place_b = np.unique(every_bk, axis=0, return_inverse=True)
     numbers = np.split(place_b.ravel(), np.cumsum([len(tree.arcs.member_bk) for tree in trees])[:-1])
-    found = [
+    joined = [
         tree._replace(arcs=replace(tree.arcs, member_bk=member_bk, block_a=of[tree.arcs.block_a]))
         for tree, of in zip(trees, numbers, strict=True)
     ]
     sets, places, count = [set_uk], list[Ints](), len(set_uk)
-    for tree in found:
+    for tree in joined:
         [last] = tree.set_of
         inner = tree.arcs.set_jk[1:-1] | set_uk[tree.first]
         places.append(np.array([tree.first, *range(count, count + len(inner)), last]))
         sets.append(inner)
         count += len(inner)
-    return found, _union([tree.arcs for tree in found], places, np.concatenate(sets))[0]
+    return joined, _union([tree.arcs for tree in joined], places, np.concatenate(sets))[0]
 
 
 def _forest(trees: Sequence[_Tree], set_uk: Bools, arcs: Arcs) -> Cuts:
@@ -289,5 +289,5 @@ def _union(parts: Sequence[Arcs], places: Sequence[Ints], set_jk: Bools) -> tupl
     after_a = np.concatenate([rank_j[place[part.after_a]] for part, place in pairs])
     block_a = np.concatenate([part.block_a for part in parts])
     order_a = stable_order(after_a)
-    found = Arcs(parts[0].member_bk, set_jk[order], before_a[order_a], after_a[order_a], block_a[order_a])
-    return found, rank_j
+    union = Arcs(parts[0].member_bk, set_jk[order], before_a[order_a], after_a[order_a], block_a[order_a])
+    return union, rank_j

@@ -66,20 +66,20 @@ class Resources:
         extra_o : float array, shape (options of the menu,), s, optional
             Seconds that each option adds whatever hides behind what.
         """
-        weight_sq, met = _largest(self._met(None)), list[Floats]()
+        weight_sq, sums_of_rounds = _largest(self._sums_of_sides(None)), list[Floats]()
         best: Dual | None = None
         for _ in range(ROUNDS):
-            found = Dual(self.eliminated(weight_sq, extra_o), self, weight_sq, extra_o)
-            if best is None or found.seconds > best.seconds:
-                best = found
-            if not np.isfinite(found.seconds) or len(self._of_sums) == 1:
+            dual = Dual(self.eliminated(weight_sq, extra_o), self, weight_sq, extra_o)
+            if best is None or dual.seconds > best.seconds:
+                best = dual
+            if not np.isfinite(dual.seconds) or len(self._of_sums) == 1:
                 break
-            met_sq = self._met(found.elimination.options_k)
+            met_sq = self._sums_of_sides(dual.elimination.options_k)
             hidden = met_sq.max(axis=1).sum() - (met_sq * weight_sq).sum()
             if hidden <= CLOSE * best.seconds:
                 break
-            met.append(met_sq)
-            weight_sq = _largest(met_sq) if len(met) == 1 else between(*met[-2:])
+            sums_of_rounds.append(met_sq)
+            weight_sq = _largest(met_sq) if len(sums_of_rounds) == 1 else between(*sums_of_rounds[-2:])
         assert best is not None
         return best
 
@@ -104,7 +104,7 @@ class Resources:
             return []
         return [((k,), extra_o[left]) for k, left in enumerate(self.left_ko) if extra_o[left].any()]
 
-    def _met(self, place_k: Ints | None) -> Floats:
+    def _sums_of_sides(self, place_k: Ints | None) -> Floats:
         """The sums of all sides under options, as places among those left; without any the least of each charge."""
         count = 1 + max((part.side for part in self._parts), default=-1)
         met_sr = np.zeros((count, len(self.chip.resources)))
@@ -147,10 +147,10 @@ class Dual:
         What is hidden counts a little here, so that of options that are as good by the bound those with less work are
         taken.
         """
-        found, left_ko = self.elimination, self.resources.left_ko
-        if self.weight_sq.shape[1] > 1 and np.isfinite(found.least):
-            found = self.resources.eliminated(self.weight_sq + HIDDEN, self.extra_o)
-        places = zip(left_ko, found.options_k.tolist(), strict=True)
+        elimination, left_ko = self.elimination, self.resources.left_ko
+        if self.weight_sq.shape[1] > 1 and np.isfinite(elimination.least):
+            elimination = self.resources.eliminated(self.weight_sq + HIDDEN, self.extra_o)
+        places = zip(left_ko, elimination.options_k.tolist(), strict=True)
         return np.array([left[place] for left, place in places], dtype=np.int64)
 
 

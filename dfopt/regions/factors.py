@@ -116,19 +116,19 @@ def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collectio
     ...                frozenset({0, 1}): np.array([2.5])}, (0, 1))
     array([2.5])
     """
-    known: dict[tuple[int, ...], Floats | None] = {(): None}
+    least_of: dict[tuple[int, ...], Floats | None] = {(): None}
 
     def least(kernels: tuple[int, ...]) -> Floats | None:
-        if kernels not in known:
+        if kernels not in least_of:
             first, *rest = kernels
             paid = list[list[Floats | None]]()
             for size in range(len(kernels)):
                 for some in combinations(rest, size):
                     others = tuple(k for k in rest if k not in some) if len(rest) < MOST_APART else ()
                     paid.append([amount_of.get(frozenset((first, *some))), least(others)])
-            sums = [[each for each in terms if each is not None] for terms in paid]
-            known[kernels] = np.min([np.sum(terms, axis=0) for terms in sums], axis=0) if all(sums) else None
-        return known[kernels]
+            summands = [[each for each in terms if each is not None] for terms in paid]
+            least_of[kernels] = np.min([np.sum(terms, axis=0) for terms in summands], axis=0) if all(summands) else None
+        return least_of[kernels]
 
     return least(tuple(sorted(kernels)))
 
@@ -208,8 +208,8 @@ def _amounts_of_sets(
         held = frozenset(k for k, here in zip(charge.incidence.kernels, charge.incidence.held, strict=True) if here)
         shape = [len(domain[k]) if k in charge.scope else 1 for k in scope]
         amount = amounts_left(charge, domain).reshape(shape) if any(side_k[k] >= 0 for k in held) else np.zeros(1)
-        whole = np.broadcast_to(amount, [len(domain[k]) for k in scope])
-        amount_of[held] = amount_of[held] + whole if held in amount_of else whole
+        full_amount = np.broadcast_to(amount, [len(domain[k]) for k in scope])
+        amount_of[held] = amount_of[held] + full_amount if held in amount_of else full_amount
     return scope, amount_of
 
 
@@ -228,16 +228,16 @@ def _read_again(table: Table, domain: Domain, side_k: Ints, chip: Chip, token_bl
     few = _weights_in_parts(table)
     heavy = {k for charge in few.charges if charge.resource == "stationary_bytes" for k in charge.scope}
     alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
-    mine = [k for k in sorted(heavy) if side_k[k] >= 0 and alone[side_k[k]]]
-    if not mine:
+    kernels = [k for k in sorted(heavy) if side_k[k] >= 0 and alone[side_k[k]]]
+    if not kernels:
         return
     least_c, memory, counting = few.least(domain), chip.resources.index("memory"), single_kernels(len(side_k))
     blocks = Blocks(few, chip, counting.member_bk, shared_counting=counting)
-    least_vc = np.concatenate([few.least_by_option(domain, least_c, k) for k in mine])
+    least_vc = np.concatenate([few.least_by_option(domain, least_c, k) for k in kernels])
     parts_vk = blocks.parts(least_vc)
     again_vk = blocks.moved_again(least_vc, parts_vk) / chip.dram_bandwidth
-    ends = np.cumsum([len(domain[k]) for k in mine])[:-1]
-    for k, parts_ok, again_ok in zip(mine, np.split(parts_vk, ends), np.split(again_vk, ends), strict=True):
+    ends = np.cumsum([len(domain[k]) for k in kernels])[:-1]
+    for k, parts_ok, again_ok in zip(kernels, np.split(parts_vk, ends), np.split(again_vk, ends), strict=True):
         if np.isinf(parts_ok[:, k]).any():
             yield Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
         if again_ok[:, k].any():

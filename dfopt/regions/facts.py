@@ -72,17 +72,17 @@ class Facts:
         return self.region.plan_i[(self.room_ki >= 0).all(axis=0)]
 
     @cached_property
-    def _beside_layers(self) -> Transfers:
+    def _without_passes(self) -> Transfers:
         """Seconds beside the layers, at least, without those of passes."""
         return self.region.of.least_beside(self.region.domain, self.least_c)
 
     @cached_property
-    def beside(self) -> Transfers:
+    def beside_layers(self) -> Transfers:
         """Seconds beside the layers, at least, and those of their passes."""
         region = self.region
         if region.of.by_pass is None:
-            return self._beside_layers
-        return self._beside_layers._replace(passes=region.of.least_passes(self.some, self._priced_k, region.domain))
+            return self._without_passes
+        return self._without_passes._replace(passes=region.of.least_passes(self.some, self._priced_k, region.domain))
 
     def steps(self, layer_k: Floats) -> Floats:
         """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""
@@ -91,18 +91,18 @@ class Facts:
     def _steps(self, layer_kv: Floats, stage_rv: Floats) -> Floats:
         """The same for several choices, from seconds of layers and of stages: shape (plans, choices)."""
         steps = self.region.of.steps
-        return np.asarray(steps.of(layer_kv, self.beside, stage_rv)[self.plan_i])
+        return np.asarray(steps.of(layer_kv, self.beside_layers, stage_rv)[self.plan_i])
 
     @cached_property
     def _slowest_r(self) -> Floats:
         """Seconds of the slowest stage of every plan that is left at least, if kernels that are drawn once are shared
         out as well as they can be, every block at its least price."""
         of = self.region.of
-        found = np.full(len(of.plans), -np.inf)
+        slowest_i = np.full(len(of.plans), -np.inf)
         if of.cuts is not None:
             pipelines = Pipelines(of, self.least_c[None], of.least_figures(self.region.domain), _SLACK)
-            found[self.plan_i] = [pipelines.slowest(i)[0] for i in self.plan_i.tolist()]
-        return found[of.table_of_plans.plan_r]
+            slowest_i[self.plan_i] = [pipelines.slowest(i)[0] for i in self.plan_i.tolist()]
+        return slowest_i[of.table_of_plans.plan_r]
 
     def least_step(self, layer_k: Floats) -> float:
         """The least of these."""
@@ -113,8 +113,8 @@ class Facts:
         """Seconds of a step at least, by the dual; infinite where no member fits."""
         if self.arcs_k is None:
             return np.inf
-        beside = self._beside_layers
-        step_i = self.region.of.steps.of(self.by_dual_k[:, None], beside, self._by_cuts_r[:, None])[self.plan_i]
+        beside_layers = self._without_passes
+        step_i = self.region.of.steps.of(self.by_dual_k[:, None], beside_layers, self._by_cuts_r[:, None])[self.plan_i]
         return float(step_i.min(initial=np.inf))
 
     @property
@@ -153,25 +153,25 @@ class Facts:
                 return
             fullest = self._fullest(plan)
             solve = [resources.dual for resources in self.resources_k]
-            met = best_price(of, solve, self._free, fullest, float(self.room_mr[fullest]))
-            if not met:
+            cuts = best_price(of, solve, self._free, fullest, float(self.room_mr[fullest]))
+            if not cuts:
                 return
-            self.cuts[plan] = met[-1]
-            for cut in met:
+            self.cuts[plan] = cuts[-1]
+            for cut in cuts:
                 by_cut_r = stages_by_cut(of, self.room_mr, cut.price_kh, cut.value_k[:, None])[:, 0]
                 np.maximum(self._by_cuts_r, by_cut_r, out=self._by_cuts_r)
 
     def _fullest(self, plan: int) -> tuple[int, int]:
         """The memory, and the stage of a plan, in which the options of the dual exceed the room most."""
         of = self.region.of
-        mine = np.flatnonzero(of.table_of_plans.plan_r == plan)
+        stages = np.flatnonzero(of.table_of_plans.plan_r == plan)
         held_hk = np.zeros((len(of.held_ho), of.kinds))
         for kind, dual in enumerate(self.dual_k):
             option_o = dual.option_k[of.kind_k == kind]
             held_hk[:, kind] = of.held_ho[:, option_o].sum(axis=1)
-        over_mr = np.einsum("mrkh,hk->mr", of.holding.of_layers[:, mine], held_hk) - self.room_mr[:, mine]
+        over_mr = np.einsum("mrkh,hk->mr", of.holding.of_layers[:, stages], held_hk) - self.room_mr[:, stages]
         memory, place = np.unravel_index(int(over_mr.argmax()), over_mr.shape)
-        return int(memory), int(mine[place])
+        return int(memory), int(stages[place])
 
     @property
     def _free(self) -> Cut:
@@ -183,21 +183,21 @@ class Facts:
     def arcs_k(self) -> tuple[Arcs, ...] | None:
         """Blocks that are left, by kind of layer, but for those beside which more waits than there is room under any
         plan. None: no member of the region fits."""
-        of, found = self.region.of, list[Arcs]()
+        of, kept_k = self.region.of, list[Arcs]()
         if not len(self.plan_i):
             return None
         if not of.holding.counts_waiting or of.cuts is not None:  # what waits in a stage depends on where that begins
             return self.region.arcs_k
         for arcs, room_i in zip(self.region.arcs_k, self.room_ki, strict=True):
             if not arcs.complete or of.most_waiting(arcs, self.least_c) <= room_i.max():
-                found.append(arcs)
+                kept_k.append(arcs)
                 continue
             fits_a = of.waiting(arcs, self.least_c) <= room_i.max()
             few = (arcs,) if fits_a.all() else arcs.kept(fits_a)
             if few is None:
                 return None
-            found.append(few[0])
-        return tuple(found)
+            kept_k.append(few[0])
+        return tuple(kept_k)
 
     @property
     def some(self) -> tuple[Arcs, ...]:
@@ -216,7 +216,7 @@ class Facts:
     def resources_k(self) -> tuple[Resources, ...]:
         """Resources of every kind of layer, as factors."""
         of, domain = self.region.of, self.region.domain
-        of_seconds = (one.incidence for one in of.table_of_blocks.charges if one.resource in OF_SECONDS)
+        of_seconds = (charge.incidence for charge in of.table_of_blocks.charges if charge.resource in OF_SECONDS)
         counted = [incidence for incidence in of_seconds if not isinstance(incidence, Exactly)]
         counts_of = ((arcs, arcs.least_counts(counted).__getitem__) for arcs in self.some)
         return tuple(resources_of(of, domain, arcs.side_k, counts) for arcs, counts in counts_of)
@@ -236,11 +236,11 @@ class Facts:
         return self._marginals(self.dual_k)
 
     def _marginals(self, dual_k: Sequence[Dual]) -> tuple[Floats, ...]:
-        found = [np.zeros(len(left)) for left in self.region.domain]
+        marginal_ko = [np.zeros(len(left)) for left in self.region.domain]
         for arcs, dual in zip(self.some, dual_k, strict=True):
             for k in arcs.kernels.tolist():
-                found[k] = dual.elimination.marginals_ko[k]
-        return tuple(found)
+                marginal_ko[k] = dual.elimination.marginals_ko[k]
+        return tuple(marginal_ko)
 
     @cached_property
     def step_ko(self) -> tuple[Floats, ...]:
@@ -329,11 +329,11 @@ class Facts:
         from dfopt.regions.pieces import best_together  # not for those who never ask
 
         def chosen(kind: int, most: float) -> Fused:
-            found = best_together(self.region.of, kind, self.region.domain, most, clock.share(_TOGETHER))
-            if not found.blocks:
-                return Fused(found.low)
-            self.together_k[kind] = found.option_k
-            return Fused(found.low, found.partition_k(self.some[kind].kernels))
+            attained = best_together(self.region.of, kind, self.region.domain, most, clock.share(_TOGETHER))
+            if not attained.blocks:
+                return Fused(attained.low)
+            self.together_k[kind] = attained.option_k
+            return Fused(attained.low, attained.partition_k(self.some[kind].kernels))
 
         return self._where_unlisted(cutoff, chosen)
 
@@ -349,12 +349,12 @@ class Facts:
             if arcs.complete or self.by_all >= cutoff:
                 continue
             most = float(self.most_k(cutoff)[kind])
-            found = shown(kind, most)
-            if found.low >= most:  # which is a little more than what a step below the cutoff leaves
+            fusion = shown(kind, most)
+            if fusion.low >= most:  # which is a little more than what a step below the cutoff leaves
                 return cutoff
-            self._by_blocks_k[kind] = max(self._by_blocks_k[kind], found.low)
-            if found.partition_k is not None:
-                self.partition_ks[kind] = found.partition_k
+            self._by_blocks_k[kind] = max(self._by_blocks_k[kind], fusion.low)
+            if fusion.partition_k is not None:
+                self.partition_ks[kind] = fusion.partition_k
         return self.by_all
 
     @property
@@ -377,7 +377,7 @@ class Facts:
     def most_k(self, cutoff: float) -> Floats:
         """Seconds of a layer above which no plan is below a cutoff, by kind, the other kinds at their least."""
         steps, layer_k = self.region.of.steps, self.layer_k
-        most = [steps.most(cutoff, layer_k, kind, self.beside)[self.plan_i] for kind in range(len(layer_k))]
+        most = [steps.most(cutoff, layer_k, kind, self.beside_layers)[self.plan_i] for kind in range(len(layer_k))]
         return np.array([each.max(initial=-1.0) for each in most])
 
     def kept_a(self, kind: int, most: float) -> Bools:

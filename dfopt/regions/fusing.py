@@ -70,16 +70,16 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
         stage = of.stage(kind, domain)
         limits = replace(of.numbering_k[kind].limits, dram_left=room)
         most = cutoff if np.isfinite(cutoff) else None
-        found = optimize_intrachip(stage, limits, clock=clock, start=greedy(stage, limits, clock), cutoff=most)
+        fusion = optimize_intrachip(stage, limits, clock=clock, start=greedy(stage, limits, clock), cutoff=most)
     except CutOff as proof:
         return Fused(proof.seconds)
     except Infeasible:
         return Fused(np.inf)
     except NoSolution as error:
         return Fused(error.bound)
-    if found.solution.interrupted:
+    if fusion.solution.interrupted:
         raise KeyboardInterrupt
-    return Fused(found.bound, numbered(stage, limits, found.partition_k))
+    return Fused(fusion.bound, numbered(stage, limits, fusion.partition_k))
 
 
 def best_fusions(
@@ -110,9 +110,9 @@ def best_fusions(
     """
     lot = Lot(of, plan_i, of.arcs_k, np.array([option_k], dtype=np.int64))
     room_ki, domain = lot.room_kiv[:, :, 0], tuple((option,) for option in option_k)
-    beside = of.beside_of(lot.option_vk, lot.amount_vc)
+    beside_layers = of.beside_of(lot.option_vk, lot.amount_vc)
     if of.by_pass is not None:
-        beside = beside._replace(passes=of.least_passes(of.arcs_k, lot.priced_k, domain))
+        beside_layers = beside_layers._replace(passes=of.least_passes(of.arcs_k, lot.priced_k, domain))
     if not of.holding.counts_waiting:
         room_ki = np.full_like(room_ki, np.inf)
     fused_k = [_Fusions(of, kind, domain, clock) for kind in range(of.kinds)]
@@ -120,20 +120,20 @@ def best_fusions(
     for i in np.flatnonzero(lot.may[:, 0]).tolist():
         low_k, partitions = np.zeros(of.kinds), list[Ints]()
         for kind, room in enumerate(room_ki[:, i].tolist()):
-            most = float(of.steps.most(float(cutoff_i.max()), low_k, kind, beside).max())
+            most = float(of.steps.most(float(cutoff_i.max()), low_k, kind, beside_layers).max())
             low_k[kind], partition_k = fused_k[kind].within(room, most)
             if partition_k is None:
                 break
             partitions.append(partition_k)
-        low_i[i] = of.steps.of(low_k[:, None], beside)[plan_i[i], 0]
+        low_i[i] = of.steps.of(low_k[:, None], beside_layers)[plan_i[i], 0]
         if len(partitions) == of.kinds:
             key = tuple(partition_k.tobytes() for partition_k in partitions)
             alike.setdefault(key, (partitions, []))[1].append(i)
-    found = list[Priced]()
+    mappings = list[Priced]()
     for partitions, places in alike.values():
         chain_k = list(map(chain_of, of.arcs_k, partitions))
-        found += best_of(of, plan_i[places], chain_k, lot.option_vk, cutoff_i[places], top, clock=clock).kept
-    return sorted(found, key=lambda one: one.step_s)[:top], low_i
+        mappings += best_of(of, plan_i[places], chain_k, lot.option_vk, cutoff_i[places], top, clock=clock).kept
+    return sorted(mappings, key=lambda mapping: mapping.step_s)[:top], low_i
 
 
 def best_fused(region: Region, cutoff: float, top: int, clock: Clock) -> list[Priced]:
@@ -171,19 +171,19 @@ class _Fusions:
     def within(self, room: float, cutoff: float) -> Fused:
         """What is shown of partitions below a cutoff with so much room."""
         for most in sorted({np.inf, room, *(each for each in self._known if each > room)}, reverse=True):
-            found, needed = self._with(most, cutoff)
+            fusion, needed = self._with(most, cutoff)
             if needed <= room:
                 break
-        return found
+        return fusion
 
     def _with(self, room: float, cutoff: float) -> tuple[Fused, float]:
         """The same whatever does with less, and the room that it needs; no more than there is if nothing was found."""
-        known = self._known.get(room)
-        if known is not None and (known[0].partition_k is not None or known[0].low >= cutoff):
-            return known
-        found, needed = self._ask(cutoff=cutoff, room=room), 0.0
-        if found.partition_k is not None:
+        earlier = self._known.get(room)
+        if earlier is not None and (earlier[0].partition_k is not None or earlier[0].low >= cutoff):
+            return earlier
+        fusion, needed = self._ask(cutoff=cutoff, room=room), 0.0
+        if fusion.partition_k is not None:
             stage, limits = self._of.stage(self._kind, self._domain), self._of.numbering_k[self._kind].limits
-            needed = most_alive(stage, limits, found.partition_k)
-        self._known[room] = found, needed
-        return found, needed
+            needed = most_alive(stage, limits, fusion.partition_k)
+        self._known[room] = fusion, needed
+        return fusion, needed

@@ -62,11 +62,11 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             vector_vk = np.array([best.option_k, *changes_of(best, facts.region.domain)], dtype=np.int64)
             within = region.of, facts.plan_i, facts.some, vector_vk, cutoff_i[facts.plan_i]
             several = best_of(*within, asked.top, asked.distinct_in, self._clock).kept
-        for one in several:
-            yield judged(region.of, one, self._options)
+        for mapping in several:
+            yield judged(region.of, mapping, self._options)
         if region.vectors > 1 and not region.complete and (region.is_whole or best.step_s < view.last):
-            for one in self._fused(facts, best, cutoff_i):
-                yield judged(region.of, one, self._options)
+            for mapping in self._fused(facts, best, cutoff_i):
+                yield judged(region.of, mapping, self._options)
 
     def best(self, facts: Facts, cutoff: float) -> Candidate | None:
         """The best mapping of a region that it comes to below a cutoff."""
@@ -143,16 +143,16 @@ class ChosenTogether(Heuristic[Part, JudgedMapping]):
         for chosen in facts.together_k.values():
             option_k[[*chosen]] = [*chosen.values()]
         within = region.of, facts.plan_i, facts.attained, option_k[None], cutoff_i[facts.plan_i]
-        for one in best_of(*within, asked.top, asked.distinct_in, self._options.clock).kept:
-            yield judged(region.of, one, self._options)
+        for mapping in best_of(*within, asked.top, asked.distinct_in, self._options.clock).kept:
+            yield judged(region.of, mapping, self._options)
 
 
 def _best_of(
     of: PlanClass, plan_i: Ints, arcs_k: Sequence[Arcs], option_vk: Ints, cutoff: float, clock: Clock
 ) -> Priced | None:
     """The best mapping below one cutoff."""
-    found = best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff), clock=clock)
-    return next(iter(found.kept), None)
+    best = best_of(of, plan_i, arcs_k, option_vk, np.full(len(plan_i), cutoff), clock=clock)
+    return next(iter(best.kept), None)
 
 
 def changes_of(mapping: Priced, domain: Domain) -> list[tuple[int, ...]]:

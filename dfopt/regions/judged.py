@@ -57,14 +57,14 @@ def cutoffs_of(view: View, of: PlanGroup) -> Floats:
     Where several mappings are asked for that differ in plan, one of which is kept need only be better than itself.
     """
     cutoff_i = np.full(len(of.plans), view.cutoff)
-    for one in view.kept:
-        own = view.cutoff_of(one.value)
-        if own < view.cutoff and (place := of.places.get(one.solution.different)) is not None:
+    for candidate in view.kept:
+        own = view.cutoff_of(candidate.value)
+        if own < view.cutoff and (place := of.places.get(candidate.solution.different)) is not None:
             cutoff_i[place] = own
     return cutoff_i
 
 
-def judged(of: PlanClass, found: Priced, options: Options) -> Candidate:
+def judged(of: PlanClass, mapping: Priced, options: Options) -> Candidate:
     """The mapping with the judge's value, which is that of the table of charges where this is exact.
 
     Raises
@@ -72,12 +72,12 @@ def judged(of: PlanClass, found: Priced, options: Options) -> Candidate:
     ScoreMismatch
         If the judge values it otherwise, or finds that it does not fit: that is a bug.
     """
-    ready = priced(of, found.plan, found.option_k, options, found.stage_k)
-    partition_k = np.array(found.partition_k, dtype=np.int64)
+    ready = priced(of, mapping.plan, mapping.option_k, options, mapping.stage_k)
+    partition_k = np.array(mapping.partition_k, dtype=np.int64)
     solves = () if of.sharded_first is None else (of.sharded_first.record, *_fusions(of, ready, partition_k))
     most = max(numbering.limits.p_max for numbering in of.numbering_k)
-    expected = found.step_s if of.is_exact else None
-    solved = scored(ready, partition_k, expected, found.step_s, solves, most)
+    expected = mapping.step_s if of.is_exact else None
+    solved = scored(ready, partition_k, expected, mapping.step_s, solves, most)
     return Candidate(solved.value, JudgedMapping.of(solved, options.request))
 
 
@@ -113,7 +113,7 @@ def _fusions(of: PlanClass, ready: PricedPlan, partition_k: Ints) -> Iterator[So
     for number, stage in ready.stages.items():
         if stage.tables.chip.fused:
             seconds = objective(stage.tables, partition_k[stage.members])
-            found, low, note = closed_form(seconds, 0.0, _NOTE), seconds, _NOTE
+            proof, low, note = closed_form(seconds, 0.0, _NOTE), seconds, _NOTE
             if not all(arcs.complete for arcs in of.arcs_k):
-                found, low, note = replace(found, termination=Termination.LIMIT_WITH_SOLUTION, gap=1.0), 0.0, _OF_SOME
-            yield record_of("intrachip", number, "columns", found, seconds, low, note)
+                proof, low, note = replace(proof, termination=Termination.LIMIT_WITH_SOLUTION, gap=1.0), 0.0, _OF_SOME
+            yield record_of("intrachip", number, "columns", proof, seconds, low, note)

@@ -59,7 +59,7 @@ processor's cache."""
 
 
 def arcs_of(
-    instance: Instance, kind: int, asked: Request, known: KnownArcs | None = None
+    instance: Instance, kind: int, asked: Request, known_arcs: KnownArcs | None = None
 ) -> tuple[Arcs | None, Numbering]:
     """All arcs of the layers of one kind, and the numbers of their partitions.
 
@@ -71,7 +71,7 @@ def arcs_of(
         Number of the kind of layer; 0 for a graph that is not folded.
     asked : Request
         What is asked of partitions.
-    known : dict, optional
+    known_arcs : dict, optional
         All arcs of other layers; those of this one are added.
 
     Returns
@@ -85,11 +85,11 @@ def arcs_of(
         If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, or more than
         :data:`MOST_ARCS` arcs, and no order of partitions with numbers as asked for was found, nor shown not to exist.
     """
-    return arcs_among(instance, _of_kind(instance, kind), kind, asked, known)
+    return arcs_among(instance, _of_kind(instance, kind), kind, asked, known_arcs)
 
 
 def arcs_among(
-    instance: Instance, member_k: Bools, number: int, asked: Request, known: KnownArcs | None = None
+    instance: Instance, member_k: Bools, number: int, asked: Request, known_arcs: KnownArcs | None = None
 ) -> tuple[Arcs | None, Numbering]:
     """The same of some kernels, which are a layer or a pipeline stage of this number."""
     tables, members = _structure(instance, member_k)
@@ -102,13 +102,13 @@ def arcs_among(
         limits = limits_of(instance, tables, number, free)
     arrays = member_k, sharded.forward_k, sharded.sets_k, sharded.src_t, sharded.dst_t
     key = rule, limits, chip.fused, chip.library, chip.tiles, *(part.tobytes() for part in arrays)
-    known = {} if known is None else known
-    if key in known:
-        return known[key]
-    found = _listed(tables, members, len(member_k), rule, limits)
-    if found[0] is None or found[0].complete:  # which kernels run alone, where others are not listed, takes sizes
-        known[key] = found
-    return found
+    known_arcs = {} if known_arcs is None else known_arcs
+    if key in known_arcs:
+        return known_arcs[key]
+    listed = _listed(tables, members, len(member_k), rule, limits)
+    if listed[0] is None or listed[0].complete:  # which kernels run alone, where others are not listed, takes sizes
+        known_arcs[key] = listed
+    return listed
 
 
 def _listed(
@@ -140,13 +140,13 @@ def _joins(lattice: Lattice, tables: StageTables, rule: str) -> tuple[Ints, Ints
     """Pairs of down-sets of which a block leads from the first to the second, sorted by the second."""
     ahead = (lattice.member & tables.sharded.forward_k).sum(axis=1)
     behind, pairs = lattice.size - ahead, [lattice.steps(tables)[:2]] if tables.chip.library else _pairs(lattice)
-    found = list[tuple[Ints, Ints]]()
+    joins = list[tuple[Ints, Ints]]()
     for before, after in pairs:
         keep = lattice.size[after] - lattice.size[before] <= tables.chip.tiles
         if rule == "separate":
             keep &= (ahead[after] == ahead[before]) | (behind[after] == behind[before])
-        found.append((before[keep].astype(np.int32), after[keep].astype(np.int32)))  # memory that is new takes long
-    before, after = (np.concatenate(parts, dtype=np.int64) for parts in zip(*found, strict=True))
+        joins.append((before[keep].astype(np.int32), after[keep].astype(np.int32)))  # memory that is new takes long
+    before, after = (np.concatenate(parts, dtype=np.int64) for parts in zip(*joins, strict=True))
     order = stable_order(after) if tables.chip.library else slice(None)
     return before[order], after[order]
 
@@ -163,12 +163,12 @@ def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs
 
     free = replace(tables, sharded=replace(tables.sharded, compute_k=np.ones(tables.kernels)))
     try:
-        found = optimize_intrachip(free, limits, gap=1.0, clock=Clock(work=_WORK), start=greedy(free, limits))
+        fusion = optimize_intrachip(free, limits, gap=1.0, clock=Clock(work=_WORK), start=greedy(free, limits))
     except Infeasible:
         return None
     except NoSolution as error:
         raise OutOfTime from error
-    return chain_of(some, found.partition_k)
+    return chain_of(some, fusion.partition_k)
 
 
 def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Lattice | None]:
@@ -176,12 +176,12 @@ def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Latt
 
     Empty without a plan; of several one, whether it fits or not.
     """
-    found = dict[int, Lattice | None]()
+    lattice_of_kind = dict[int, Lattice | None]()
     for instance in map(setting.under, plans[:1]):
         for kind in kinds_of(instance):
             tables, _ = _structure(instance, _of_kind(instance, kind))
-            found[kind] = _down_sets(tables, _rule(instance))
-    return found
+            lattice_of_kind[kind] = _down_sets(tables, _rule(instance))
+    return lattice_of_kind
 
 
 def sides_of(instance: Instance) -> Ints:

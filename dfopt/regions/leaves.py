@@ -45,10 +45,10 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         few, several = below(self._memory.of(region), cutoff_i), (asked.top, asked.distinct_in)
         vector_vk = few.of.table.vectors(few.domain)
         best = best_of(few.of, few.plan_i, few.arcs_k, vector_vk, cutoff_i[few.plan_i], *several, clock)
-        found = [judged(region.of, one, self._options) for one in best.kept]
-        lows = [one.value for one in found] if region.of.is_exact else [one.step_s for one in best.kept]
-        last = lows[-1] if len(found) == asked.top else view.cutoff
-        return LeafAnswer(found, min(last, best.others), None if region.of.is_exact else min(lows, default=None))
+        candidates = [judged(region.of, each, self._options) for each in best.kept]
+        lows = [each.value for each in candidates] if region.of.is_exact else [each.step_s for each in best.kept]
+        last = lows[-1] if len(candidates) == asked.top else view.cutoff
+        return LeafAnswer(candidates, min(last, best.others), None if region.of.is_exact else min(lows, default=None))
 
 
 class Fusion(LeafSolver[Part, JudgedMapping]):
@@ -68,9 +68,9 @@ class Fusion(LeafSolver[Part, JudgedMapping]):
         plan_i = self._memory.of(region).plan_i
         [option_k] = of.table.vectors(region.domain).tolist()
         kept, low_i = best_fusions(of, plan_i, option_k, cutoff_i[plan_i], clock, self._options.request.top)
-        is_kept_i = np.isin(plan_i, [one.plan for one in kept])
+        is_kept_i = np.isin(plan_i, [mapping.plan for mapping in kept])
         others, low = (float(low_i[mine_i].min(initial=np.inf)) for mine_i in (~is_kept_i, is_kept_i))
-        return LeafAnswer([judged(of, one, self._options) for one in kept], others, low if kept else None)
+        return LeafAnswer([judged(of, mapping, self._options) for mapping in kept], others, low if kept else None)
 
 
 class Limited(LeafSolver[Part, JudgedMapping]):

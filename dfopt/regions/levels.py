@@ -43,25 +43,25 @@ class FirstLevel(BranchingRule[Part]):
 
         menu = region.menu
         try:
-            found = best_sharding(region.plans.instances[0], menu.tables, self._options)
+            mapping = best_sharding(region.plans.instances[0], menu.tables, self._options)
         except Infeasible:  # schemes that are pinned contradict each other
             return [(region, np.inf)]
         except NoSolution as error:
             raise OutOfTime from error
-        if found.interrupted:
+        if mapping.interrupted:
             raise KeyboardInterrupt
-        regions = region.space.regions_of(region.plans, menu, menu.tiled(found.sharding), _as_chosen(found, menu))
-        return [(one, bound.value) for one in regions] or [(region, np.inf)]  # partitions cannot be as asked for
+        regions = region.space.regions_of(region.plans, menu, menu.tiled(mapping.sharding), _as_chosen(mapping, menu))
+        return [(part, bound.value) for part in regions] or [(region, np.inf)]  # partitions cannot be as asked for
 
 
-def _as_chosen(found: InterChipMapping, menu: Menu) -> ShardedFirst:
+def _as_chosen(mapping: InterChipMapping, menu: Menu) -> ShardedFirst:
     """What is shown of a sharding."""
     from dfopt.solving.levels import sharding_record
 
-    tables, stages = menu.tables, [found.stage[kernel.name] for kernel in menu.instance.graph.kernels]
+    tables, stages = menu.tables, [mapping.stage[kernel.name] for kernel in menu.instance.graph.kernels]
     return ShardedFirst(
-        record=sharding_record(found),
-        proven=found.solution.termination in (Termination.OPTIMAL, Termination.GAP_REACHED),
+        record=sharding_record(mapping),
+        proven=mapping.solution.termination in (Termination.OPTIMAL, Termination.GAP_REACHED),
         alone=len(tables.kernel_o) == tables.kernels and tables.stages == 1,
         stage_k=tuple(stages) if tables.stages > 1 else None,
     )

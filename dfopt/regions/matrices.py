@@ -37,14 +37,14 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
         """
         [region] = listed([region])
         try:
-            found = self._solved(region, view.cutoff)
+            answer = self._solved(region, view.cutoff)
         except Infeasible:
             return LeafAnswer([])
-        low = max(bound.value, found.bound)
-        if isinstance(found, Pruned):
+        low = max(bound.value, answer.bound)
+        if isinstance(answer, Pruned):
             return LeafAnswer([], low)
-        candidate = Candidate(found.value, JudgedMapping.of(found, self._options.request))
-        return LeafAnswer([candidate], min(low, found.value), interrupted=found.interrupted)
+        candidate = Candidate(answer.value, JudgedMapping.of(answer, self._options.request))
+        return LeafAnswer([candidate], min(low, answer.value), interrupted=answer.interrupted)
 
     def _solved(self, region: Region, cutoff: float) -> Solved | Pruned:
         of, [plan] = region.of, region.plans

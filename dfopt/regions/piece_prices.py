@@ -109,9 +109,9 @@ class PiecePrices:
         """The weighted sum of a piece that may share a block with others; else its seconds."""
         if self.of.alone_p[p]:
             return self.time_p[p]
-        scope, sums = self.sums_p[p]
+        scope, sum_q = self.sums_p[p]
         with np.errstate(invalid="ignore"):
-            return scope, np.where(np.isinf(sums[0]), np.inf, np.tensordot(weight_q, sums, 1))
+            return scope, np.where(np.isinf(sum_q[0]), np.inf, np.tensordot(weight_q, sum_q, 1))
 
     @cached_property
     def time_p(self) -> dict[int, Part]:
@@ -150,13 +150,13 @@ class PiecePrices:
             lot = max(_LOT // vectors, 1)
             for few in (together[first : first + lot] for first in range(0, len(together), lot)):
                 self.clock.check(len(few) * vectors / _PER_UNIT)
-                for p, sums in zip(few, self._summed(few, scope), strict=True):
+                for p, sum_q in zip(few, self._summed(few, scope), strict=True):
                     shared = self.shared(p)
-                    self.time_p[p] = least_over((scope, sums.max(axis=0)), shared)
+                    self.time_p[p] = least_over((scope, sum_q.max(axis=0)), shared)
                     if not self.of.alone_p[p]:
                         kept, _ = self.time_p[p]
                         out = tuple(1 + axis for axis, k in enumerate(scope) if k not in kept)
-                        self.sums_p[p] = kept, sums.min(axis=out)
+                        self.sums_p[p] = kept, sum_q.min(axis=out)
 
     def _scope_of(self, some: Sequence[int]) -> tuple[int, ...]:
         """Kernels whose options count for some pieces. Of too many those whose options matter most: of all others every
@@ -186,12 +186,12 @@ class PiecePrices:
         A row for each sum, one for bytes in SRAM, and of those the stationary ones and the buffers that are cut with
         them, and bytes that are read again.
         """
-        chip, sums = self.chip, self.chip.rule.serial_sets
+        chip, rule_sums = self.chip, self.chip.rule.serial_sets
         names = "compute_s", "dram_bytes", "network_s", "sram_traffic_bytes"
         units = 1.0, 1.0 / chip.dram_bandwidth, 1.0, 1.0 / chip.sram_bandwidth
         seconds = zip(range(len(chip.resources)), names, units, strict=False)
-        rows = {name: (tuple(q for q, each in enumerate(sums) if r in each), unit) for r, name, unit in seconds}
-        sram = len(sums)
+        rows = {name: (tuple(q for q, each in enumerate(rule_sums) if r in each), unit) for r, name, unit in seconds}
+        sram = len(rule_sums)
         rows |= {"buffer_bytes": ((sram,), 1.0), "stationary_bytes": ((sram, sram + 1), 1.0)}
         return rows | {
             "cut_buffer_bytes": ((sram + 2,), 1.0),
@@ -229,10 +229,13 @@ class PiecePrices:
 
         All of them have one kernel, or all of them have several.
         """
-        (fixed, others, _), single = self._charges, bool(self._is_single_p[some[0]])
-        sums = len(self.chip.rule.serial_sets)
+        (fixed, others, _), n_sums, single = (
+            self._charges,
+            len(self.chip.rule.serial_sets),
+            bool(self._is_single_p[some[0]]),
+        )
         sizes, few = [self.sizes_k[k] for k in scope], self._often[some]
-        used = [c for c in np.unique(few.indices).tolist() if single or min(others[c][0]) <= sums]
+        used = [c for c in np.unique(few.indices).tolist() if single or min(others[c][0]) <= n_sums]
         often_pc, amount_cv = few[:, used].toarray(), np.empty((len(used), math.prod(sizes)))
         for place, c in enumerate(used):
             _, kernels, amount = others[c]
@@ -241,19 +244,19 @@ class PiecePrices:
             amount_cv[place] = np.broadcast_to(least.reshape(shape), sizes).ravel()
 
         def figure(row: int) -> Floats:
-            mine = [place for place, c in enumerate(used) if row in others[c][0]]
-            return fixed[row, some][:, None] + often_pc[:, mine] @ amount_cv[mine]
+            places = [place for place, c in enumerate(used) if row in others[c][0]]
+            return fixed[row, some][:, None] + often_pc[:, places] @ amount_cv[places]
 
-        seconds, sram = [figure(q) for q in range(sums)], figure(sums)
+        seconds, sram = [figure(q) for q in range(n_sums)], figure(n_sums)
         if single:
-            stationary, cut, again = map(figure, range(sums + 1, sums + 4))
-            parts = parts_of(self.chip, rest := sram - stationary - cut, whole := stationary + cut)
-            sram = np.where(np.isinf(parts), np.inf, rest + whole / parts)
+            stationary, cut, again = map(figure, range(n_sums + 1, n_sums + 4))
+            parts = parts_of(self.chip, rest := sram - stationary - cut, divided := stationary + cut)
+            sram = np.where(np.isinf(parts), np.inf, rest + divided / parts)
             further = np.where(np.isinf(parts), 0.0, parts - 1.0) * again / self.chip.dram_bandwidth
             for q in self._rows["dram_bytes"][0]:
                 seconds[q] += further
         fits = sram <= self.chip.sram * (1 + FITS)
-        return np.stack([np.where(fits, each, np.inf) for each in seconds], axis=1).reshape(-1, sums, *sizes)
+        return np.stack([np.where(fits, each, np.inf) for each in seconds], axis=1).reshape(-1, n_sums, *sizes)
 
     # -- whose options count ------------------------------------------------------------------------------------------
 

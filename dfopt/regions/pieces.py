@@ -99,20 +99,20 @@ def best_of_passes(
         When it is over, what is shown until then counts.
     """
     left = table.undominated(domain)
-    low_i, known, blocks = [each.pieces.low for each in passes], True, list[Ints]()
+    low_i, all_attained, blocks = [each.pieces.low for each in passes], True, list[Ints]()
     option_k = {k: left[k][0] for each in passes for k in each.members.tolist()}  # the only ones but for those below
     for i, each in enumerate(passes):
         over = _Pass(PiecePrices(each, table, left, chip, clock))
         try:
-            found = over.best(cutoff - sum(low_i[:i] + low_i[i + 1 :]))
+            attained = over.best(cutoff - sum(low_i[:i] + low_i[i + 1 :]))
         except OutOfTime:
-            known = False
+            all_attained = False
             continue
-        low_i[i] = max(low_i[i], found.low)
-        known &= bool(found.blocks)
-        option_k |= {k: option for k, option in found.option_k.items() if k in each.members}
-        blocks += found.blocks
-    return Attained(sum(low_i), option_k, blocks if known else [])  # no passes: no blocks
+        low_i[i] = max(low_i[i], attained.low)
+        all_attained &= bool(attained.blocks)
+        option_k |= {k: option for k, option in attained.option_k.items() if k in each.members}
+        blocks += attained.blocks
+    return Attained(sum(low_i), option_k, blocks if all_attained else [])  # no passes: no blocks
 
 
 class _Found(NamedTuple):
@@ -131,23 +131,23 @@ class _Pass:
 
     def best(self, cutoff: float) -> Attained:
         """What the pass takes at least, below a cutoff."""
-        pieces, alone_p, sums = self.prices.of.pieces, self.prices.of.alone_p, len(self.prices.chip.rule.serial_sets)
-        found = self._search(self.prices.time_p.__getitem__, pieces.time, cutoff)
-        if alone_p.all() or sums == 1:
-            return self._attained(found, found.low)
-        met_q = self._of_others(found) if found.chosen else pieces.sides.sum(axis=1)
-        weight_q, low = np.eye(sums)[met_q.argmax()], pieces.low
+        pieces, alone_p, n_sums = self.prices.of.pieces, self.prices.of.alone_p, len(self.prices.chip.rule.serial_sets)
+        least = self._search(self.prices.time_p.__getitem__, pieces.time, cutoff)
+        if alone_p.all() or n_sums == 1:
+            return self._attained(least, least.low)
+        met_q = self._of_others(least) if least.chosen else pieces.sides.sum(axis=1)
+        weight_q, low = np.eye(n_sums)[met_q.argmax()], pieces.low
         with suppress(OutOfTime):
             for _ in range(_ROUNDS):
                 weighted_p = np.where(alone_p, pieces.time, weight_q @ pieces.sides)
                 priced = partial(self.prices.weighted, weight_q=weight_q)
-                other = self._search(priced, weighted_p, cutoff, found.low if found.chosen else 0.0)
+                other = self._search(priced, weighted_p, cutoff, least.low if least.chosen else 0.0)
                 before, low = low, max(low, other.low)
-                if low <= before or low >= found.low * _SAME or not (found.chosen and other.chosen):
+                if low <= before or low >= least.low * _SAME or not (least.chosen and other.chosen):
                     break
                 others_q = self._of_others(other)
                 weight_q, met_q = between(met_q[None], others_q[None])[0], others_q
-        return self._attained(found, low)
+        return self._attained(least, low)
 
     def _search(self, priced: Callable[[int], Part], least_p: Floats, cutoff: float, near: float = 0.0) -> _Found:
         """The least sum of what pieces are taken for, or the cutoff.
@@ -177,20 +177,20 @@ class _Pass:
             most = min(rests.low, cutoff)
         return _Found(max(least, cutoff), [], {})
 
-    def _of_others(self, found: _Found) -> Floats:
+    def _of_others(self, least: _Found) -> Floats:
         """Sums of resources of those pieces of an answer that may share blocks: shape (sums,)."""
         met_q = np.zeros(len(self.prices.chip.rule.serial_sets))
-        for p in found.chosen:
+        for p in least.chosen:
             if not self.prices.of.alone_p[p]:
-                scope, sums = self.prices.sums_p[p]
-                met_q += sums.reshape(len(met_q), -1)[:, self.prices.place(scope, found.options)]
+                scope, sum_q = self.prices.sums_p[p]
+                met_q += sum_q.reshape(len(met_q), -1)[:, self.prices.place(scope, least.options)]
         return met_q
 
-    def _attained(self, found: _Found, low: float) -> Attained:
+    def _attained(self, least: _Found, low: float) -> Attained:
         """An answer with the options that pieces do not share."""
-        of, left, options = self.prices.of, self.prices.left, found.options
-        for p in found.chosen:
+        of, left, options = self.prices.of, self.prices.left, least.options
+        for p in least.chosen:
             options |= self.prices.best_options(p, options)
-        blocks = of.pieces.lined_up([of.pieces.masks[p] for p in found.chosen])
+        blocks = of.pieces.lined_up([of.pieces.masks[p] for p in least.chosen])
         option_k = {k: left[k][place] for k, place in options.items()}
         return Attained(low, option_k, [of.members[of.pieces.kernels_of(block)] for block in blocks])

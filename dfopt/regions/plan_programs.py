@@ -52,18 +52,18 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
         of, [plan] = region.of, region.plans
         cutoff, by_level = float(cutoffs_of(view, of)[plan]), of.sharded_first is not None
         try:
-            found = self._by_level(region, cutoff) if by_level else self._together(region, cutoff)
+            answer = self._by_level(region, cutoff) if by_level else self._together(region, cutoff)
         except Infeasible:
             return LeafAnswer([])
         except (NoSolution, OutOfTime) as error:
             if clock.over:
                 raise OutOfTime from error
             return LeafAnswer([], bound.value)
-        low = max(bound.value, found.bound)
-        if isinstance(found, Pruned):
+        low = max(bound.value, answer.bound)
+        if isinstance(answer, Pruned):
             return LeafAnswer([], low)
-        candidate = Candidate(found.value, JudgedMapping.of(found, self._options.request))
-        return LeafAnswer([candidate], low, interrupted=found.interrupted)
+        candidate = Candidate(answer.value, JudgedMapping.of(answer, self._options.request))
+        return LeafAnswer([candidate], low, interrupted=answer.interrupted)
 
     def _by_level(self, region: Undivided, cutoff: float) -> Solved | Pruned:
         """The best partitions with the sharding and the stages that were chosen."""
@@ -82,8 +82,8 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
         instance, choose = of.instance(plan), partial(self._sharding, region)
         if solved_together(instance.graph, instance.plan, options.request):
             return from_levels(instance, options, of.menu, of.tiles, cutoff, choose)
-        found = by_levels(instance, choose, options, of.tiles)
-        return Pruned(0.0, ()) if found is None else replace(found, bound=0.0)
+        solved = by_levels(instance, choose, options, of.tiles)
+        return Pruned(0.0, ()) if solved is None else replace(solved, bound=0.0)
 
     def _sharding(self, region: Undivided) -> InterChipMapping:
         """The sharding that is best by itself; the numbers of tiles of a plan share it."""

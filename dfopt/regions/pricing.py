@@ -110,11 +110,11 @@ def best_of(
     Best
         The best mapping first.
     """
-    found = Best([], np.inf)
+    best = Best([], np.inf)
     for part in lots(len(option_vk), sum(len(arcs.member_bk) for arcs in arcs_k)):
         some = Lot(of, plan_i, tuple(arcs_k), option_vk[part], clock)
-        found = some.best(found, cutoff_i, top, distinct)
-    return found
+        best = some.best(best, cutoff_i, top, distinct)
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +127,15 @@ class Lot:
     option_vk: Ints
     clock: Clock = UNLIMITED
 
-    def best(self, found: Best, cutoff_i: Floats, top: int, distinct: Distinct) -> Best:
+    def best(self, best: Best, cutoff_i: Floats, top: int, distinct: Distinct) -> Best:
         """The best of some mappings and of those below their cutoffs, no two of which are alike."""
         if not self.may.any():
-            return found
-        below_v = self._may_be_below(np.minimum(cutoff_i, found.kept[-1].step_s if len(found.kept) == top else np.inf))
+            return best
+        below_v = self._may_be_below(np.minimum(cutoff_i, best.kept[-1].step_s if len(best.kept) == top else np.inf))
         if not below_v.all():  # what passes take is worked out for few vectors
             few = replace(self, option_vk=self.option_vk[below_v])
-            return few.best(found, cutoff_i, top, distinct)
-        step_iv, (kept, others) = self.step_iv, found
+            return few.best(best, cutoff_i, top, distinct)
+        step_iv, (kept, others) = self.step_iv, best
         places = np.argwhere(step_iv < cutoff_i[:, None])
         places = places[np.argsort(step_iv[tuple(places.T)], kind="stable")]
         for first in range(0, len(places), _TOGETHER):
@@ -146,21 +146,21 @@ class Lot:
             exact = self._on_paths if self.of.cuts is None else self._in_stages(some)
             for i, v in some:
                 alike = self._key(i, v, distinct)
-                most = min([float(cutoff_i[i]), *(one.step_s for one in kept[top - 1 :])])
-                most = min([most, *(one.step_s for one in kept if one.key(distinct) == alike)])
+                most = min([float(cutoff_i[i]), *(mapping.step_s for mapping in kept[top - 1 :])])
+                most = min([most, *(mapping.step_s for mapping in kept if mapping.key(distinct) == alike)])
                 if step_iv[i, v] >= most:
                     continue
-                one, low = exact(i, v, most)
+                mapping, low = exact(i, v, most)
                 others = min(others, low)
-                if one is not None and one.step_s < most:
+                if mapping is not None and mapping.step_s < most:
                     unlike = [each for each in kept if each.key(distinct) != alike]
-                    kept = sorted([*unlike, one], key=lambda each: each.step_s)[:top]
+                    kept = sorted([*unlike, mapping], key=lambda each: each.step_s)[:top]
         return Best(kept, others)
 
     @cached_property
     def step_iv(self) -> Floats:
         """Seconds of a step at least, exact where a layer may wait for nothing; infinite where nothing fits."""
-        step_iv = self.of.steps.of(self.layer_kv, self.beside)[self.plan_i]
+        step_iv = self.of.steps.of(self.layer_kv, self.beside_layers)[self.plan_i]
         return np.where(self.may, step_iv, np.inf)
 
     def _may_be_below(self, cutoff_i: Floats) -> Bools:
@@ -180,8 +180,8 @@ class Lot:
         """The best mapping of a plan and a vector, and what others that were not looked at are not below."""
         if self.of.by_layers or self.of.alone(int(self.plan_i[i])).by_layers:
             return self._with_room(i, v), np.inf
-        found, low = self._composed(i, v, cutoff)
-        return found, max(low, float(self.step_iv[i, v]))
+        mapping, low = self._composed(i, v, cutoff)
+        return mapping, max(low, float(self.step_iv[i, v]))
 
     def _composed(self, i: int, v: int, cutoff: float) -> tuple[Priced | None, float]:
         """The same where passes decide what a step takes, or microbatches take turns."""
@@ -192,8 +192,8 @@ class Lot:
                 return None, np.inf
             some_k.append(few)
         priced_k = [of_block(priced, v, blocks) for priced, (_, blocks, _) in zip(self.priced_k, some_k, strict=True)]
-        beside = of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
-        value, paths, low = Composed(of, [few[0] for few in some_k], priced_k, beside, self.clock).best(cutoff)
+        beside_layers = of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
+        value, paths, low = Composed(of, [few[0] for few in some_k], priced_k, beside_layers, self.clock).best(cutoff)
         if paths is None:
             return None, low
         of_all = [arc_a[path] for path, (_, _, arc_a) in zip(paths, some_k, strict=True)]
@@ -209,8 +209,8 @@ class Lot:
             layer_k, paths = np.array([seconds for seconds, _ in within]), [path for _, path in within]
             if np.isinf(layer_k).any():
                 return None
-            beside = self.of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
-            step_s = float(self.of.steps.of(layer_k[:, None], beside)[self.plan_i[i], 0])
+            beside_layers = self.of.beside_of(self.option_vk[[v]], self.amount_vc[[v]])
+            step_s = float(self.of.steps.of(layer_k[:, None], beside_layers)[self.plan_i[i], 0])
         return self._priced(step_s, i, v, paths)
 
     @cached_property
@@ -230,12 +230,12 @@ class Lot:
         return np.asarray((self.room_kiv >= 0).all(axis=0) & together_v)
 
     @cached_property
-    def beside(self) -> Transfers:
+    def beside_layers(self) -> Transfers:
         """Seconds beside the layers, with the least of both passes where they count."""
-        found, by_pass = self.of.beside_of(self.option_vk, self.amount_vc), self.of.by_pass
+        beside_layers, by_pass = self.of.beside_of(self.option_vk, self.amount_vc), self.of.by_pass
         if by_pass is None:
-            return found
-        return found._replace(passes=least_passes(by_pass, self.arcs_k, self.priced_k), exact=self.of.by_layers)
+            return beside_layers
+        return beside_layers._replace(passes=least_passes(by_pass, self.arcs_k, self.priced_k), exact=self.of.by_layers)
 
     @cached_property
     def priced_k(self) -> tuple[BlockPrices, ...]:
@@ -302,10 +302,10 @@ class Lot:
 
         def exact(i: int, v: int, most: float) -> tuple[Priced | None, float]:
             n = int(np.searchsorted(v_n, v))
-            found = pipelines.best(int(self.plan_i[i]), n, most) if low_in(i)[n] < most else None
-            if found is None:
+            pipeline = pipelines.best(int(self.plan_i[i]), n, most) if low_in(i)[n] < most else None
+            if pipeline is None:
                 return None, np.inf
-            (step_s, chain), blocks = found
+            (step_s, chain), blocks = pipeline
             stages = [member_bk[of_stage] for of_stage in blocks]
             triples = zip(pairwise(chain), stages, strict=True)
             numbers = [cuts.numbers(*pair, each) for pair, each in triples]

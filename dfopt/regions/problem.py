@@ -80,8 +80,8 @@ class ClassesFirst:
     def priority(self, node: Node[Any]) -> tuple[float, ...]:
         """Whether it has the best mapping and is to be bounded, or is bounded already, its bound, and what answered."""
         best, unbounded = self._best, node.answered < self._relaxations
-        whole = isinstance(node.region, Region) and node.region.is_whole
-        later = not (isinstance(node.region, Unclassed) or (whole and unbounded))
+        is_whole = isinstance(node.region, Region) and node.region.is_whole
+        later = not (isinstance(node.region, Unclassed) or (is_whole and unbounded))
         first = best is not None and unbounded and surrounds(node.region, best.plan, best.graph)
         return float(not first), node.deferrals, float(later), rounded(node.bound.value), -node.answered
 
@@ -115,19 +115,19 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     last = (CapacityBound if limited else PathBound).name
     rounding = Rounding(memory, options, last)
     roots, first = [Unlisted(space) for space in spaces], [Listing(), StagesOpen(), FirstLevel(options)]
-    whole = PlanPrograms(options)
+    programs = PlanPrograms(options)
     if options.request.formulation == "assignment":  # mappings are those of the programs, each with its record
         from dfopt.regions.matrices import Matrices  # with all that formulates: not for those who never ask
 
         leaf = Matrices(memory, rounding, options)
-        return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[whole, leaf])
+        return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[programs, leaf])
     return Problem(
         roots=roots,
         relaxations=relaxations,
         branching=[*first, PlansApart(memory), Probing(memory)],
         heuristics=[ChosenTogether(memory, options), OneLayer(memory, options, last, _best_of_space), rounding],
         reductions=[Dominated(options.request.distinct_in), AboveCutoff(memory)],
-        leaves=[whole, Enumeration(memory, options), Fusion(memory, options)],
+        leaves=[programs, Enumeration(memory, options), Fusion(memory, options)],
     )
 
 
@@ -158,7 +158,7 @@ def one_by_one(
     """
     memory = Memory()
     problem = Problem[Part, JudgedMapping](
-        roots=[Unlisted(Space.of_plans(setting, options.request, mine)) for setting, mine in plans.items()],
+        roots=[Unlisted(Space.of_plans(setting, options.request, of_setting)) for setting, of_setting in plans.items()],
         relaxations=[*relaxations_of(memory), *([] if further is None else [further(memory)])],
         branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
         reductions=[AboveCutoff(memory)],

@@ -75,9 +75,9 @@ class Refusals:
                 self._known[key] = best_partitions(stage, self._options, np.inf)
             except Infeasible as error:
                 self._known[key] = error
-        if isinstance(found := self._known[key], Infeasible):
-            raise found
-        if most_alive(stage.tables, stage.limits, found.partition_k) > stage.limits.dram_left:
+        if isinstance(fusion := self._known[key], Infeasible):
+            raise fusion
+        if most_alive(stage.tables, stage.limits, fusion.partition_k) > stage.limits.dram_left:
             best_partitions(stage, self._options, stage.limits.dram_left)
 
 

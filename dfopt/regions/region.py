@@ -242,8 +242,8 @@ def surrounds(part: Part, plan: Plan, model: Graph) -> bool:
         The graph that it is a plan of.
     """
     if isinstance(part, Region | Undivided):
-        whole = isinstance(part, Undivided) or part.is_whole
-        return whole and part.of.setting.model is model and (plan, model.variant) in part.of.places
+        is_whole = isinstance(part, Undivided) or part.is_whole
+        return is_whole and part.of.setting.model is model and (plan, model.variant) in part.of.places
     if part.space.setting.model is not model:
         return False
     if isinstance(part, Unclassed):

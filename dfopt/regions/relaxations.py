@@ -92,11 +92,11 @@ class LeastUntiled(Relaxation[Part, float]):
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """The least of the plans: one unit of work for each region."""
         clock.charge(len(regions))
-        found = list[float]()
+        seconds = list[float]()
         for of in (region.of for region in listed(regions)):
             layer_k = untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k])
-            found.append(float(of.table_of_plans.seconds(layer_k).min()))
-        return found
+            seconds.append(float(of.table_of_plans.seconds(layer_k).min()))
+        return seconds
 
 
 class LeastUntiledOfStages(Relaxation[Part, Floats]):
@@ -121,12 +121,12 @@ class LeastUntiledOfStages(Relaxation[Part, Floats]):
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[Floats]:
         """One unit of work for each region."""
         clock.charge(len(regions))
-        found = list[Floats]()
+        seconds = list[Floats]()
         for region in map(_of_plan, regions):
             menu = region.space.menu(region.plans.instances[0])
             chip = chip_of(menu.instance.system, menu.instance.assumptions)
-            found.append(untiled(menu, chip, [sides_of(menu.instance)]))
-        return found
+            seconds.append(untiled(menu, chip, [sides_of(menu.instance)]))
+        return seconds
 
     def bound(self, region: Part, answer: Floats) -> Bound:
         """The least of the plan."""

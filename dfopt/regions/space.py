@@ -74,16 +74,16 @@ class Space:
         return self.listing()
 
     @cached_property
-    def _known(self) -> dict[Setting, list[tuple[Arcs | None, Numbering]]]:
+    def _arcs_of_setting(self) -> dict[Setting, list[tuple[Arcs | None, Numbering]]]:
         return {}
 
     def _arcs(self, instance: Instance) -> list[tuple[Arcs | None, Numbering]]:
         """By kind of layer, as a chip sees it: with a second axis it has a part of the graph."""
         setting = instance.setting
-        if setting not in self._known:
+        if setting not in self._arcs_of_setting:
             kinds = kinds_of(instance)
-            self._known[setting] = [arcs_of(instance, kind, self.request, self.known_arcs) for kind in kinds]
-        return self._known[setting]
+            self._arcs_of_setting[setting] = [arcs_of(instance, kind, self.request, self.known_arcs) for kind in kinds]
+        return self._arcs_of_setting[setting]
 
     @cached_property
     def _cut(self) -> dict[Setting, Cuts | TooMany | None]:
@@ -135,12 +135,12 @@ class Space:
         Where the sharding comes first, one for every class until that is chosen.
         """
         is_whole = {plan: self._is_whole(plan) for plan in plans}
-        tables = self.bounds.tables(plan for plan, whole in is_whole.items() if whole)
-        found: list[Region | Undivided | Unsharded] = [Unsharded(self, table) for table in tables]
-        for menu, alike in self._menus(plan for plan, whole in is_whole.items() if not whole):
+        tables = self.bounds.tables(plan for plan, undivided in is_whole.items() if undivided)
+        regions: list[Region | Undivided | Unsharded] = [Unsharded(self, table) for table in tables]
+        for menu, alike in self._menus(plan for plan, undivided in is_whole.items() if not undivided):
             [table] = self.bounds.tables(alike)
-            found += self.regions_of(table, menu, _domains(menu)) if self.jointly else [Unsharded(self, table, menu)]
-        return found
+            regions += self.regions_of(table, menu, _domains(menu)) if self.jointly else [Unsharded(self, table, menu)]
+        return regions
 
     def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
         """Regions that hold all mappings of a plan with open pipeline stages, each in one: one by number of tiles.
@@ -211,12 +211,12 @@ class Space:
 
 def _fitting(bounds: PlanBounds, plans: Sequence[Plan]) -> dict[Plan, float]:
     """Plans that may fit the memories, with seconds of a step at least under each."""
-    found = dict[Plan, float]()
+    fitting = dict[Plan, float]()
     for table in bounds.tables(plans):
         fits_i = table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
         pairs = zip(table.plans, table.least_i.tolist(), fits_i.tolist(), strict=True)
-        found.update((plan, seconds) for plan, seconds, fits in pairs if fits)
-    return found
+        fitting.update((plan, seconds) for plan, seconds, fits in pairs if fits)
+    return fitting
 
 
 def _simplest(group: Mapping[Plan, float]) -> tuple[float, int, int]:

@@ -62,22 +62,22 @@ class OneLayer(Heuristic[Part, JudgedMapping]):
         option_k = self._options_of(region, place)
         if option_k is not None:
             plan_i, clock = np.array([place]), self._options.clock.share(_SHARE)
-            for one in best_fusions(of, plan_i, option_k, cutoff_i[plan_i], clock)[0]:
-                yield judged(of, one, self._options)
+            for mapping in best_fusions(of, plan_i, option_k, cutoff_i[plan_i], clock)[0]:
+                yield judged(of, mapping, self._options)
 
     def _options_of(self, region: Region, place: int) -> list[int] | None:
         """The options of all kernels, alike in every layer; none if no layer is drawn twice, or options are pinned."""
         of, asked = region.of, self._options.request
-        found = unrolled(of.setting.graph)
-        if found is None or asked.pin_sharding or asked.pin_partition or asked.offload or asked.place:
+        drawn = unrolled(of.setting.graph)
+        if drawn is None or asked.pin_sharding or asked.pin_partition or asked.offload or asked.place:
             return None
-        plan, one = of.plans[place], replace(of.setting, graph=found.layer)
-        legal, _ = asked_plans(found.layer, one.system, asked, one.assumptions)
+        plan, folded = of.plans[place], replace(of.setting, graph=drawn.layer)
+        legal, _ = asked_plans(drawn.layer, folded.system, asked, folded.assumptions)
         alike = [other for other in legal if all(getattr(other, name) == getattr(plan, name) for name in _SAME)][:1]
         clock: Clock = self._options.clock.share(_SHARE)
-        best = self._solve(Space.of_plans(one, asked, alike), replace(self._options, clock=clock)) if alike else None
+        best = self._solve(Space.of_plans(folded, asked, alike), replace(self._options, clock=clock)) if alike else None
         if best is None or best.solved is None:
             return None
         scheme = {kernel.name: kernel.sharding for kernel in best.solved.mapping.kernels}
         pairs = zip(of.layer.kernels, of.layer.schemes_k, strict=True)
-        return [schemes.index(scheme[found.kernel[kernel.name]]) for kernel, schemes in pairs]
+        return [schemes.index(scheme[drawn.kernel[kernel.name]]) for kernel, schemes in pairs]

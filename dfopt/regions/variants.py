@@ -43,8 +43,8 @@ class Variants:
         setting, request = self.setting, self.request
         if request.offload is None or not looked_at_later(setting.graph, setting.assumptions):
             return ()
-        found = tuple(offloads(setting.graph, setting.system, setting.assumptions, request))
-        return found if len(found) > 1 else ()
+        placements = tuple(offloads(setting.graph, setting.system, setting.assumptions, request))
+        return placements if len(placements) > 1 else ()
 
     @cached_property
     def _some_ways(self) -> bool:
@@ -64,8 +64,8 @@ class Variants:
 
     def of(self, plan: Plan) -> list[Plan]:
         """A plan with each placement that is left, and with every way to hide collectives that may be the best."""
-        found = list[Plan]()
+        variants = list[Plan]()
         for placement in self.placements or (plan.placement,):
             placed = plan if plan.placement == placement else plan.variant(placement=placement)
-            found += [placed, *self.other_ways(placed)]
-        return found
+            variants += [placed, *self.other_ways(placed)]
+        return variants

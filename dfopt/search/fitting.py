@@ -178,9 +178,9 @@ class Rows(Relaxation[Part, float]):
         members = np.flatnonzero(of.kind_k == number).astype(np.int64)
         stage = PricedStage(members, tables, limits, self._lattice(of.instance(plan), tables))
         layer_k = facts.layer_k.copy()
-        most = float(of.steps.most(cutoff, layer_k, number, facts.beside)[plan])
+        most = float(of.steps.most(cutoff, layer_k, number, facts.beside_layers)[plan])
         layer_k[number] = self._fitter.least(stage, float(layer_k[number]), most)
-        return float(of.steps.of(layer_k[:, None], facts.beside)[plan, 0])
+        return float(of.steps.of(layer_k[:, None], facts.beside_layers)[plan, 0])
 
     def _lattice(self, instance: Instance, tables: StageTables) -> Lattice | None:
         """Down-sets of the stage, which no option changes."""
