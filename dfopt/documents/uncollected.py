@@ -7,41 +7,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+# New objects after which Python looks for cycles among them, and how many such looks go before one at older objects.
+# After 700 objects, its default, that is a tenth of all processor time and more, and next to nothing is freed by it.
 SELDOM: Final = 50_000, 10, 10
-"""New objects after which Python looks for cycles among them, and how many such looks go before one at older objects.
-After 700 objects, its default, that is a fifth of all processor time, and next to nothing is freed by it."""
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected(*thresholds: int) -> Iterator[None]:
     """While hundreds of thousands of objects are made that hold no cycles, look for none.
 
     The collector of Python goes over all that there is whenever a quarter more was made: where nothing can be freed,
-    that takes longer than to make it.
+    that takes longer than to make it. ``thresholds``: how seldom to look, such as :data:`SELDOM`.
 
     Examples
     --------
+    >>> before = gc.get_threshold()
     >>> with uncollected():
-    ...     gc.isenabled()
-    False
-    >>> gc.isenabled()
+    ...     gc.get_threshold()[0]
+    0
+    >>> gc.get_threshold() == before
     True
     """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """While a search makes objects that mostly stay until it ends, look for cycles among them seldom."""
     before = gc.get_threshold()
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*thresholds or (0,))
     try:
         yield
     finally:

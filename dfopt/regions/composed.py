@@ -191,11 +191,9 @@ class Composed:
         hidden = self.of.table_of_plans.hides_hops_i[0]
         rows = [in_order(instance.graph, instance.plan, stage.number) for stage in instance.pipeline]
         pieces_kn = [[self._pieces(kind, path) for path in menu] for kind, menu in enumerate(menus)]
-        busy_nr = list[list[float]]()
-        for chosen in product(*pieces_kn):
-            seconds_r = [together((chosen[kind], times) for kind, times in row) for row in rows]
-            hops = zip(seconds_r, hop_r, strict=True)
-            busy_nr.append([with_point_to_point(seconds, 2.0 * hop, hidden) for seconds, hop in hops])
+        seconds_nr = [[together((chosen[k], n) for k, n in row) for row in rows] for chosen in product(*pieces_kn)]
+        hops = [list(zip(seconds_r, hop_r, strict=True)) for seconds_r in seconds_nr]
+        busy_nr = [[with_point_to_point(seconds, 2.0 * hop, hidden) for seconds, hop in each] for each in hops]
         return np.asarray(self.of.steps.of_busy(np.array(busy_nr).T, self.beside_layers)[0])
 
     def _pieces(self, kind: int, path: Ints) -> Pieces:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dfopt.arrays import Floats, Ints
-from dfopt.bnb import Candidate, View
+from dfopt.bnb import Candidate, LeafAnswer, View
 from dfopt.documents.plan_records import SolveRecord
 from dfopt.documents.request import Request
 from dfopt.fusion.partitioning import objective
@@ -19,7 +19,7 @@ from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.pricing import Priced
 from dfopt.solving.options import Options, record_of
 from dfopt.solving.priced import priced_plan
-from dfopt.solving.solved import Solved, scored
+from dfopt.solving.solved import Pruned, Solved, scored
 from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import exchanges_behind
 
@@ -49,6 +49,15 @@ class JudgedMapping:
     def of(cls, solved: Solved, request: Request) -> JudgedMapping:
         """A mapping with what makes it different from the others that a request asks for."""
         return cls(solved.different(request.distinct_in), solved)
+
+    @classmethod
+    def answer(cls, solved: Solved | Pruned, low: float, request: Request) -> LeafAnswer:
+        """What a program shows of a region of which no member is below ``low``."""
+        low = max(low, solved.bound)
+        if isinstance(solved, Pruned):
+            return LeafAnswer([], low)
+        candidate, others = Candidate(solved.value, cls.of(solved, request)), min(low, solved.value)
+        return LeafAnswer([candidate], others, interrupted=solved.interrupted)
 
 
 def cutoffs_of(view: View, of: PlanGroup) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
+from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.facts import Memory
 from dfopt.regions.heuristics import Rounding
@@ -40,11 +40,7 @@ class Matrices(LeafSolver[Part, JudgedMapping]):
             answer = self._solved(region, view.cutoff)
         except Infeasible:
             return LeafAnswer([])
-        low = max(bound.value, answer.bound)
-        if isinstance(answer, Pruned):
-            return LeafAnswer([], low)
-        candidate = Candidate(answer.value, JudgedMapping.of(answer, self._options.request))
-        return LeafAnswer([candidate], min(low, answer.value), interrupted=answer.interrupted)
+        return JudgedMapping.answer(answer, bound.value, self._options.request)
 
     def _solved(self, region: Region, cutoff: float) -> Solved | Pruned:
         of, [plan] = region.of, region.plans

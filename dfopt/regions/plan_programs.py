@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dfopt.bnb import Bound, Candidate, Clock, LeafAnswer, LeafSolver, OutOfTime, View
+from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, priced
 from dfopt.regions.region import Part, Undivided
@@ -59,11 +59,7 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
             if clock.over:
                 raise OutOfTime from error
             return LeafAnswer([], bound.value)
-        low = max(bound.value, answer.bound)
-        if isinstance(answer, Pruned):
-            return LeafAnswer([], low)
-        candidate = Candidate(answer.value, JudgedMapping.of(answer, self._options.request))
-        return LeafAnswer([candidate], low, interrupted=answer.interrupted)
+        return JudgedMapping.answer(answer, bound.value, self._options.request)
 
     def _by_level(self, region: Undivided, cutoff: float) -> Solved | Pruned:
         """The best partitions with the sharding and the stages that were chosen."""

@@ -201,7 +201,8 @@ class Lot:
 
     def _with_room(self, i: int, v: int) -> Priced | None:
         """The mapping of a plan and a vector, with the best paths that leave room for what waits; none without."""
-        step_s, paths = float(self.step_iv[i, v]), [self._path(kind, v) for kind in range(len(self.arcs_k))]
+        step_s, of_kinds = float(self.step_iv[i, v]), zip(self.arcs_k, self.distance_kvj, self.price_kvb, strict=True)
+        paths = [arcs.path(distance_vj[v], price_vb[v]) for arcs, distance_vj, price_vb in of_kinds]
         fits_ka = self._fits(i, v)
         if not all(fits_a[path].all() for fits_a, path in zip(fits_ka, paths, strict=True)):
             triples = zip(self.arcs_k, self.price_kvb, fits_ka, strict=True)
@@ -257,9 +258,6 @@ class Lot:
     def layer_kv(self) -> Floats:
         """Least seconds of a layer of every kind."""
         return np.stack([distance_vj[:, -1] for distance_vj in self.distance_kvj])
-
-    def _path(self, kind: int, v: int) -> Ints:
-        return self.arcs_k[kind].path(self.distance_kvj[kind][v], self.price_kvb[kind][v])
 
     def _fits(self, i: int, v: int) -> list[Bools]:
         """Arcs beside which no more waits than there is room for, by kind of layer."""

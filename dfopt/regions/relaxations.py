@@ -92,11 +92,9 @@ class LeastUntiled(Relaxation[Part, float]):
     def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
         """The least of the plans: one unit of work for each region."""
         clock.charge(len(regions))
-        seconds = list[float]()
-        for of in (region.of for region in listed(regions)):
-            layer_k = untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k])
-            seconds.append(float(of.table_of_plans.seconds(layer_k).min()))
-        return seconds
+        classes = [region.of for region in listed(regions)]
+        layers = [untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k]) for of in classes]
+        return [float(of.table_of_plans.seconds(layer_k).min()) for of, layer_k in zip(classes, layers, strict=True)]
 
 
 class LeastUntiledOfStages(Relaxation[Part, Floats]):

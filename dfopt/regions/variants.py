@@ -64,8 +64,6 @@ class Variants:
 
     def of(self, plan: Plan) -> list[Plan]:
         """A plan with each placement that is left, and with every way to hide collectives that may be the best."""
-        variants = list[Plan]()
-        for placement in self.placements or (plan.placement,):
-            placed = plan if plan.placement == placement else plan.variant(placement=placement)
-            variants += [placed, *self.other_ways(placed)]
-        return variants
+        left = self.placements or (plan.placement,)
+        placed = (plan if plan.placement == each else plan.variant(placement=each) for each in left)
+        return [way for variant in placed for way in (variant, *self.other_ways(variant))]

@@ -12,7 +12,7 @@ from dfopt.documents.heat import HeatProof
 from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
-from dfopt.documents.uncollected import seldom_collected
+from dfopt.documents.uncollected import SELDOM, uncollected
 from dfopt.errors import DfoptError, NoSolution
 from dfopt.interrupts import FIRST_AFTER, SIGNALS, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
@@ -34,7 +34,7 @@ _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 _SENSITIVITY = 0.05, 1.0  # of the time, and seconds at most, that are kept for what more of a resource brings
 
 
-@seldom_collected()
+@uncollected(*SELDOM)
 def search(
     resolved: Resolved,
     began: float,
