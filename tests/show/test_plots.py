@@ -29,10 +29,11 @@ from dfopt.errors import DocumentError, PlanError
 from dfopt.physics.schedule import overlap_of
 from dfopt.show.parts import bound_parts
 from dfopt.show.plots.breakdown import PARTS
+from dfopt.show.plots.labels import free_labels
 from dfopt.show.plots.output import SUFFIXES
 from dfopt.show.plots.partitions import partitions
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
-from dfopt.show.plots.style import PALETTE, free_labels
+from dfopt.show.plots.style import PALETTE
 
 KINDS: dict[str, Callable[..., Any]] = {
     "roofline": df.plot.roofline,

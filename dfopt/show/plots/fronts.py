@@ -9,7 +9,8 @@ from typing import Any, Final
 from dfopt.errors import PlanError
 from dfopt.show.plots import cells
 from dfopt.show.plots.cells import Row, figure_of, named, rows_of, text_of, varying
-from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, entry, free_labels, gridlines, head, unit_ticks
+from dfopt.show.plots.labels import free_labels
+from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, entry, gridlines, head, unit_ticks
 from dfopt.show.tables import first_of
 
 _FEW: Final = 8  # points with labels that may stand far from them; the lines to more of them would cross

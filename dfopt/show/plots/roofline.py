@@ -16,6 +16,7 @@ from dfopt.physics.dtypes import rate
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.schedule import TERMS
 from dfopt.show.plots import style
+from dfopt.show.plots.labels import free_labels
 from dfopt.show.plots.style import BLACK, LOOKS, PALETTE, Axes, drawn, entry, short
 from dfopt.units import number, show_unit
 
@@ -154,7 +155,7 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
     labels = [(max(dot.at.values()), dot.rate, dot.label) for dot in dots[:_LABELS]
               if dot.at and (together or dot.time_s > _LEAST * total)]  # fmt: skip
     others = [(x, dot.rate) for dot in dots for x in dot.at.values()]
-    style.free_labels(ax, labels, radius=6.0, others=others, most=2)
+    free_labels(ax, labels, radius=6.0, others=others, most=2)
     return ax
 
 
