@@ -74,12 +74,16 @@ class Tables:
         Names of what blocks pay.
     latency_l : float array, s, shape (levels,)
         Seconds that kernels may take under the cycle model, as `BlockTime` has them.
+    tile_counts : sequence of int
+        Numbers of tiles in any of which tables say the least. The cases are of the largest: a tile of a tensor is no
+        larger in more tiles, so no kernel then holds more of it.
     """
 
     cases: Sequence[Case]
     schemes_k: Sequence[tuple[Sharding, ...]]
     resources: Sequence[str]
     latency_l: Floats
+    tile_counts: Sequence[int]
     _cache: dict[tuple[int, int, bool], Placed] = field(default_factory=dict, init=False)
 
     def _add(self, row_r: Floats, name: str, amount: float) -> None:
@@ -101,10 +105,12 @@ class Tables:
         accessed, stationary = traffic.sram_traffic(bare), traffic.sram_need(bare, _WHOLE)
         for k, placed in enumerate(bare.kernels):
             row_r, number[placed.place] = rows_kr[k], k
-            if case.tile_count > -(-rows // limits.tile_rows(case, placed)):
+            if min(self.tile_counts) > -(-rows // limits.tile_rows(case, placed)):
                 self._add(row_r, "legal", math.inf)
             if len(self.latency_l):
-                row_r[-len(self.latency_l) :] = self._tiles(*timing.latencies(bare, placed))
+                cuts = [replace(bare, tile_count=count) for count in self.tile_counts]
+                fewest = [self._tiles(*timing.latencies(cut, placed)) for cut in cuts]
+                row_r[-len(self.latency_l) :] = np.minimum.reduce(fewest)
             else:
                 self._add(row_r, "compute_s", timing.compute_s(bare, [placed]))
             for name, each in sent.get(placed.place, {}).items():
@@ -156,9 +162,9 @@ class Tables:
         """Add what the block at home pays; ``by_scheme``: but for what kernels move of it as their schemes say."""
         of = of.among(case.kernels) if isinstance(of, Fan) else of
         for moved in () if by_scheme else traffic.moved(case, of):
-            self._add_moved(row_r, case, moved, traffic.tier_of(case, moved))
+            self._add(row_r, self._tier, moved.bytes if moved.place == _HOME else 0.0)
         for moved in traffic.moved_again(case, of, self._twice):
-            self._add_moved(row_r, case, moved, reread(traffic.tier_of(case, moved)))
+            self._add(row_r, reread(self._tier), moved.bytes if moved.place == _HOME else 0.0)
         for place, size in traffic.held(case, of, _WHOLE):
             self._add(row_r, "held", size if place == _HOME else 0.0)
         for k, size, is_cut in traffic.buffered(of):
@@ -172,14 +178,10 @@ class Tables:
             self._add(row_r, "cut by tokens" if is_cut else "beside", size)
         readers = token_blocks.whole_readers(case, of, _HOME)
         if readers:
-            tier = traffic.tier_of(case, traffic.Moved(_HOME, "tensor", of.chip, of))
-            self._add(row_r, again(tier), of.chip)
+            self._add(row_r, again(self._tier), of.chip)
             self._add(row_r, "accessed again", len(readers) * of.chip)
         if isinstance(of, Fan) and of.home == _HOME and any(token_blocks.needed_at_once(case, of)):
             self._add(row_r, "at_once", math.inf)
-
-    def _add_moved(self, row_r: Floats, case: Case, moved: traffic.Moved, name: str) -> None:
-        self._add(row_r, name, moved.bytes if moved.place == _HOME else 0.0)
 
     def _own_moves(self, of: Fan, inside: tuple[int, ...]) -> Iterator[tuple[Item, Floats]]:
         """What each kernel alone moves of a tensor, where that is by its own scheme."""
@@ -188,7 +190,7 @@ class Tables:
             for z in range(len(self.schemes_k[k])):
                 case = self._case({k}, {k: z})
                 for moved in traffic.moved(case, of.among(case.kernels)):
-                    self._add_moved(table[z, 1], case, moved, traffic.tier_of(case, moved))
+                    self._add(table[z, 1], self._tier, moved.bytes if moved.place == _HOME else 0.0)
             yield Item(f"output of {self._graph.kernels[of.src].name}", (k,), (k,)), table
 
     def conversions(self) -> Iterator[tuple[Item, Floats]]:
@@ -316,6 +318,12 @@ class Tables:
     @cached_property
     def _column(self) -> dict[str, int]:
         return {name: r for r, name in enumerate(self.resources)}
+
+    @cached_property
+    def _tier(self) -> str:
+        """The memory that tensors pass through."""
+        case = self.cases[0]
+        return traffic.tier_of(case, traffic.Moved(_HOME, "tensor", 0.0, case.tensors[0]))
 
     @cached_property
     def _price(self) -> network.Price:

@@ -10,8 +10,8 @@ Suffixes: k kernel, z option of a kernel, b block, r resource.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -45,8 +45,8 @@ class LayerItems:
     ----------
     graph, system, assumptions, plan
         As `dfopt.evaluate` takes them; but ``token_blocks: auto`` is what it means for the graph.
-    tile_count : tiles
-        Into how many the streamed axis is cut.
+    *tile_counts : tiles
+        Into how many the streamed axis is cut; of several what is paid at least in any of them.
     shared : dict, optional
         What tensors pay under other plans for these documents, which is kept there: their network dims do not matter.
         And what conversions pay in another number of tiles, which does not matter to them.
@@ -63,21 +63,16 @@ class LayerItems:
     Raises
     ------
     NotItems
-        For kernels drawn once on several pipeline stages, and where too many kernels decide together what an item
-        comes to.
+        For kernels drawn once on several pipeline stages, where too many kernels decide together what an item comes to,
+        and where kernels take other seconds in each number of tiles under the cycle model.
     PlanError
         If the plan does not fit the system or the graph.
     """
 
     def __init__(
-        self,
-        graph: Graph,
-        system: System,
-        assumptions: Assumptions,
-        plan: Plan,
-        tile_count: int = 1,
+        self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan, *tile_counts: int,
         shared: Shared | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         chip = system.chip
         chosen = assumptions.hiding(plan.tensor_overlap)
         chosen = pipeline.resolve(chosen, chip.execution, chip.compute_utilization, graph=graph)
@@ -87,40 +82,31 @@ class LayerItems:
         seen, read = members.seen_by_a_chip(graph, plan, system), Plan.saying(alike)
         legal = tuple(ops.legal_schemes(kernel, plan.shards, chosen) for kernel in seen.kernels)
         self.schemes_k: tuple[tuple[Sharding, ...], ...] = legal
-        cases = list[Case]()
+        counts = tile_counts or (1,)
+        finest, cases = max(counts), list[Case]()
         for z in range(max(map(len, legal))):
             schemes = [schemes[min(z, len(schemes) - 1)] for schemes in legal]
             if not z:
-                fit.check(_mapped(seen, system, plan, schemes, tile_count), graph, system, chosen)
-            cases.append(build(_mapped(seen, system, read, schemes, tile_count), graph, system, chosen))
+                fit.check(_mapped(seen, system, plan, schemes, finest), graph, system, chosen)
+            cases.append(build(_mapped(seen, system, read, schemes, finest), graph, system, chosen))
         latency_l = np.zeros(0)
         if chosen.compute_model == "cycle":
-            menus = (latencies(case, placed) for case in cases for placed in case.kernels)
-            latency_l = np.unique(np.concatenate([seconds for _, seconds in menus]))
+            latency_l, *others = (_latencies([replace(case, tile_count=count) for case in cases]) for count in counts)
+            if not all(np.array_equal(latency_l, other) for other in others):
+                raise NotItems("kernels take other seconds in each number of tiles")
         self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0], latency_l)
-        self._builder = Tables(cases, legal, self.resources, latency_l)
+        self._builder = Tables(cases, legal, self.resources, latency_l, counts)
         members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
         self._shared = {} if shared is None else shared
-        self._like, self._converted = (plan.shards, *members_of, tile_count), (alike, len(self.resources))
+        self._like, self._converted = (plan.shards, *members_of, finest), (alike, len(self.resources))
 
-    def at_least(self, other: LayerItems) -> LayerItems:
-        """What blocks pay at least in this number of tiles or in another one: one of both if that is nowhere more.
-
-        Parameters
-        ----------
-        other : LayerItems
-            Of a plan that is alike, with the same seconds of kernels under the cycle model.
-        """
-        both = self._tables.keys() & other.items
-        least = {item: np.minimum(table, other.table(item)) for item, table in self._tables.items() if item in both}
-        own_kz = tuple(map(np.minimum, self.own_kz, other.own_kz))
-        for of in (self, other):
-            same = len(of.items) == len(both) and all(map(np.array_equal, own_kz, of.own_kz))
-            if same and all(np.array_equal(least[item], of.table(item)) for item in both):
-                return of
-        result = copy.copy(self)
-        result._tables, result.items, result.own_kz = least, (*least,), own_kz
-        return result
+    @property
+    def is_exact(self) -> bool:
+        """Whether what is paid at least is what is paid in one of the numbers of tiles: the largest."""
+        finest = replace(self._builder, tile_counts=(self._case.tile_count,))
+        return all(
+            np.array_equal(table, own) for (_, table), (_, own) in zip(self._kernels, finest.kernels(), strict=True)
+        )
 
     @staticmethod
     def alike(plan: Plan, graph: Graph, assumptions: Assumptions) -> tuple[tuple[str, Any], ...]:
@@ -204,14 +190,16 @@ class LayerItems:
         return not all(ways) or not any(limits.separate(0, *ways))
 
 
+def _latencies(cases: Iterable[Case]) -> Floats:
+    """Seconds that kernels may take under the cycle model, ascending."""
+    menus = (latencies(case, placed) for case in cases for placed in case.kernels)
+    return np.unique(np.concatenate([seconds for _, seconds in menus]))
+
+
 def _mapped(
-    graph: Graph,
-    system: System,
-    plan: Plan,
-    schemes: Sequence[Sharding],
-    tile_count: int,
+    graph: Graph, system: System, plan: Plan, schemes: Sequence[Sharding], tile_count: int,
     partition_k: Sequence[int] | None = None,
-) -> Mapping:
+) -> Mapping:  # fmt: skip
     """A mapping of kernels with these schemes, each in a partition of its own unless these are given."""
     numbers = range(len(schemes)) if partition_k is None else partition_k
     kinds = [graph.kind_of(kernel) if graph.folded else 0 for kernel in graph.kernels]

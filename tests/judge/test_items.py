@@ -122,6 +122,28 @@ def _of_world(world: World, dice: Any, **more: Any) -> Judged:
 
 
 @given(world=worlds(**CONVENTIONS), data=st.data())
+def test_what_is_paid_at_least_in_several_numbers_of_tiles_is_the_least_of_each(
+    world: World, data: st.DataObject
+) -> None:
+    dice = Dice(data.draw)
+    of = world.graph, world.system, world.assumptions, world.plan
+    assume(world.graph.folded or world.plan.stages == 1)
+    counts = [dice([1, 2, 3]), dice([2, 5, 16])]
+    each = [LayerItems(*of, count) for count in counts]
+    try:
+        together = LayerItems(*of, *counts)
+    except NotItems:  # the cycle model
+        assert not np.array_equal(each[0].time.latency_l, each[1].time.latency_l)
+        return
+    for item in {*each[0].items, *each[1].items}:
+        tables = [items.table(item) if item in items.items else np.zeros(()) for items in each]
+        at_least = together.table(item) if item in together.items else np.zeros(())
+        assert (at_least <= np.minimum(*tables)).all(), item
+    for own, first, second in zip(together.own_kz, each[0].own_kz, each[1].own_kz, strict=True):
+        assert np.array_equal(own, np.minimum(first, second))
+
+
+@given(world=worlds(**CONVENTIONS), data=st.data())
 def test_items_add_up_to_what_partitions_take(world: World, data: st.DataObject) -> None:
     dice = Dice(data.draw)
     found = _of_world(world, dice)
@@ -285,6 +307,6 @@ def test_what_numbers_of_tiles_share_is_the_same() -> None:
     plan = max(asked_plans(graph, system, Request(), chosen)[0], key=lambda plan: plan.shards)
     together: Shared = {}
     for tiles in (1, 16, 64):
-        shared, alone = (LayerItems(graph, system, chosen, plan, tiles, known) for known in (together, None))
+        shared, alone = (LayerItems(graph, system, chosen, plan, tiles, shared=known) for known in (together, None))
         assert shared.items == alone.items
         assert all(np.array_equal(shared.table(item), alone.table(item)) for item in alone.items)

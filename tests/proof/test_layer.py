@@ -50,7 +50,8 @@ def _numbers(graph: Graph, bounds: LayerBounds, dice: Any) -> list[int]:
 def _check(graph: Graph, system: System, chosen: Assumptions, plan: Plan, tiles: int, dice: Any) -> bool:
     """Bounds of schemes among which those of a mapping are, maybe in any of two numbers of tiles; whether it fits."""
     items = LayerItems(graph, system, chosen, plan, tiles)
-    bounds = LayerBounds(items.at_least(LayerItems(graph, system, chosen, plan, dice([tiles, 1, 2]))))
+    several = chosen.compute_model != "cycle"
+    bounds = LayerBounds(LayerItems(graph, system, chosen, plan, tiles, dice([tiles, 1, 2])) if several else items)
     seen, schemes_k = bounds.items.graph, bounds.items.schemes_k
     scheme_k = [dice(range(len(schemes))) for schemes in schemes_k]
     domain: Domain = tuple(

@@ -253,9 +253,10 @@ def test_numbers_of_tiles_show_together_what_each_shows(below: float, shown: boo
     """Where more tiles are not allowed for all schemes, neither number of tiles pays less than the other everywhere."""
     result = df.solve("gpt2-small", "sn10-8-ring", tp=8, microbatch=1, sensitivity=False)
     of, tiles = (result.graph, result.system, result.assumptions), (1024, 128)
-    first, second = (LayerItems(*of, result.plan, count) for count in tiles)
-    assert first.at_least(second) not in (first, second)
-    assert first.at_least(first) is first
+    first, second, both = (LayerItems(*of, result.plan, *counts) for counts in ([1024], [128], tiles))
+    assert first.is_exact and second.is_exact and not both.is_exact
+    for item in both.items:
+        assert np.array_equal(both.table(item), np.minimum(first.table(item), second.table(item))), item
     claims = {(result.plan, count): below * result.value for count in tiles}
     together = proven(*of, claims)
     apart = [proven(*of, {claim: low}) for claim, low in claims.items()]
