@@ -278,9 +278,11 @@ def _only_ends(case: Case, stages: Collection[int]) -> bool:
     """Whether some stages of the mapping compute something again, and keep for that what layers hand on, no more."""
     ends = {number for fan in case.carried for number in (fan.src, *fan.readers)}
     here = {number: placed for number, placed in enumerate(case.kernels) if placed.place[0] in stages}
+    if not any(placed.kernel.pass_ == "recompute" for placed in here.values()):
+        return False
     saved = {fan.src for fan in case.fans if fan.src in here and _is_saved(case, fan)}
     saved |= {number for number, placed in here.items() if sum(working.kept(case, [placed], "forward"))}
-    return saved <= ends and any(placed.kernel.pass_ == "recompute" for placed in here.values())
+    return saved <= ends
 
 
 def _gradients(case: Case) -> dict[Amount, float]:
