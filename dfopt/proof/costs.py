@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,11 +51,8 @@ class Spread(NamedTuple):
     @staticmethod
     def of(timed: Floats, legal: Floats, covers: Sequence[Cover]) -> Spread:
         """From the seconds of each resource and the limits of an item: both by schemes and pattern."""
-        pairs = sorted({pair for cover in covers for pair in zip(*cover, strict=True)})
+        pairs, row_cg = _rows(tuple(covers))
         patterns, count = [pattern for _, pattern in pairs], math.prod(legal.shape[:-1])
-        row_cg = np.zeros((len(covers), max(len(cover.pattern_g) for cover in covers)), dtype=np.int64)
-        for number, cover in enumerate(covers):
-            row_cg[number, : len(cover.pattern_g)] = [pairs.index(pair) + 1 for pair in zip(*cover, strict=True)]
         row_vcg = np.where(row_cg, row_cg + len(pairs) * np.arange(count)[:, None, None], 0)
         return Spread(
             timed.reshape(count, *timed.shape[-2:])[:, patterns].reshape(count * len(pairs), timed.shape[-1]),
@@ -73,6 +71,16 @@ class Spread(NamedTuple):
             for row in row_g[row_g > 0] - 1:
                 each[number, self.component_n[row]] += least_nr[row]
         return np.asarray(each.min(axis=0))
+
+
+@lru_cache(maxsize=4096)
+def _rows(covers: tuple[Cover, ...]) -> tuple[list[tuple[int, int]], Ints]:
+    """Components and patterns of rows, and by cover the rows of its blocks."""
+    pairs = sorted({pair for cover in covers for pair in zip(*cover, strict=True)})
+    row_cg = np.zeros((len(covers), max(len(cover.pattern_g) for cover in covers)), dtype=np.int64)
+    for number, cover in enumerate(covers):
+        row_cg[number, : len(cover.pattern_g)] = [pairs.index(pair) + 1 for pair in zip(*cover, strict=True)]
+    return pairs, row_cg
 
 
 class Costs:

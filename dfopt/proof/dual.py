@@ -173,6 +173,7 @@ class Duals:
         return covers_i
 
 
+@lru_cache(maxsize=1024)
 def _patterns(of: Component, inside: tuple[int, ...]) -> list[int]:
     """Which of some kernels a block of a component may have, as bits: all of these patterns but none of them."""
     if of.is_listed:

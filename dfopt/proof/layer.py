@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import defaultdict
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
-from typing import Final
 
 import numpy as np
 
@@ -30,12 +28,10 @@ from dfopt.physics.identity import Same
 from dfopt.proof.blocks import Component, components_of
 from dfopt.proof.dual import Domain, Duals
 from dfopt.proof.factors import Elimination, Factor
+from dfopt.proof.prices import Amounts, BlockPrices
 from dfopt.proof.weights import Weights
 
 __all__ = ["LayerBounds"]
-
-_EACH: Final = 50_000
-"""Blocks of a component under all choices of schemes, at most, for which each is priced."""
 
 
 class LayerBounds:
@@ -52,14 +48,10 @@ class LayerBounds:
     """
 
     def __init__(
-        self,
-        items: LayerItems,
-        pins: Dict[str, Sharding] | None = None,
+        self, items: LayerItems, pins: Dict[str, Sharding] | None = None,
         known: dict[Same[Graph], list[Component]] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.items, self._pins, self._known = items, pins or {}, {} if known is None else known
-        self._least = dict[tuple[int, Domain], Floats]()
-        self._seconds = dict[tuple[int, Domain], float]()
 
     @cached_property
     def components(self) -> list[Component]:
@@ -102,7 +94,7 @@ class LayerBounds:
         for key, own_zr in zip(self.key_k, self.items.own_kz, strict=True):
             least_r = own_zr[:, [*self.weights.time]].min(axis=0) * [*self.weights.time.values()]
             sums[key] = sums.get(key, 0.0) + least_r
-        return {key: self.weights.seconds(sum_r) for key, sum_r in sums.items()}
+        return dict(zip(sums, self.weights.seconds(np.array([*sums.values()])).tolist(), strict=True))
 
     # -- paths ------------------------------------------------------------------------------------------------------
 
@@ -111,39 +103,22 @@ class LayerBounds:
 
         Of one whose blocks are not listed, by each resource for itself.
         """
-        sums_cr = None if all(of.is_listed for of in self.components) else self.duals.least_sums(domain)
-        seconds_c = []
-        for c, of in enumerate(self.components):
-            if of.is_listed:
-                seconds_c.append(self._of_component(c, domain))
-            else:
-                assert sums_cr is not None
-                seconds_c.append(self.weights.seconds(sums_cr[self.duals.component_k[of.kernels[0]]]))
-        return seconds_c
+        alone_c = [] if all(of.is_listed for of in self.components) else self.alone(domain)
+        pairs = enumerate(zip(self.components, self._prices, strict=True))
+        return [prices.least(domain) if of.is_listed else alone_c[c] for c, (of, prices) in pairs]
 
-    def _of_component(self, c: int, domain: Domain) -> float:
-        key = c, tuple(domain[k] for k in self._deciding[c])
-        if key not in self._seconds:
-            self._seconds[key] = self.components[c].least(self._price_b(c, domain))
-        return self._seconds[key]
-
-    def _price_b(self, c: int, domain: Domain) -> Floats:
-        """Seconds of the blocks of a component at least."""
-        of = self.components[c]
-        sums_rb = np.zeros((len(self.items.resources), len(of.member_bk)))
-        for inside, numbers in self._paid[c].items():
-            least_pr = sum((self._least_of(i, domain) for i in numbers), start=np.zeros(()))
-            for r in np.flatnonzero(least_pr.any(axis=0)).tolist():
-                sums_rb[r] += least_pr[:, r].take(of.pattern_b(inside))
-        decided = all(len(domain[k]) == 1 for k in self._deciding[c])
-        return self.items.seconds(sums_rb.T, of.count_b, decided=decided)
+    def alone(self, domain: Domain) -> list[float]:
+        """Seconds of every component at least, by each resource for itself: a faster bound than by paths."""
+        sums_pr, part_k = self.duals.least_sums(domain), self.duals.component_k
+        seconds_p = self.weights.seconds(sums_pr).tolist()
+        return [math.fsum(seconds_p[part] for part in {part_k[k] for k in of.kernels}) for of in self.components]
 
     def mapping(self, plan: Plan, domain: Domain) -> Mapping | None:
         """The mapping of shortest paths where every kernel has one scheme left; none if their blocks have no order.
 
         Nothing is known of what waits between its partitions, or of what is asked of their number.
         """
-        prices = (self._price_b(c, domain) for c in range(len(self.components)))
+        prices = (each.seconds(domain) for each in self._prices)
         pairs = zip(self.components, prices, strict=True)
         blocks = [block for component, price_b in pairs for block in component.shortest(price_b)]
         block_k = {k: number for number, block in enumerate(blocks) for k in block}
@@ -171,30 +146,10 @@ class LayerBounds:
         """Seconds of some components under each choice of schemes, exactly; nothing where these are too many."""
         factors = list[Factor]()
         for c in components:
-            scope = tuple(k for k in self._deciding[c] if len(domain[k]) > 1)
-            choices = math.prod(len(domain[k]) for k in scope)
-            if not self.components[c].is_listed or choices * len(self.components[c].member_bk) > _EACH:
+            if (factor := self._prices[c].of_choices(domain)) is None:
                 return None
-            factors.append(Factor(scope, self._each(c, scope, domain)))
+            factors.append(factor)
         return Elimination(factors, [len(left) for left in domain])
-
-    def _each(self, c: int, scope: tuple[int, ...], domain: Domain) -> Floats:
-        """Seconds of a component under each choice for some kernels: an axis for each of these."""
-        of, shape = self.components[c], tuple(len(domain[k]) for k in scope)
-        choices = math.prod(shape)
-        scheme_k = [left[0] if len(left) == 1 else np.array(left) for left in domain]
-        for k, place in zip(scope, np.indices(shape).reshape(len(scope), choices), strict=True):
-            scheme_k[k] = np.array(domain[k])[place]
-        sums_rvb = np.zeros((len(self.items.resources), choices, len(of.member_bk)))
-        for inside, numbers in self._paid[c].items():
-            amount_vpr = np.zeros((1, 2 ** len(inside), len(sums_rvb)))
-            for i in numbers:  # the same under all choices where none is left
-                amount_vpr = amount_vpr + self._tables[i][tuple(scheme_k[k] for k in self.items.items[i].scope)]
-            for r in np.flatnonzero(amount_vpr.any(axis=(0, 1))).tolist():
-                sums_rvb[r] += amount_vpr[..., r].take(of.pattern_b(inside), axis=1)
-        sums_br = sums_rvb.reshape(len(sums_rvb), -1).T
-        price_b = self.items.seconds(sums_br, np.tile(of.count_b, choices), decided=True)
-        return of.distances(price_b.reshape(choices, -1))[:, -1].reshape(shape)
 
     def within(self, domain: Domain, most_c: Sequence[float]) -> LayerBounds:
         """The same for mappings of which every component takes less than so many seconds: with blocks of these only.
@@ -206,8 +161,8 @@ class LayerBounds:
         most_c : s
             By component, above what it takes at least.
         """
-        pairs = enumerate(zip(self.components, most_c, strict=True))
-        smaller = [of.within(self._price_b(c, domain), most) if of.is_listed else of for c, (of, most) in pairs]
+        triples = zip(self.components, self._prices, most_c, strict=True)
+        smaller = [of.within(prices.seconds(domain), most) if of.is_listed else of for of, prices, most in triples]
         return self if smaller == self.components else self._of(smaller)
 
     def with_few_blocks(self, most: int) -> int | None:
@@ -237,34 +192,18 @@ class LayerBounds:
         """The same with other blocks of the same kernels: all that does not depend on blocks is shared."""
         result = copy.copy(self)
         result.__dict__.pop("duals", None)
-        result.components, result._seconds = components, {}
+        result.components = components
+        result._prices = [prices.among(of) for prices, of in zip(self._prices, components, strict=True)]
         return result
 
     @cached_property
-    def _paid(self) -> list[dict[tuple[int, ...], list[int]]]:
-        """By component the items that its blocks pay, by the kernels that decide how much by being in a block."""
-        paid_c = []
-        for of in self.components:
-            numbers = defaultdict[tuple[int, ...], list[int]](list)
-            for i, item in enumerate(self.items.items):
-                if not {*of.kernels}.isdisjoint(item.inside):
-                    numbers[item.inside].append(i)
-            paid_c.append(dict(numbers))
-        return paid_c
+    def _prices(self) -> list[BlockPrices]:
+        """By component what its blocks pay and take."""
+        return [BlockPrices(of, self._amounts) for of in self.components]
 
     @cached_property
-    def _deciding(self) -> list[list[int]]:
-        """By component the kernels whose schemes decide what it pays."""
-        items = self.items.items
-        return [sorted({k for i in chain(*paid.values()) for k in items[i].scope}) for paid in self._paid]
-
-    def _least_of(self, i: int, domain: Domain) -> Floats:
-        """What an item adds at least to a block, by pattern: shape (patterns, resources)."""
-        item = self.items.items[i]
-        left = tuple(domain[k] for k in item.scope)
-        if (i, left) not in self._least:
-            self._least[i, left] = self.items.table(item)[np.ix_(*left)].min(axis=tuple(range(len(left))))
-        return self._least[i, left]
+    def _amounts(self) -> Amounts:
+        return Amounts(self.items)
 
     # -- dominance --------------------------------------------------------------------------------------------------
 
@@ -276,7 +215,9 @@ class LayerBounds:
             scope = self.items.items[i].scope
             axis = scope.index(k)
             left = [domain[each] for each in scope]
-            mine, theirs = (self._tables[i][np.ix_(*left[:axis], (place,), *left[axis + 1 :])] for place in (o, other))
+            mine, theirs = (
+                self._amounts.table_i[i][np.ix_(*left[:axis], (place,), *left[axis + 1 :])] for place in (o, other)
+            )
             if (mine > theirs).any():
                 return False
         return True
@@ -286,10 +227,6 @@ class LayerBounds:
         """By kernel the items that its scheme decides."""
         items = self.items.items
         return [[i for i, item in enumerate(items) if k in item.scope] for k in range(len(self.items.graph.kernels))]
-
-    @cached_property
-    def _tables(self) -> list[Floats]:
-        return [self.items.table(item) for item in self.items.items]
 
     @property
     def blocks(self) -> int:

@@ -14,6 +14,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.documents.uncollected import uncollected
 from dfopt.errors import DfoptError
 from dfopt.judge.items import LayerItems, NotItems, Shared
 from dfopt.judge.steps import NotSteps, PlanSteps
@@ -148,6 +149,7 @@ class _Prover:
         else:
             yield way, outcome
 
+    @uncollected()
     def _outcome(self, claims: Dict[Plan, float], tiles: tuple[int, ...], way: CertifiedPlans | None) -> Outcome | None:
         """What is shown in all of some numbers of tiles; nothing where more may be shown in each."""
         if self.over():

@@ -128,11 +128,14 @@ class ClassProof:
         return outcome
 
     def _left_open(self, outcome: Outcome) -> list[Plan]:
-        """Plans that are left where kernels are bounded by themselves; of some nothing can be shown."""
+        """Plans that fit, and are left by what takes little time to bound; of some nothing can be shown."""
         plans = [plan for plan in self._claims if self._steps[plan].by_total or not self._bounds.items.mixes_passes]
         told_apart = self._claims.keys() - {*plans}
         outcome.open |= dict.fromkeys(told_apart, "passes share blocks, and a step tells them apart")
-        return self._below(plans, self._bounds.own(), self._schemes(self._bounds.domain))
+        domain, schemes_k = self._bounds.domain, self._schemes(self._bounds.domain)
+        left = self._below(plans, self._bounds.own(), schemes_k)
+        left = [plan for plan in left if self._steps[plan].may_fit(schemes_k)]
+        return self._below(left, self._passes(self._bounds.alone(domain)), schemes_k) if left else left
 
     def _children(self, region: Region, outcome: Outcome) -> Iterator[Region]:
         """What is left of a region, divided; nothing where all is shown."""

@@ -43,12 +43,9 @@ class Replay(ClassProof):
     """
 
     def __init__(
-        self,
-        bounds: LayerBounds,
-        steps: Mapping[Plan, PlanSteps],
-        claims: Mapping[Plan, float],
+        self, bounds: LayerBounds, steps: Mapping[Plan, PlanSteps], claims: Mapping[Plan, float],
         certificate: CertifiedPlans,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(bounds, steps, claims)
         self._certificate = certificate
 

@@ -29,9 +29,9 @@ class Weights:
     def __init__(self, items: LayerItems) -> None:
         self._items = items
 
-    def seconds(self, sum_r: Floats) -> float:
-        """Seconds that blocks take at least which pay so much together, in seconds of each resource."""
-        return float((self.greedy(sum_r[None])[0] * sum_r).sum())
+    def seconds(self, sum_cr: Floats) -> Floats:
+        """Seconds that blocks of every component take at least which pay so much, in seconds of each resource."""
+        return np.asarray((self.greedy(sum_cr) * sum_cr).sum(axis=1))
 
     def greedy(self, sum_cr: Floats) -> Floats:
         """The weights of resources under which the sums of every component come to the most: by the largest first.
@@ -39,13 +39,10 @@ class Weights:
         The seconds of a block are positively homogeneous, convex, and add up for sums whose resources are in the same
         order: the largest of w . x for weights w that this finds for the orders of all resources.
         """
+        order_cr = np.argsort(-sum_cr, axis=1, kind="stable")
+        taken_cr = np.cumsum(1 << order_cr, axis=1)
         weight_cr = np.zeros_like(sum_cr)
-        for sum_r, weight_r in zip(sum_cr, weight_cr, strict=True):
-            before, taken = 0.0, 0
-            for r in np.argsort(-sum_r, kind="stable").tolist():
-                taken |= 1 << r
-                weight_r[r] = self._of_set(taken) - before
-                before = self._of_set(taken)
+        np.put_along_axis(weight_cr, order_cr, np.diff(self._of_set[taken_cr], axis=1, prepend=0.0), axis=1)
         return weight_cr
 
     def lowered(self, weight_cr: Floats) -> Floats:
@@ -54,24 +51,18 @@ class Weights:
         That is so where no set of resources has a larger weight than the seconds of a block that takes a second of
         each: see :meth:`greedy`.
         """
-        number_s = np.arange(1, 1 << weight_cr.shape[1])
-        member_sr = number_s[:, None] >> np.arange(weight_cr.shape[1]) & 1
-        most_s = np.array([self._of_set(resources) for resources in number_s.tolist()])
-        ratio_c: Floats = (weight_cr @ member_sr.T / most_s).max(axis=1, initial=1.0)
+        member_rs = np.arange(1, 1 << weight_cr.shape[1]) >> np.arange(weight_cr.shape[1])[:, None] & 1
+        ratio_c: Floats = (weight_cr @ member_rs / self._of_set[1:]).max(axis=1, initial=1.0)
         return np.asarray(weight_cr / ratio_c[:, None])
 
-    def _of_set(self, resources: int) -> float:
-        """Seconds of a block that takes a second of each of some resources: these are bits."""
-        if resources not in self._sets:
-            sums_r = np.zeros(len(self._items.resources))
-            for number, (r, rate) in enumerate(self.time.items()):
-                sums_r[r] = _MUCH / rate if resources >> number & 1 else 0.0
-            self._sets[resources] = float(self._beyond(sums_r[None])[0] / _MUCH)
-        return self._sets[resources]
-
     @cached_property
-    def _sets(self) -> dict[int, float]:
-        return {0: 0.0}
+    def _of_set(self) -> Floats:
+        """Seconds of a block that takes a second of each of some resources: these are bits of the place."""
+        number_s = np.arange(1 << len(self.time))
+        sums_sr = np.zeros((len(number_s), len(self._items.resources)))
+        for bit, (r, rate) in enumerate(self.time.items()):
+            sums_sr[:, r] = (number_s >> bit & 1) * (_MUCH / rate)
+        return self._beyond(sums_sr) / _MUCH
 
     @cached_property
     def time(self) -> dict[int, float]:

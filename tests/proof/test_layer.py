@@ -163,7 +163,7 @@ def test_a_scheme_that_pays_a_little_more_replaces_none(less: float) -> None:
         LayerItems(result.graph, result.system, result.assumptions, result.plan, result.mapping.tile_count)
     )
     k = next(k for k, schemes in enumerate(bounds.items.schemes_k) if len(schemes) > 1)
-    tables = [table.copy() for table in bounds._tables]
+    tables = [table.copy() for table in bounds._amounts.table_i]
     changed = 0
     for i in bounds._of_kernel[k]:
         axis = bounds.items.items[i].scope.index(k)
@@ -174,6 +174,6 @@ def test_a_scheme_that_pays_a_little_more_replaces_none(less: float) -> None:
             changed, where = 1, (1, *place[0].tolist())
             amount[where] *= less
     assert changed
-    bounds.__dict__["_tables"] = tables
+    bounds._amounts.table_i = tables
     assert bounds.replaces(k, 1, 0, bounds.domain)
     assert not bounds.replaces(k, 0, 1, bounds.domain)

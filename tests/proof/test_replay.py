@@ -18,7 +18,7 @@ from dfopt.documents.certificate import Certificate
 from dfopt.documents.result import Result
 from dfopt.errors import DfoptError, DocumentError
 from dfopt.judge.items import LayerItems
-from dfopt.proof import layer
+from dfopt.proof import prices
 from dfopt.proof.plans import Claim, proven
 from dfopt.proof.weights import Weights
 
@@ -35,7 +35,7 @@ def _result() -> Result:
 def _text(few: int = 0) -> str:
     """The certificate of a proof that prices choices one by one only where blocks under all of them are so few."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layer, "_EACH", few)
+        patch.setattr(prices, "_EACH", few)
         certificate = df.check(_result()).certificate
     assert certificate is not None
     return json.dumps(certificate.to_data())
