@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from dfopt.bnb import Clock
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.certificate import Certificate, CertifiedPlans
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
+from dfopt.physics.identity import Same
 from dfopt.proof.plans import Claim, Proven, proven
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Setting
@@ -99,7 +103,12 @@ class OtherCode:
         return not self.shown(setting, {(way, tiles): low for way in ways for tiles in tiles_of(setting, way)}).open
 
 
-def tiles_of(setting: Setting, plan: Plan) -> set[int]:
+def tiles_of(setting: Setting, plan: Plan) -> frozenset[int]:
     """Numbers of tiles that mappings of a plan may have."""
-    drawn = setting.under(plan).graph
-    return {*itertools.chain(*(tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards)))}
+    return _tiles_of(Same(setting.under(plan).graph), Same(setting.assumptions), plan.shards)
+
+
+@lru_cache(maxsize=64)
+def _tiles_of(graph: Same[Graph], assumptions: Same[Assumptions], shards: int) -> frozenset[int]:
+    each = (tile_counts(graph.document, assumptions.document, least) for least in (1, shards))
+    return frozenset(itertools.chain(*each))
