@@ -39,18 +39,6 @@ def pipelined(pp: int, layers: int, *ends: int, microbatches: int = 6) -> Plan:
     return Plan(pp=pp, pp_dims=("p",), microbatches=microbatches, layers_per_stage=layers, **uneven)
 
 
-def test_scores_of_earlier_versions_are_read() -> None:
-    """They had a field for every state, also for those that are not held."""
-    now = judged(pipelined(2, 5))
-    data = now.to_data()
-    for stage in data["stages"]:
-        held = stage.pop("states")["dram"]
-        for name in ("weights", "gradients", "optimizer", "activations"):
-            stage[f"dram_{name}_bytes"] = held.get(name, 0.0)
-        stage["dram_resident_bytes"] = held.get("tables", 0.0)
-    assert Score.from_data(data) == now
-
-
 def test_one_stage_runs_everything_one_after_another() -> None:
     score = judged(Plan(microbatches=6, layers_per_stage=10))
     (stage,) = score.stages
