@@ -138,7 +138,7 @@ class Costs:
             factors.append(Factor(scope, entries[place : place + math.prod(shape)].reshape(shape)))
         return factors, cost_v
 
-    def met(self, values: Sequence[int], cost_v: Floats, components: int) -> Floats:
+    def sums_with(self, values: Sequence[int], cost_v: Floats, components: int) -> Floats:
         """Seconds of each resource of every component with a value of each kernel, in the cover that adds least."""
         chosen = list[int]()
         for end, covers, value in zip(self._ends, self._covers, (self._strides @ values).tolist(), strict=False):
@@ -146,6 +146,6 @@ class Costs:
             chosen.append(first + int(cost_v[first : first + covers].argmin()))
         rows = self._row_vg[chosen].ravel()
         rows = rows[rows > 0] - 1
-        met_cr = np.zeros((components, self._timed_nr.shape[1]))
-        np.add.at(met_cr, self._component_n[rows], self._timed_nr[rows])
-        return met_cr
+        sum_cr = np.zeros((components, self._timed_nr.shape[1]))
+        np.add.at(sum_cr, self._component_n[rows], self._timed_nr[rows])
+        return sum_cr

@@ -103,9 +103,9 @@ class Duals:
                 best = dual
             if not dual.least < enough:
                 break
-            met_cr = self._costs_of(domain).met(dual.elimination.values, dual.cover_v, len(counts_c))
-            better_cr = counts_c * self._weights.greedy(met_cr)
-            more = float(((better_cr - weight_cr) * met_cr).sum())
+            sum_cr = self._costs_of(domain).sums_with(dual.elimination.values, dual.cover_v, len(counts_c))
+            better_cr = counts_c * self._weights.greedy(sum_cr)
+            more = float(((better_cr - weight_cr) * sum_cr).sum())
             if more <= _CLOSE * best.least:
                 break
             weight_cr = weight_cr + min((enough - dual.least) / more, 1.0) * (better_cr - weight_cr)

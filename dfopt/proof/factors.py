@@ -126,11 +126,11 @@ class Elimination:
         for factor in open_:
             send(factor, -1)
         for variable in _order(tuple(factor.scope for factor in open_), tuple(self._sizes)):
-            mine = [each for number in numbers_v[variable] if (each := sent[number]) is not None]
+            gathered = [each for number in numbers_v[variable] if (each := sent[number]) is not None]
             for number in numbers_v[variable]:
                 sent[number] = None
-            parts = [factor for factor, _ in mine] or [Factor((variable,), np.zeros(self._sizes[variable]))]
-            bucket = _Bucket(variable, parts, _sum(parts, self._sizes), [origin for _, origin in mine])
+            parts = [factor for factor, _ in gathered] or [Factor((variable,), np.zeros(self._sizes[variable]))]
+            bucket = _Bucket(variable, parts, _sum(parts, self._sizes), [origin for _, origin in gathered])
             self._buckets.append(bucket)
             send(bucket.total.without(variable), len(self._buckets) - 1)
         return [(origin, float(factor.cost)) for factor, origin in filter(None, sent)]
@@ -146,9 +146,9 @@ class Elimination:
                 above[origin] = Factor((), np.array(_total(value for other, value in self._ends if other != origin)))
         for place in range(len(self._buckets) - 1, -1, -1):
             bucket, outside = self._buckets[place], above[place]
-            whole = _sum([bucket.total, outside], self._sizes)
-            axis = whole.scope.index(bucket.variable)
-            marginals[bucket.variable] = whole.cost.min(axis=tuple(a for a in range(whole.cost.ndim) if a != axis))
+            total = _sum([bucket.total, outside], self._sizes)
+            axis = total.scope.index(bucket.variable)
+            marginals[bucket.variable] = total.cost.min(axis=tuple(a for a in range(total.cost.ndim) if a != axis))
             for number, child in enumerate(bucket.children):
                 if child >= 0:
                     others = [part for other, part in enumerate(bucket.parts) if other != number]

@@ -43,23 +43,24 @@ class LayerBounds:
         What blocks pay, by the judge.
     pins : dict, optional
         Schemes of kernels that are fixed, by name.
-    known : dict, optional
+    component_lists : dict, optional
         Components of graphs on one system under one set of assumptions, which are kept there.
     """
 
     def __init__(
         self, items: LayerItems, pins: Dict[str, Sharding] | None = None,
-        known: dict[Same[Graph], list[Component]] | None = None,
+        component_lists: dict[Same[Graph], list[Component]] | None = None,
     ) -> None:  # fmt: skip
-        self.items, self._pins, self._known = items, pins or {}, {} if known is None else known
+        self.items, self._pins = items, pins or {}
+        self._component_lists = {} if component_lists is None else component_lists
 
     @cached_property
     def components(self) -> list[Component]:
         """Kernels that may share blocks."""
         graph = Same(self.items.graph)
-        if graph not in self._known:
-            self._known[graph] = components_of(self.items.graph, self.items.allowed, self.key_k)
-        return self._known[graph]
+        if graph not in self._component_lists:
+            self._component_lists[graph] = components_of(self.items.graph, self.items.allowed, self.key_k)
+        return self._component_lists[graph]
 
     @cached_property
     def duals(self) -> Duals:
@@ -90,11 +91,11 @@ class LayerBounds:
 
     def own(self) -> dict[tuple[int, bool], float]:
         """Seconds of the passes of every kind of layer at least, by what each kernel does whatever others do."""
-        sums = dict[tuple[int, bool], Floats]()
+        sum_of = dict[tuple[int, bool], Floats]()
         for key, own_zr in zip(self.key_k, self.items.own_kz, strict=True):
             least_r = own_zr[:, [*self.weights.time]].min(axis=0) * [*self.weights.time.values()]
-            sums[key] = sums.get(key, 0.0) + least_r
-        return dict(zip(sums, self.weights.seconds(np.array([*sums.values()])).tolist(), strict=True))
+            sum_of[key] = sum_of.get(key, 0.0) + least_r
+        return dict(zip(sum_of, self.weights.seconds(np.array([*sum_of.values()])).tolist(), strict=True))
 
     # -- paths ------------------------------------------------------------------------------------------------------
 
@@ -215,10 +216,9 @@ class LayerBounds:
             scope = self.items.items[i].scope
             axis = scope.index(k)
             left = [domain[each] for each in scope]
-            mine, theirs = (
-                self._amounts.table_i[i][np.ix_(*left[:axis], (place,), *left[axis + 1 :])] for place in (o, other)
-            )
-            if (mine > theirs).any():
+            table = self._amounts.table_i[i]
+            amounts, others = (table[np.ix_(*left[:axis], (place,), *left[axis + 1 :])] for place in (o, other))
+            if (amounts > others).any():
                 return False
         return True
 

@@ -129,7 +129,7 @@ class _Prover:
     over: Callable[[], bool]
     followed: Sequence[CertifiedPlans] | None
     components: dict[Same[Graph], list[Component]] = field(default_factory=dict)
-    known: Shared = field(default_factory=dict)
+    shared: Shared = field(default_factory=dict)
 
     def outcomes(self, claims: Dict[Plan, float], tiles: tuple[int, ...]) -> Iterator[tuple[CertifiedPlans, Outcome]]:
         """What is shown of the plans of a class in all of some numbers of tiles together, or else in each.
@@ -141,8 +141,8 @@ class _Prover:
         ways = [each for each in self.followed or () if each.plan == plan]
         follow = None if self.followed is None else way
         follow = next((each for each in ways if {*tiles} <= {*each.tile_counts}), follow)
-        apart = bool(ways) and follow is way and len(tiles) > 1
-        outcome = None if apart else self._outcome(claims, tiles, follow)
+        in_each = bool(ways) and follow is way and len(tiles) > 1
+        outcome = None if in_each else self._outcome(claims, tiles, follow)
         if outcome is None:
             for count in tiles:
                 yield from self.outcomes(claims, (count,))
@@ -164,7 +164,7 @@ class _Prover:
                 left_out[plan] = "the certificate leaves it open"
         lows = {plan: low for plan, low in claims.items() if plan not in left_out}
         try:
-            least = LayerItems(*of, next(iter(claims)), *tiles, shared=self.known)
+            least = LayerItems(*of, next(iter(claims)), *tiles, shared=self.shared)
             bounds = LayerBounds(least, self.pins, self.components)
             if way is None:
                 above = {plan: low * (1 + _ROUNDED) for plan, low in lows.items()}

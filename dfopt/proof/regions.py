@@ -106,11 +106,11 @@ class ClassProof:
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
         """Show the claims of all plans, as far as that is possible, until there is no time left."""
-        outcome, whole, work = Outcome(), self._bounds.domain, 0
-        if not all(whole):  # pins leave a kernel nothing
+        outcome, domain, work = Outcome(), self._bounds.domain, 0
+        if not all(domain):  # pins leave a kernel nothing
             return outcome
         left = self._left_open(outcome)
-        stack = [Region(whole, left, self._bounds)] if left else []
+        stack = [Region(domain, left, self._bounds)] if left else []
         while stack:
             region = stack.pop()
             outcome.steps.append(CertifiedRegion())
@@ -152,15 +152,15 @@ class ClassProof:
         passes = self._passes(seconds_c)
         enough_g = [self._enough(group, left, passes, schemes_k) for group in self._groups]
         try:
-            sums = [
+            least_g = [
                 self._least_sum(region, group, enough, number)
                 for number, (group, enough) in enumerate(zip(self._groups, enough_g, strict=True))
             ]
         except TooLarge as error:
             outcome.open |= dict.fromkeys(left, str(error))
             return
-        outcome.note(**self._bounded_by(sums, outcome))
-        for group, each in zip(self._groups, sums, strict=True):
+        outcome.note(**self._bounded_by(least_g, outcome))
+        for group, each in zip(self._groups, least_g, strict=True):
             passes = group.raised(passes, each.elimination.least)
         left = self._below(left, passes, schemes_k)
         if decided:
@@ -168,9 +168,9 @@ class ClassProof:
         elif left:
             outcome.note(enough=tuple(enough if math.isfinite(enough) else None for enough in enough_g))
             within = bounds.within(domain, self._most(seconds_c, enough_g))
-            narrowed = self._narrowed(domain, left, passes, [each.elimination for each in sums], outcome)
-            smaller = Region(narrowed, left, within, [each.weight_kr for each in sums])
-            yield from self._divided(region, smaller, math.fsum(seconds_c), math.fsum(enough_g), sums, outcome)
+            narrowed = self._narrowed(domain, left, passes, [each.elimination for each in least_g], outcome)
+            smaller = Region(narrowed, left, within, [each.weight_kr for each in least_g])
+            yield from self._divided(region, smaller, math.fsum(seconds_c), math.fsum(enough_g), least_g, outcome)
 
     def _by_paths(self, region: Region) -> tuple[list[Plan], list[float]]:
         """Plans that are left where paths bound a region, and where memories may hold it; with what paths take."""
@@ -191,29 +191,29 @@ class ClassProof:
         return _LeastSum(dual.elimination, dual.weight_cr, dual.weight_kr)
 
     @staticmethod
-    def _bounded_by(sums: Sequence[_LeastSum], outcome: Outcome) -> dict[str, Any]:
+    def _bounded_by(least_g: Sequence[_LeastSum], outcome: Outcome) -> dict[str, Any]:
         """Which groups are priced choice by choice, and by which weights duals bound the others."""
-        weights = [each.weight_cr for each in sums if each.weight_cr is not None]
-        priced = tuple(number for number, each in enumerate(sums) if each.weight_cr is None)
+        weights = [each.weight_cr for each in least_g if each.weight_cr is not None]
+        priced = tuple(number for number, each in enumerate(least_g) if each.weight_cr is None)
         number = outcome.number_of(np.sum(weights, axis=0)) if weights else None
         return {"weights": number, "priced": priced or None}
 
     def _divided(
-        self, region: Region, smaller: Region, by_paths: float, enough: float, sums: Sequence[_LeastSum],
+        self, region: Region, smaller: Region, by_paths: float, enough: float, least_g: Sequence[_LeastSum],
         outcome: Outcome,
     ) -> Iterator[Region]:  # fmt: skip
         """What is left of a region, by the blocks of a kernel, by its schemes, or as it is where it is smaller now."""
         domain, _, bounds, _ = region
         if not all(smaller.domain):
             return
-        paths_say_more = by_paths > math.fsum(each.elimination.least for each in sums)
+        paths_say_more = by_paths > math.fsum(each.elimination.least for each in least_g)
         if paths_say_more and (k := smaller.bounds.with_few_blocks(_FEW)) is not None:
             outcome.note(blocks_of=k)
             yield from smaller.by_blocks(k)
         elif smaller.domain != domain or smaller.bounds.blocks < _FEWER * bounds.blocks:
             yield smaller
         else:
-            k = self._kernel(smaller, enough, [each.elimination for each in sums])
+            k = self._kernel(smaller, enough, [each.elimination for each in least_g])
             outcome.note(kernel=k)
             yield from smaller.by_schemes(k)
 
@@ -227,11 +227,11 @@ class ClassProof:
         return most_c
 
     def _narrowed(
-        self, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination], outcome: Outcome
+        self, domain: Domain, plans: Sequence[Plan], passes: Passes, least_g: Sequence[Elimination], outcome: Outcome
     ) -> Domain:
         """A region without the schemes that least sums exclude, or of which another one is nowhere more."""
         gone = set[tuple[int, int]]()
-        if excluded := self._excluded(domain, plans, passes, sums):
+        if excluded := self._excluded(domain, plans, passes, least_g):
             outcome.note(excluded=excluded)
             gone = {*excluded}
         elif dominated := self._dominated(domain, plans):
@@ -240,10 +240,10 @@ class ClassProof:
         return tuple(tuple(o for o in left if (k, o) not in gone) for k, left in enumerate(domain))
 
     def _excluded(
-        self, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination]
+        self, domain: Domain, plans: Sequence[Plan], passes: Passes, least_g: Sequence[Elimination]
     ) -> tuple[tuple[int, int], ...]:
         """Kernels, each with a scheme that least sums exclude."""
-        marginals = [each.marginals for each in sums]
+        marginals = [each.marginals for each in least_g]
         marginal_ko = [[*zip(*(each[k].tolist() for each in marginals), strict=True)] for k in range(len(domain))]
         still_open = self._open(set(chain(*marginal_ko)), plans, passes, self._schemes(domain))
         return tuple(
@@ -274,14 +274,14 @@ class ClassProof:
             enough = high
         return enough
 
-    def _kernel(self, region: Region, enough: float, sums: Sequence[Elimination]) -> int:
+    def _kernel(self, region: Region, enough: float, least_g: Sequence[Elimination]) -> int:
         """The kernel whose schemes raise the paths most, each by itself, among those whose marginals differ most.
 
         Beyond seconds that are enough no more counts.
         """
         domain, _, bounds, _ = region
         free = [k for k, left in enumerate(domain) if len(left) > 1]
-        marginals = [each.marginals for each in sums]
+        marginals = [each.marginals for each in least_g]
         likely = sorted(free, key=lambda k: (-sum(_spread(each[k]) for each in marginals), k))[:_PROBED]
 
         def raised(k: int) -> float:
@@ -306,8 +306,8 @@ class ClassProof:
     def _replaces(
         self, k: int, o: int, other: int, domain: Domain, plans: Sequence[Plan], schemes: Sequence[Sharding]
     ) -> bool:
-        beside = all(self._steps[plan].replaces(k, schemes[o], schemes[other]) for plan in plans)
-        return beside and self._bounds.replaces(k, o, other, domain)
+        in_step = all(self._steps[plan].replaces(k, schemes[o], schemes[other]) for plan in plans)
+        return in_step and self._bounds.replaces(k, o, other, domain)
 
     def _open(
         self, lows: Iterable[tuple[float, ...]], plans: Sequence[Plan], passes: Passes, schemes_k: Schemes

@@ -51,11 +51,11 @@ class Replay(ClassProof):
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
         """Show the claims of all plans, until there is no time left or the certificate does not."""
-        outcome, whole = Outcome(), self._bounds.domain
-        if not all(whole):  # pins leave a kernel nothing
+        outcome, domain = Outcome(), self._bounds.domain
+        if not all(domain):  # pins leave a kernel nothing
             return outcome
         plans = self._left_open(outcome)
-        stack = [Region(whole, plans, self._bounds)]
+        stack = [Region(domain, plans, self._bounds)]
         while any(region.plans for region in stack):
             reason = LATE if over() else ""
             try:
@@ -78,14 +78,14 @@ class Replay(ClassProof):
         left, seconds_c = self._by_paths(region) if region.plans else ([], [])
         if not left:
             return [shown] * how.parts
-        passes, sums = self._passes(seconds_c), self._sums(how, region)
+        passes, least_g = self._passes(seconds_c), self._eliminations(how, region)
         within = region.bounds if how.enough is None else self._within(how.enough, region, left, seconds_c, passes)
-        for group, each in zip(self._groups, sums, strict=False):  # none where the certificate says none
+        for group, each in zip(self._groups, least_g, strict=False):  # none where the certificate says none
             passes = group.raised(passes, each.least)
         left = self._below(left, passes, self._schemes(region.domain))
         if not left:
             return [shown] * how.parts
-        narrowed = self._undominated_by(how, self._unexcluded(how, region.domain, left, passes, sums), left)
+        narrowed = self._undominated_by(how, self._unexcluded(how, region.domain, left, passes, least_g), left)
         if how.parts == 0 and all(narrowed):
             least = self._steps[left[0]].least(passes, self._schemes(region.domain))
             raise _Refused(f"it shows {least:.9g} s of {left[0].label}, {self._claims[left[0]]:.9g} s are claimed")
@@ -107,12 +107,12 @@ class Replay(ClassProof):
             _check(closed, f"{each:.9g} s are not enough")
         return region.bounds.within(region.domain, self._most(seconds_c, enough_g))
 
-    def _sums(self, how: CertifiedRegion, region: Region) -> list[Elimination]:
+    def _eliminations(self, how: CertifiedRegion, region: Region) -> list[Elimination]:
         """What every group takes at least: priced choice by choice, or bounded by weights; nothing without both."""
         if how.weights is None and not how.priced:
             return []
         weight_cr = None if how.weights is None else self._weights(how.weights, region)
-        sums = list[Elimination]()
+        least_g = list[Elimination]()
         for number, group in enumerate(self._groups):
             if number in (how.priced or ()):
                 each = region.bounds.each(region.domain, group.components)
@@ -122,8 +122,8 @@ class Replay(ClassProof):
                 counts_c = region.bounds.duals.counts(group.kernels)
                 each = region.bounds.duals.of(region.domain, np.asarray(weight_cr) * counts_c).elimination
             assert each is not None
-            sums.append(each)
-        return sums
+            least_g.append(each)
+        return least_g
 
     def _weights(self, number: int, region: Region) -> Floats:
         """Some weights of the certificate, lowered if they are too large: shape (components, resources)."""
@@ -135,14 +135,15 @@ class Replay(ClassProof):
         return self._bounds.weights.lowered(np.array(weights[number]))
 
     def _unexcluded(
-        self, how: CertifiedRegion, domain: Domain, plans: Sequence[Plan], passes: Passes, sums: Sequence[Elimination]
-    ) -> Domain:
+        self, how: CertifiedRegion, domain: Domain, plans: Sequence[Plan], passes: Passes,
+        least_g: Sequence[Elimination],
+    ) -> Domain:  # fmt: skip
         """Schemes that are left without those that least sums exclude for all of some plans."""
         left, low = list(domain), set[tuple[float, ...]]()
         for k, o in how.excluded or ():
             left[k] = _without(left, k, o)
-            low.add(tuple(float(each.marginals[k][domain[k].index(o)]) for each in sums))
-        excluded = not low or (bool(sums) and not self._open(low, plans, passes, self._schemes(domain)))
+            low.add(tuple(float(each.marginals[k][domain[k].index(o)]) for each in least_g))
+        excluded = not low or (bool(least_g) and not self._open(low, plans, passes, self._schemes(domain)))
         _check(excluded, "not all schemes that it leaves out are excluded")
         return tuple(left)
 
