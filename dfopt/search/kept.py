@@ -56,10 +56,13 @@ class Kept:
         return min(self.last, self.best.get((plan, variant), self.last))
 
     def bound(self, record: AnyRecord, name: str = "bound") -> float | None:
-        """What a record says that no mapping is below: of a plan that may have several of the best, none but these."""
-        if self.request.several and record.status == "solved":
-            return self.last * (1 - self.request.gap)
+        """What a record says that no mapping is below: of a plan that may have several of the best, none but these.
+
+        Where the best ones are closer to each other than the gap, the record itself may say more of all of them.
+        """
         bound: float | None = getattr(record, name)
+        if self.request.several and record.status == "solved":
+            return max(self.last * (1 - self.request.gap), -np.inf if bound is None else bound)
         return bound
 
     def gap(self, records: Sequence[AnyRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
