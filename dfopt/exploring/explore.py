@@ -265,16 +265,7 @@ def explored(
         others=others,
         boxes=boxes,
         sensitivity=more,
-        effort=Effort(
-            designs=workload.designs,
-            sizes=({BATCH: len(problem.of)} if len(problem.of) > 1 else {})
-            | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
-            plans=sum(other.listed for other in problem.workloads),
-            boxes=outcome.regions,
-            bounds=outcome.bounded,
-            solves=sum(other.solver.count for other in problem.workloads),
-            seconds=outcome.seconds,
-        ),
+        effort=_effort(problem, workload, box, outcome),
         fixed=restrictions(result, request),
         designs=tuple(other.design for other in workload.spaces),
         graph=workload.solver.drawn_as(result),
@@ -289,6 +280,20 @@ def explored(
     # whatever ended it, nothing may be left to show
     status = exploration.status if exploration.widest_gap else "optimal"
     return exploration.model_copy(update={"status": status, "asked": exploration.asked_digest()}).sealed()
+
+
+def _effort(problem: Batches, workload: Workload, box: Box, outcome: Outcome[Box, Choice]) -> Effort:
+    """What the search looked at, listed and solved."""
+    return Effort(
+        designs=workload.designs,
+        sizes=({BATCH: len(problem.of)} if len(problem.of) > 1 else {})
+        | {name: len(steps) for name, steps in workload.spaces[box.which].sizes.items()},
+        plans=sum(other.listed for other in problem.workloads),
+        boxes=outcome.regions,
+        bounds=outcome.bounded,
+        solves=sum(other.solver.count for other in problem.workloads),
+        seconds=outcome.seconds,
+    )
 
 
 def _searched(

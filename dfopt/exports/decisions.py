@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -100,7 +100,7 @@ def decisions_of(result: Result, path: str) -> RunDecisions:
     DocumentError
         If its graph has no training step; ``path`` is the result's.
     """
-    graph, mapping, plan = result.graph, result.mapping, result.plan
+    graph, plan = result.graph, result.plan
     if not graph.trains or not any(kernel.op == "weight_update" for kernel in graph.kernels):
         message = f"found a result of {graph.name}, which trains nothing, expected one of a training step"
         refuse(path, message, "solve the graph with --param mode=training")
@@ -108,58 +108,18 @@ def decisions_of(result: Result, path: str) -> RunDecisions:
         sizes, unlike = sizes_of(graph), ""
     except Unlike as error:
         sizes, unlike = None, str(error)
-    architecture = graph.architecture or Architecture()
-    unknown = [name for name in architecture.unknown if name != "rotary base" or (sizes is not None and sizes.rotary)]
-    by_tokens, odd = _shardings(graph, mapping, plan.shards)
+    by_tokens, odd = _shardings(graph, result.mapping, plan.shards)
     context, expert, elsewhere = _second_axis(plan)
     copies = plan.members if _by_samples(plan) else 1
-    stages, every = plan.stage_layers if plan.uneven else None, _recompute(graph)[1]
-    held = (
-        sum(stages[:1]) + stages[1] * (plan.stages - 2) + stages[2] if stages else plan.layers_per_stage * plan.stages
-    )
+    stages, (recompute, every) = plan.stage_layers if plan.uneven else None, _recompute(graph)
+    layers = plan.layers_per_stage * plan.stages
+    if stages:
+        layers = stages[0] + stages[1] * (plan.stages - 2) + stages[2]
     weights, operands, _ = _types(graph)
     way = result.assumptions.hiding(plan.tensor_overlap).tensor_overlap
-    trained = _trained(graph)
-    moments = trained["moments"]
-    words = {
-        "model": unlike or _model(sizes),
-        "vocabulary": str(sizes.vocab) if sizes and sizes.vocab else "logits are not drawn",
-        "norms and biases": f"not in the graph: {', '.join(unknown)}" if unknown else "",
-        "mask": _mask(graph),
-        "batch": f"{graph.batch} samples, {graph.microbatch} in a microbatch",
-        "precision": _types(graph)[2],
-        "gradients": f"held in {trained['held']}, added up in {trained['reduced']}",
-        "optimizer": f"main weights in {trained['main_weights']}, moments in {moments}" if moments else "",
-        "products": trained["products"],
-        "tensor": _degree(plan.shards),
-        "sequence parallelism": "used" if by_tokens else "",
-        "tensor overlap": (way or "") if plan.shards > 1 else "",
-        "shardings": odd,
-        "pipeline": _degree(plan.stages),
-        "stages": _stages(plan, held == graph.repeat),
-        "schedule": "all forward passes first (GPipe)" if _gpipe(result) else "",
-        "virtual stages": _degree(plan.interleave),
-        "sending on": _sending(result),
-        "data": _degree(plan.copies * copies),
-        "zero": _zero(plan),
-        "gradient overlap": "behind the backward pass" if result.hides_gradients else "",
-        "weight overlap": "behind the forward pass" if hides_weights(result.assumptions, graph, plan) else "",
-        "context": _degree(context),
-        "expert": _degree(expert),
-        "second axis": elsewhere,
-        "recomputation": _recomputation(graph, plan),
-        "attention": "fused" if _one_attention(graph, mapping) else "",
-        "partitions": _partitions(mapping),
-        "tiles": f"{mapping.tile_count} tiles of the streamed axis, compute tiles by kernel",
-        "network dims": plan.label,
-        "placement": plan.placement.label if plan.placement is not None and plan.placement.elsewhere else "",
-        "two microbatches at once": "yes" if plan.two_batch_overlap else "",
-        "clocks": "below the nominal frequency, or pauses" if mapping.clocks or mapping.pauses else "",
-        "overlap": f"left as it is; priced with overlap: {result.assumptions.overlap}",
-    }
-    return RunDecisions(
+    decisions = RunDecisions(
         sizes=sizes,
-        architecture=architecture,
+        architecture=graph.architecture or Architecture(),
         chips=plan.shards * plan.members * plan.stages * plan.copies,
         tensor=plan.shards,
         sequence_parallel=by_tokens,
@@ -172,7 +132,7 @@ def decisions_of(result: Result, path: str) -> RunDecisions:
         virtual=plan.interleave,
         layers_per_stage=plan.layers_per_stage * every,
         stages=None if stages is None else (stages[0] * every, stages[1] * every, stages[2] * every),
-        even=held == graph.repeat,
+        even=layers == graph.repeat,
         data=plan.copies * copies,
         context=context,
         expert=expert,
@@ -180,19 +140,62 @@ def decisions_of(result: Result, path: str) -> RunDecisions:
         microbatches=plan.microbatches,
         batch=graph.batch,
         gpipe=_gpipe(result),
-        recompute=_recompute(graph)[0],
+        recompute=recompute,
         every=every,
         recomputed=plan.recomputed or 0,
-        one_attention=_one_attention(graph, mapping),
+        one_attention=_one_attention(graph, result.mapping),
         zero=plan.zero or 0,
         away=tuple(item for item, name in _away(plan) if name != result.system.chip.fastest_tier),
         replicas=plan.hybrid.replicas if plan.hybrid else 1,
         weights=weights,
         operands=operands,
         saved=_saved(graph),
-        **trained,
-        words={name: text for name, text in words.items() if text},
+        **_trained(graph),
+        words={},
     )
+    words = {"model": unlike or _model(sizes), "shardings": odd, "second axis": elsewhere, **_words(result, decisions)}
+    return replace(decisions, words={name: words[name] for name in NAMES if words[name]})
+
+
+def _words(result: Result, decided: RunDecisions) -> dict[str, str]:
+    """Decisions in words, nothing for those that are idle; all but the three that need more than what is decided."""
+    graph, mapping, plan, sizes = result.graph, result.mapping, result.plan, decided.sizes
+    rotary = sizes is not None and sizes.rotary
+    unknown = [name for name in decided.architecture.unknown if name != "rotary base" or rotary]
+    types = f"main weights in {decided.main_weights}, moments in {decided.moments}"
+    return {
+        "vocabulary": str(sizes.vocab) if sizes and sizes.vocab else "logits are not drawn",
+        "norms and biases": f"not in the graph: {', '.join(unknown)}" if unknown else "",
+        "mask": _mask(graph),
+        "batch": f"{graph.batch} samples, {graph.microbatch} in a microbatch",
+        "precision": _types(graph)[2],
+        "gradients": f"held in {decided.held}, added up in {decided.reduced}",
+        "optimizer": types if decided.moments else "",
+        "products": decided.products,
+        "tensor": _degree(decided.tensor),
+        "sequence parallelism": "used" if decided.sequence_parallel else "",
+        "tensor overlap": decided.tensor_overlap,
+        "pipeline": _degree(decided.pipeline),
+        "stages": _stages(plan, decided.even),
+        "schedule": "all forward passes first (GPipe)" if decided.gpipe else "",
+        "virtual stages": _degree(decided.virtual),
+        "sending on": _sending(result),
+        "data": _degree(decided.data),
+        "zero": _zero(plan),
+        "gradient overlap": "behind the backward pass" if decided.gradient_overlap else "",
+        "weight overlap": "behind the forward pass" if decided.parameter_overlap else "",
+        "context": _degree(decided.context),
+        "expert": _degree(decided.expert),
+        "recomputation": _recomputation(graph, plan),
+        "attention": "fused" if decided.one_attention else "",
+        "partitions": _partitions(mapping),
+        "tiles": f"{mapping.tile_count} tiles of the streamed axis, compute tiles by kernel",
+        "network dims": plan.label,
+        "placement": plan.placement.label if plan.placement is not None and plan.placement.elsewhere else "",
+        "two microbatches at once": "yes" if plan.two_batch_overlap else "",
+        "clocks": "below the nominal frequency, or pauses" if mapping.clocks or mapping.pauses else "",
+        "overlap": f"left as it is; priced with overlap: {result.assumptions.overlap}",
+    }
 
 
 def _away(plan: Plan) -> list[tuple[Item, str]]:

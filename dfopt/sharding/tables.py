@@ -6,14 +6,18 @@ included), l layout (RR, SR, RS).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.arrays import Floats, Ints
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.kernel import Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
@@ -100,8 +104,7 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
         If a pinned scheme is not legal for its kernel.
     """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
-    degree = plan.shards
-    if reason := forbidden_pins(instance.setting, pins or {}, degree):
+    if reason := forbidden_pins(instance.setting, pins or {}, plan.shards):
         raise PlanError(reason)
     index, figures = graph.index(), Figures(instance)
     layer = figures.layer
@@ -116,16 +119,6 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
     tensors = (*graph.tensors, *carried)
     operand_t = [*graph.operands(), *([1] * len(carried))]
     required_to = np.full((len(tensors), len(left_o)), -1, dtype=np.int64)
-    late_t = np.append(gathered_late(graph, assumptions), np.zeros(len(carried), dtype=bool))
-    again_t = np.zeros(len(tensors), dtype=bool)
-    group_t = fanout_groups(graph, assumptions)
-    group_t = np.append(group_t, np.arange(len(carried)) + group_t.max(initial=-1) + 1)
-    conversion, conversion_bytes = np.zeros((2, len(tensors), len(LAYOUTS), len(LAYOUTS)))
-    for wanted in layer.wanted:
-        here = (group_t == wanted.group) & (late_t == wanted.late)
-        again_t[here] = wanted.tolls
-        conversion[here] = layer.conversion(wanted)[0][:, [1 << place for place in range(len(LAYOUTS))]]
-        conversion_bytes[here] = wanted.fan.bytes * _COSTS
     hop, share_o = np.zeros((len(tensors), 3)), figures.output_o[left_o].tolist()
     produced_o = np.concatenate(layer.produced_ko)[left_o]
     for t, tensor in enumerate(tensors):
@@ -135,14 +128,6 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
             required_to[t, o] = LAYOUTS.index(layout)
         for o in np.flatnonzero(kernel_o == index[tensor.src]).tolist():
             hop[t, produced_o[o]] = sent_s(instance, graph.bytes_of(tensor), share_o[o])
-
-    alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
-    bills, bill_t = dict[tuple[object, ...], int](), np.zeros(len(tensors), dtype=np.int64)
-    for t, (group, late, again) in enumerate(zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)):
-        bill_t[t] = bills.setdefault((group, late, tensors[t].dst if again and alone else None), len(bills))
-    passes = [kernel.pass_ for kernel in graph.kernels]
-    src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
-    dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
     return InterChipTables(
         stages=1 if graph.folded else plan.stages,
         kernel_o=kernel_o,
@@ -152,27 +137,19 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
         bytes_o=bytes_o,
         held_o=_held(figures)[left_o],
         produced_o=produced_o,
-        src_t=src_t,
-        dst_t=dst_t,
-        group_t=group_t,
-        bill_t=bill_t,
-        again_t=again_t,
+        **_conversions(graph, assumptions, layer, tensors),
         gathers=assumptions.splits_tokens,
         required_to=required_to,
-        conversion_tll=conversion,
-        conversion_bytes_tll=conversion_bytes,
         hop_tl=hop,
         ordered_t=np.arange(len(tensors)) < len(graph.tensors),
-        reversed_t=np.array(
-            [passes[a] != "forward" and passes[b] != "forward" for a, b in zip(src_t, dst_t, strict=True)], dtype=bool
-        ),
+        **_ends(graph, tensors),
         together_kk=tuple(
             (k, index[kernel.stage_with]) for k, kernel in enumerate(graph.kernels) if kernel.stage_with is not None
         ),
         partial_kk=tuple(
             (k, index[kernel.accumulates_into])
             for k, kernel in enumerate(graph.kernels)
-            if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, layer.rules)
+            if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", plan.shards, layer.rules)
         ),
         alike_kk=tuple(
             (index[first.src], index[other.src])
@@ -180,6 +157,35 @@ def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> Int
             for first, other in zip(graph.handed_on[0], others, strict=True)
         ),
     )
+
+
+def _conversions(graph: Graph, assumptions: Assumptions, layer: Layer, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    """What tensors convert: groups that convert once, bills of what a layout is paid for, seconds and bytes."""
+    carried = len(tensors) - len(graph.tensors)
+    late_t = np.append(gathered_late(graph, assumptions), np.zeros(carried, dtype=bool))
+    again_t = np.zeros(len(tensors), dtype=bool)
+    group_t = fanout_groups(graph, assumptions)
+    group_t = np.append(group_t, np.arange(carried) + group_t.max(initial=-1) + 1)
+    conversion, conversion_bytes = np.zeros((2, len(tensors), len(LAYOUTS), len(LAYOUTS)))
+    for wanted in layer.wanted:
+        here = (group_t == wanted.group) & (late_t == wanted.late)
+        again_t[here] = wanted.tolls
+        conversion[here] = layer.conversion(wanted)[0][:, [1 << place for place in range(len(LAYOUTS))]]
+        conversion_bytes[here] = wanted.fan.bytes * _COSTS
+    alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
+    bills, bill_t = dict[tuple[object, ...], int](), np.zeros(len(tensors), dtype=np.int64)
+    for t, (group, late, again) in enumerate(zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)):
+        bill_t[t] = bills.setdefault((group, late, tensors[t].dst if again and alone else None), len(bills))
+    prices = {"conversion_tll": conversion, "conversion_bytes_tll": conversion_bytes}
+    return {"group_t": group_t, "bill_t": bill_t, "again_t": again_t, **prices}
+
+
+def _ends(graph: Graph, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    """The kernels that tensors come from and go to, and which tensors are handed on behind the forward pass."""
+    index, forward_k = graph.index(), np.array([kernel.pass_ == "forward" for kernel in graph.kernels])
+    src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
+    dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
+    return {"src_t": src_t, "dst_t": dst_t, "reversed_t": ~(forward_k[src_t] | forward_k[dst_t])}
 
 
 def _held(figures: Figures) -> Floats:

@@ -235,8 +235,8 @@ def _settle(
     stack, chips = model.stack, work.chips
     lowest = stack.levels[-1]
     clocks = np.minimum(work.clocks, level.frequency)
-    voltage_of = {clock: voltage_at(stack, clock) for clock in set(clocks.tolist())}
-    voltages = np.array([voltage_of[clock] for clock in clocks.tolist()])
+    each_clock, place = np.unique(clocks, return_inverse=True)
+    voltages = np.array([voltage_at(stack, clock) for clock in each_clock.tolist()])[place]
     clocked_s = work.compute_s / clocks, work.sram_s / clocks
     logic_j = np.square(voltages)[:, None] * work.logic_j + work.outward_j
     dynamic_j = np.array([chip.runs @ logic_j + chip.once_j for chip in chips])
@@ -256,24 +256,15 @@ def _settle(
             idle[c] = busy @ (clocks * np.square(voltages)) + rest * lowest.frequency * lowest.voltage**2
             leak[c] = busy @ voltages + rest * lowest.voltage
             watts = dynamic_j[c] / interval + model.steady_power(rate, idle[c])
-            enough = None
-            if not settled:
-                enough = partial(_asks_for_more, stack, heat, dies, rate)
-            elif not last:
-                enough = partial(_is_lost, stack, heat, dies)
+            lost = None if last else partial(_is_lost, stack, heat, dies)
+            enough = lost if settled else partial(_asks_for_more, stack, heat, dies, rate)
             solved.append(leaking(heat, feedback, watts, leak[c], enough))
             iterations += solved[-1].rounds
             if settled and not last and (solved[-1].enough or solved[-1].runaway):
                 return None, iterations
         tiles_w = np.array([solution.watts for solution in solved])
-        complete = [c for c, solution in enumerate(solved) if not solution.enough]
-        die_max = np.full((len(chips), len(heat.dies)), np.inf)  # of the others it is known to be more than enough
-        if complete:
-            die_max[complete] = heat.die_max(tiles_w[complete])
-        wanted = list(rates)
-        if dies.dram.any():
-            hottest = zip(solved, die_max[:, dies.dram].max(axis=1).tolist(), strict=True)
-            wanted = [dies.top_rate if solution.runaway else stack.dram.refresh_rate(hot) for solution, hot in hottest]
+        die_max = _hottest(heat, solved, tiles_w)
+        wanted = _refresh_rates(stack, dies, solved, die_max) if dies.dram.any() else list(rates)
         # one step at a time: at the next rate the memory is slower, and may be cool enough to stay there
         higher = [_next_rate(stack, rate) if more > rate else rate for rate, more in zip(rates, wanted, strict=True)]
         if higher == rates:
@@ -301,6 +292,21 @@ def _settle(
         broken=tuple(_broken(stack, dies, die_max, tiles_w)),
     )
     return state, iterations
+
+
+def _hottest(heat: Heat, solved: Sequence[Leaking], tiles_w: Floats) -> Floats:
+    """The hottest place of each die, by chip; infinite for a chip whose solution was left as more than enough."""
+    complete = [c for c, solution in enumerate(solved) if not solution.enough]
+    die_max = np.full((len(solved), len(heat.dies)), np.inf)
+    if complete:
+        die_max[complete] = heat.die_max(tiles_w[complete])
+    return die_max
+
+
+def _refresh_rates(stack: Stack, dies: _Dies, solved: Sequence[Leaking], die_max: Floats) -> list[float]:
+    """The refresh rate that the DRAM of each chip asks for at its temperature."""
+    hottest = zip(solved, die_max[:, dies.dram].max(axis=1).tolist(), strict=True)
+    return [dies.top_rate if solution.runaway else stack.dram.refresh_rate(hot) for solution, hot in hottest]
 
 
 def _asks_for_more(stack: Stack, heat: Heat, dies: _Dies, rate: float, tiles_k: Floats, tiles_w: Floats) -> bool:
