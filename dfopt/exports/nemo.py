@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from dfopt.documents.strict_yaml import dump_yaml
+from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.exports.decisions import RunDecisions
 from dfopt.exports.megatron import CONVERTED, FP8, MEGATRON, recomputation, refused
 from dfopt.exports.nested import nested
@@ -14,31 +15,7 @@ from dfopt.exports.tool import Lacks, Says, Tool, ToolArguments
 __all__ = ["NEMO"]
 
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
-_RECIPES: Final = {
-    "tensorwise": "bf16_with_fp8_current_scaling_mixed",
-    "mxfp8": "bf16_with_mxfp8_mixed",
-    "blockwise": "bf16_with_fp8_subchannel_scaling_mixed",
-}
-
-
-_NAMES: Final[Mapping[str, tuple[str, Any] | None]] = {
-    "num-experts": ("model.num_moe_experts", None),
-    "swiglu": ("model.gated_linear_unit", True),
-    "untie-embeddings-and-output-weights": ("model.share_embeddings_and_output_weights", False),
-    "disable-bias-linear": ("model.add_bias_linear", False),
-    "micro-batch-size": ("train.micro_batch_size", None),
-    "global-batch-size": ("train.global_batch_size", None),
-    "decoder-first-pipeline-num-layers": ("model.num_layers_in_first_pipeline_stage", None),
-    "decoder-last-pipeline-num-layers": ("model.num_layers_in_last_pipeline_stage", None),
-    "overlap-grad-reduce": ("ddp.overlap_grad_reduce", None),
-    "overlap-param-gather": ("ddp.overlap_param_gather", None),
-    **dict.fromkeys(("max-position-embeddings", "group-query-attention", "cp-comm-type", "moe-token-dispatcher-type")),
-    **dict.fromkeys(("use-rope-scaling", "rope-scaling-factor")),
-}
-"""Fields for options of Megatron-LM, and their values where these are others; none where there is no field.
-
-All others are fields of the model, of the same name.
-"""
+_TABLE: Final = load_strict(Path(__file__).with_suffix(".yaml"))
 
 
 def _as_megatron(decision: str) -> Says:
@@ -47,8 +24,8 @@ def _as_megatron(decision: str) -> Says:
     def fields(arguments: Mapping[str, Any]) -> ToolArguments:
         named: ToolArguments = {}
         for option, value in arguments.items():
-            if (field := _NAMES.get(option, (f"model.{option.replace('-', '_')}", None))) is not None:
-                named[field[0]] = value if field[1] is None else field[1]
+            if field := _TABLE["fields"].get(option, [f"model.{option.replace('-', '_')}"]):
+                named[field[0]] = field[1] if len(field) > 1 else value
         return named
 
     def says(d: RunDecisions) -> ToolArguments | Lacks:
@@ -76,7 +53,7 @@ def _precision(d: RunDecisions) -> ToolArguments | Lacks:
         return arguments
     if d.weights != "bf16" or d.operands not in FP8:
         return Lacks(f"operands in {', '.join(FP8)} beside bf16", arguments)
-    recipe: ToolArguments = {"mixed_precision": _RECIPES[FP8[d.operands]]}
+    recipe: ToolArguments = {"mixed_precision": _TABLE["recipes"][FP8[d.operands]]}
     return recipe if d.saved == d.operands else Lacks(CONVERTED, recipe)
 
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
 from dfopt.frontends.dfmodel.case import Data, block_of
 
@@ -25,21 +27,7 @@ _TOKEN: Final = re.compile(
     | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.]) | (?P<word>[A-Za-z_]\w*) | (?P<close>[}>])""",
     re.VERBOSE,
 )
-_VARIANTS: Final = ("gemm_input1_weight", "gemm_input1_input2", "elementwise_input1", "elementwise_input1_input2")
-_NAMES: Final = {
-    "fwd_bwd": "pass", "communication_size": "communication_bytes", "memory_size": "explicit_dram_bytes_per_chip",
-}  # fmt: skip
-_FIELDS: Final = {
-    "$": "dataflow_graph system cost execution gurobi",
-    "$.system": "num_chip accelerator memory HBD r sw fc r_r r_fc fc_fc r_sw sw_sw r_r_r r_sw_sw sw_sw_sw r_r_r_r",
-    "$.system.accelerator": "core systolic_width systolic_height freq sram_cap link_latency dram_bw dram_cap",
-    "$.execution": "llm dlrm hpl fft execution_style num_config perfect_overlap overlap compute_util word"
-    " separate_rs_ag_for_ar optimization",
-    "$.dataflow_graph.kernels": "name id config fwd_bwd type outer M K N tiling weight_tensor_size output_tensor_size"
-    " communication_type communication_size communication_type_2 memory_size",
-    "$.dataflow_graph.connections": "id startIdx endIdx zero_out",
-}
-"""Fields of messages that are understood; those of a kernel's variant count as the kernel's."""
+_TABLE: Final = load_strict(Path(__file__).with_suffix(".yaml"))
 _FILLED: Final = re.compile(
     r"topological_number|sharding|(shard|input|lane)_\w+|(start|end)Name|buffer_depth|tensor_size"
 )
@@ -89,14 +77,14 @@ def _value(kind: str, token: str) -> Any:
 
 def _flat(kernel: Data) -> Data:
     """A kernel with the fields of its variant."""
-    variant = next((name for name in _VARIANTS if name in kernel), _VARIANTS[2])
+    variant = next((name for name in _TABLE["variants"] if name in kernel), "elementwise_input1")
     fields = {**kernel, **kernel.get(variant, {})}
     return {"config": 0, **{name: value for name, value in fields.items() if name != variant}, "variant": variant}
 
 
 def _issues(path: str, message: Data, word: int) -> Iterator[Issue]:
     """What of a message is not understood, and weights that are not as large as their product says."""
-    fields, whose = _FIELDS[path].split(), f" of {message['name']}" if "name" in message else ""
+    fields, whose = _TABLE["fields"][path].split(), f" of {message['name']}" if "name" in message else ""
     for field in message:
         if field not in (*fields, "variant") and not _FILLED.fullmatch(field):
             text = f"not understood{whose}, and could change a cost"
@@ -132,5 +120,5 @@ def case_of(text: str, name: str) -> Data:
         execution["graph"] = {}
     sizes = {kernel["id"]: kernel["output_tensor_size"] for kernel in kernels}
     tensors = [{"src": c["startIdx"], "dst": c["endIdx"], "bytes": sizes[c["startIdx"]], **c} for c in connections]
-    kernels = [{_NAMES.get(field, field): value for field, value in kernel.items()} for kernel in kernels]
+    kernels = [{_TABLE["names"].get(field, field): value for field, value in kernel.items()} for kernel in kernels]
     return {"setup": setup, "graph": {"template": "of its own", "kernels": kernels, "tensors": tensors}}

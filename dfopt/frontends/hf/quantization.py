@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeGuard
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import Issue, did_you_mean, shown
 
-__all__ = ["EXPERTS_ONLY", "Quantized", "Scheme", "quantization_of"]
+__all__ = ["EXPERTS_ONLY", "TABLE", "Quantized", "Scheme", "quantization_of"]
 
 
 class Scheme(NamedTuple):
@@ -65,16 +65,17 @@ class Quantized:
     where: str = "$.quantization_config"
 
 
-_TABLE: Final = load_strict(Path(__file__).with_suffix(".yaml"))
-_ALGORITHMS: Final[Mapping[str, Scheme]] = {name: Scheme(*types) for name, types in _TABLE["algorithms"].items()}
+TABLE: Final = load_strict(Path(__file__).with_suffix(".yaml"))
+"""What descriptions may say, what parts of a model are called, and which weights are not drawn."""
+_ALGORITHMS: Final[Mapping[str, Scheme]] = {name: Scheme(*types) for name, types in TABLE["algorithms"].items()}
 _OF_GROUPS: Final = {
     (name, int(group)): Scheme(*types)
-    for name, groups in _TABLE["algorithms by group_size"].items()
+    for name, groups in TABLE["algorithms by group_size"].items()
     for group, types in groups.items()
 }
-_CACHES: Final[Mapping[Any, str | None]] = {None: None, **_TABLE["caches"]}
+_CACHES: Final[Mapping[Any, str | None]] = {None: None, **TABLE["caches"]}
 _BITS: Final[Mapping[tuple[Any, Any], str]] = {("float", 8): "FP8", ("float", 4): "NVFP4", ("int", 8): "INT8"}
-_WORDS: Final = frozenset[str](_TABLE["words"].split())
+_WORDS: Final = frozenset[str](TABLE["words"].split())
 
 
 class _Reading:
@@ -156,7 +157,7 @@ def _fp8(reading: _Reading) -> Quantized:
     """Weights of fp8 in blocks or with one scale, and, where modelopt made experts narrower, those."""
     values = {
         name: reading.one_of(name, choices, needed=name != "scale_fmt")
-        for name, choices in _TABLE["fields of fp8"].items()
+        for name, choices in TABLE["fields of fp8"].items()
     }
     kept = reading.patterns("modules_to_not_convert")
     scheme = Scheme("fp8", "fp8")
@@ -209,7 +210,7 @@ def _int4(group: Any, *, zeros: Any) -> Scheme:
 def _modelopt(reading: _Reading) -> Quantized:
     """An algorithm for all linear layers, or for each of some; patterns with ``*``."""
     algorithm = reading.one_of(
-        "quant_algo", ("MIXED_PRECISION", *_ALGORITHMS, *_TABLE["algorithms by group_size"]), needed=True
+        "quant_algo", ("MIXED_PRECISION", *_ALGORITHMS, *TABLE["algorithms by group_size"]), needed=True
     )
     kept = reading.patterns("ignore", "exclude_modules")
     caches = _caches(reading)
@@ -237,7 +238,7 @@ def _algorithm(name: Any, group: Any) -> Scheme | None:
         return None
     if (name, group) in _OF_GROUPS:
         return _OF_GROUPS[name, group]
-    return _ALGORITHMS.get(name) if group in (None, _TABLE["group_size"].get(name)) else None
+    return _ALGORITHMS.get(name) if group in (None, TABLE["group_size"].get(name)) else None
 
 
 def _layers(reading: _Reading) -> dict[str, Scheme]:
@@ -299,7 +300,7 @@ def _are_arguments(arguments: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether arguments of a type are known, and what they say could be true."""
     return (
         isinstance(arguments, Mapping)
-        and not set(arguments) - {*_TABLE["arguments"].split()}
+        and not set(arguments) - {*TABLE["arguments"].split()}
         and arguments.get("dynamic") in (None, True, False, "local")
         and all(isinstance(arguments.get(name), int | None) for name in ("num_bits", "group_size"))
         and isinstance(arguments.get("type"), str | None)

@@ -21,30 +21,16 @@ from typing import Any, Final, NamedTuple
 from dfopt.documents.dtypes import FORMATS
 from dfopt.errors import Issue
 from dfopt.frontends.hf.fields import Modules
-from dfopt.frontends.hf.quantization import Quantized, Scheme
+from dfopt.frontends.hf.quantization import TABLE, Quantized, Scheme
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 
 __all__ = ["typed", "words"]
 
 _WIDE: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _NUMBER: Final = re.compile(r"(?:^|\.)layers\.(\d+)(?=\.)")
-_NOT_DRAWN: Final = re.compile(
-    # the head, embeddings, norms, corrections of routers
-    r"(.*\.)?(lm_head|head|embed_tokens|wte|wpe|\w*norm(_?\d)?(\.(bias|weight))?|e_score_correction_bias)"
-    # routers, where a model has none
-    r"|(.*\.)?(router|((mlp|block_sparse_moe|feed_forward)\.)(gate|router)|shared_expert_gate)"
-    # of layers that predict further tokens
-    r"|(.*\.)?(mtp|mtp_layers|eh_proj|enorm|hnorm|shared_head)(\..*)?"
-    # towers for images and sound, and what brings their features to the text model
-    r"|(model\.)?(\w*(visual|vision|audio)\w*|mm_projector|multi_modal_projector|patch_merge_mlp)(\..*)?"
-)
+_NOT_DRAWN: Final = re.compile("|".join(TABLE["not drawn"]))
 _SPECIAL: Final = re.compile(r"[*?\[]")
-PARTS: Final = {
-    "mixer": "attention",
-    "dense": "dense MLPs",
-    "experts": "experts",
-    "shared": "experts that every token uses",
-}
+PARTS: Final[Mapping[str, str]] = TABLE["parts"]
 
 
 class _Layer(NamedTuple):
