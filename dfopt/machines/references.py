@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from dfopt.documents.base import Document
+from dfopt.documents.json_schema import schema_json
 from dfopt.documents.parts import PARTS
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import IN_A_DIM
@@ -19,7 +21,7 @@ from dfopt.documents.zoo import PART_KINDS, ZooKind, find, is_path, resolve_near
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
-__all__ = ["Resolver", "folder_of", "merged"]
+__all__ = ["Resolver", "folder_of", "merged", "schema_in_terms"]
 
 Load = Callable[[str, str], dict[str, Any] | None]  # of a name, at a place
 
@@ -179,3 +181,18 @@ def _listed(names: list[str], most: int = 8) -> str:
 def folder_of(path: str | os.PathLike[str]) -> Path | None:
     """The folder of a file; none for data that came from no file."""
     return Path(path).parent if os.path.isfile(path) else None
+
+
+def schema_in_terms(kind: type[Document], terms: str) -> dict[str, Any]:
+    """JSON Schema of a document's file: written out, or made of others with the keys that terms.yaml lists.
+
+    Examples
+    --------
+    >>> from dfopt.documents.stack import Stack
+    >>> [form["required"] for form in schema_in_terms(Stack, "stack")["anyOf"]][1]
+    ['schema', 'name', 'part']
+    """
+    explicit, own = schema_json(kind), load_strict(Path(__file__).with_name("terms.yaml"))[terms]
+    top = {key: explicit.pop(key) for key in ("$schema", "$id", "$defs")}
+    loose = {**explicit, "properties": {**explicit["properties"], **own["properties"]}, "required": own["required"]}
+    return {"title": kind.__name__, **top, "anyOf": [explicit, loose]}

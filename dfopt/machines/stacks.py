@@ -17,13 +17,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dfopt.documents.json_schema import schema_json
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Dram, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError
-from dfopt.machines.references import Resolver, folder_of
+from dfopt.machines.references import Resolver, folder_of, schema_in_terms
 from dfopt.machines.replace import replaced, with_set
 from dfopt.units import show_unit
 
@@ -231,11 +230,4 @@ def stack_schema() -> dict[str, Any]:
     >>> [form["required"] for form in stack_schema()["anyOf"]][1]
     ['schema', 'name', 'part']
     """
-    explicit = schema_json(Stack)
-    top = {key: explicit.pop(key) for key in ("$schema", "$id", "$defs")}
-    derived = {
-        "part": {"type": "string", "description": "Zoo name or path of the stack that this one changes."},
-        "set": {"type": "object", "description": "Changed values by path, such as dies.dram.count."},
-    }
-    loose = {**explicit, "properties": {**explicit["properties"], **derived}, "required": ["schema", "name", "part"]}
-    return {"title": "Stack", **top, "anyOf": [explicit, loose]}
+    return schema_in_terms(Stack, "stack")

@@ -24,13 +24,12 @@ from copy import deepcopy
 from typing import Any, Final, TypeVar
 
 from dfopt.documents.base import Document
-from dfopt.documents.json_schema import schema_json
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.technology import SECTIONS, Technology, TechnologyPart
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, json_path, shown
-from dfopt.machines.references import Resolver, folder_of
+from dfopt.machines.references import Resolver, folder_of, schema_in_terms
 from dfopt.machines.replace import place_of, with_set
 
 __all__ = [
@@ -142,31 +141,7 @@ def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str
     >>> [form["required"] for form in technology_schema(Technology)["anyOf"]][1]
     ['schema', 'name']
     """
-    explicit = schema_json(kind)
-    top = {key: explicit.pop(key) for key in ("$schema", "$id", "$defs")}
-    number = {"type": "number", "exclusiveMinimum": 0}
-    steps = {"type": "object", "additionalProperties": number, "description": "Factors by path, such as core.area_mm2."}
-    scaling = {
-        "type": "object",
-        "properties": {
-            "from": {"type": "string", "description": "Zoo name or path of the technology."},
-            "steps": steps,
-        },
-        "required": ["from"],
-        "additionalProperties": False,
-        "description": "Technology that this one scales, factor by factor.",
-    }
-    terms = {
-        "parts": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Zoo names or paths of the parts, one per section.",
-        },
-        "scaling": scaling,
-        "set": {"type": "object", "description": "Changed values by path, such as dram.frequency."},
-    }
-    loose = {**explicit, "properties": {**explicit["properties"], **terms}, "required": ["schema", "name"]}
-    return {"title": kind.__name__, **top, "anyOf": [explicit, loose]}
+    return schema_in_terms(kind, "technology")
 
 
 def _expanded(kind: type[DocumentT], data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> DocumentT:
