@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from dfopt.documents.base import Part, issues_of, problem
 from dfopt.documents.strict_yaml import load_strict
@@ -21,19 +21,22 @@ __all__ = ["Application", "Engine", "Execution", "MemoryFile", "NetworkFile", "S
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
-Curve = Annotated[tuple[tuple[Annotated[float, Field(ge=0)], Share], ...], Field(min_length=1, max_length=1000)]
-"""Least size and share, the largest first, down to a size of 0."""
 F = TypeVar("F", bound=Part)
 
 
-def _check_curve(curve: Curve, where: str) -> None:
+def _down_to_zero(curve: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
     for at, ((size, _), (smaller, _)) in enumerate(pairwise(curve), 1):
         if smaller >= size:
-            message = f"found a size of {smaller:g} behind {size:g}"
-            raise problem(message, "list the largest first", f"$.{where}[{at}]")
+            raise problem(f"found a size of {smaller:g} behind {size:g}", "list the largest first", f"$[{at}]")
     if curve[-1][0] != 0:
         message = f"the last row is for sizes of {curve[-1][0]:g} or more, so smaller ones have no share"
-        raise problem(message, "end with a size of 0", f"$.{where}")
+        raise problem(message, "end with a size of 0")
+    return curve
+
+
+Size = Annotated[float, Field(ge=0)]
+Curve = Annotated[tuple[tuple[Size, Share], ...], Field(min_length=1, max_length=1000), AfterValidator(_down_to_zero)]
+"""Least size and share, the largest first, down to a size of 0."""
 
 
 class Application(Part):
@@ -82,11 +85,6 @@ class Engine(Part):
     tflops: Positive
     gflops_efficiency: Curve
 
-    @model_validator(mode="after")
-    def _valid_curve(self) -> Engine:
-        _check_curve(self.gflops_efficiency, "gflops_efficiency")
-        return self
-
 
 class MemoryFile(Part):
     """A memory; one of 0 GiB is not there.
@@ -104,11 +102,6 @@ class MemoryFile(Part):
     GiB: float = Field(ge=0)
     GBps: Positive
     MB_efficiency: Curve
-
-    @model_validator(mode="after")
-    def _valid_curve(self) -> MemoryFile:
-        _check_curve(self.MB_efficiency, "MB_efficiency")
-        return self
 
 
 class Ops(Part):

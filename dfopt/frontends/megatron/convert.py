@@ -31,6 +31,15 @@ _RECOMPUTE: Final = {
 _ZERO: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _OPERANDS: Final = {"tensorwise": "fp8", "delayed": "fp8", "mxfp8": "mxfp8", "blockwise": "fp8_1x128"}
 
+_OPTIONS: Final = {
+    "interleave": "--interleave ", "zero": "--zero ", "zero_replicas": "--zero-replicas ",
+    "recomputed": "--recompute-layers ", "first_layers": "--first-layers ", "last_layers": "--last-layers ",
+    "sequence_parallelism": "--set sequence_parallelism=", "tensor_overlap": "--tp-comm-overlap ",
+    "gradient_overlap": "--gradient-overlap ", "parameter_overlap": "--param-gather-overlap ",
+    "point_to_point_overlap": "--p2p-overlap ",
+}  # fmt: skip
+"""Options of ``dfopt solve``, by what they fix."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -52,20 +61,8 @@ class Run:
 
     def words(self) -> list[str]:
         """The options of ``dfopt solve`` that fix a run, beside those that a document of pins has."""
-        words = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
-        if "zero_replicas" in self.fixed:
-            words.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
-        if "recomputed" in self.fixed:
-            words.append(f"--recompute-layers {self.fixed['recomputed']}")
-        for name in ("first_layers", "last_layers"):
-            words += [f"--{name.replace('_', '-')} {self.fixed[name]}"] if name in self.fixed else []
-        if "sequence_parallelism" in self.fixed:
-            words.append(f"--set sequence_parallelism={self.fixed['sequence_parallelism']}")
-        if "tensor_overlap" in self.fixed:
-            words.append(f"--tp-comm-overlap {self.fixed['tensor_overlap']}")
-        words.append(f"--gradient-overlap {self.fixed['gradient_overlap']}")
-        options = {"parameter_overlap": "param-gather-overlap", "point_to_point_overlap": "p2p-overlap"}
-        words += [f"--{option} {self.fixed[name]}" for name, option in options.items() if name in self.fixed]
+        values = {name: value[0] if isinstance(value, tuple) else value for name, value in self.fixed.items()}
+        words = [f"{option}{values[name]}" for name, option in _OPTIONS.items() if name in values]
         return words + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
