@@ -135,17 +135,8 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
     form: Any = _form_of(expanded).from_data(expanded, file)
     memories = _memories(form, data, file)
     try:
-        return System(
-            name=form.name,
-            description=form.description,
-            source=form.source,
-            chip=Chip(**{**dict(form.chip), **memories}),
-            network=_dims(form.network, file),
-            slices=form.slices,
-            scale_out=form.scale_out,
-            collective_overhead=form.collective_overhead,
-            stack=form.stack,
-        )
+        parts = {"chip": Chip(**{**dict(form.chip), **memories}), "network": _dims(form.network, file)}
+        return System(**{name: value for name, value in form if name in System.model_fields} | parts)
     except SystemSpecError as error:  # a check of the whole, which does not know the file
         raise SystemSpecError(file, error.issues) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from dfopt.documents.design import Design
 from dfopt.documents.design_template import Template, TemplateDim
@@ -91,31 +92,19 @@ def system_of(
             price_usd=price_usd,
             power_w=float(chip.power),
         ),
-        network=tuple(
-            NetworkDim(
-                name=dim.name,
-                topology=dim.topology,
-                size=dim.size,
-                link_bandwidth=rate,
-                latency=_latency(chip, dim),
-                tier=dim.tier,
-                in_network_reduction=dim.in_network_reduction,
-                link_usd_per_gb_s=dim.link_usd_per_gb_s,
-                link_w_per_gb_s=0.0 if dim.links and dim.link_w_per_gb_s is None else dim.link_w_per_gb_s,
-                switch_usd_per_gb_s=dim.switch_usd_per_gb_s,
-                switch_w_per_gb_s=dim.switch_w_per_gb_s,
-            )
-            for dim, rate in zip(template.network, _rates(chip, template), strict=True)
-        ),
+        network=tuple(map(partial(_dim, chip), template.network, _rates(chip, template))),
         collective_overhead=template.collective_overhead,
     )
 
 
-def _latency(chip: Derived, dim: TemplateDim) -> float:
-    """Seconds of a hop: those of the dim, or of its links."""
-    if dim.latency is not None:
-        return dim.latency
-    return chip.links[dim.links].latency if dim.links else 0.0
+def _dim(chip: Derived, dim: TemplateDim, rate: float) -> NetworkDim:
+    """A dim as its template has it, with the bandwidth of a link; its links, if it has any, say the rest."""
+    fields = dim.model_dump(exclude={"links"}) | {"link_bandwidth": rate}
+    if dim.latency is None:
+        fields["latency"] = chip.links[dim.links].latency if dim.links else 0.0
+    if dim.links and dim.link_w_per_gb_s is None:
+        fields["link_w_per_gb_s"] = 0.0
+    return NetworkDim(**fields)
 
 
 def _rates(chip: Derived, template: Template) -> list[float]:
