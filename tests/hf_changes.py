@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
+
+from dfopt.errors import DocumentError
+from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe
+from dfopt.frontends.hf.rows import EVERYWHERE
 
 OTHERS: list[Any] = [None, True, 1.5, "x", [], {}, -3, 0, [1, 0], {"a": 1}, 10**30]
 
@@ -31,3 +36,29 @@ def altered(part: dict[str, Any], data: st.DataObject) -> Change:
         if what == "renamed":
             part[f"{field}_"] = value
     return Change(what, field, value)
+
+
+def explains_a_change(config: dict[str, Any], part: dict[str, Any], kind: str, data: st.DataObject) -> None:
+    """A config is refused when one field of a part is changed, or means just what it says, or says what it leaves out.
+
+    ``kind``: the type of the model whose fields the part has.
+    """
+    before, family = copy.deepcopy(config), FAMILIES[kind]
+    what, field, _ = altered(part, data)
+    if config == before:
+        return
+    try:
+        found = recipe(config, "config.json")
+    except DocumentError:
+        return
+    assert what not in ("added", "renamed")
+    if found["parameters"] == recipe(before, "config.json")["parameters"] or field == "quantization_config":
+        return
+    known = family.names.get(field, "torch_dtype" if field == "dtype" else field)
+    assert known not in COSMETIC | family.words
+    explained = f"{known} " in found["description"].partition("the config leaves out ")[2]
+    if what == "removed":
+        assert explained
+    else:
+        row = family.fields.get(known, EVERYWHERE.get(known))
+        assert row is not None and (row.gives(part[field]) is not None or explained)
