@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats
 from dfopt.documents.plan import Plan
 from dfopt.setting.instance import Setting
 from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.sharded_graph import Bools, Floats
 from dfopt.terms.step.roofline import least_step
 
 _FIRST, _MORE = 32, 4  # plans that are bounded again at once, and how many times as many the next time

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
@@ -21,7 +22,6 @@ from dfopt.fusion.classes import distinct
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Terms
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 class Assignment:

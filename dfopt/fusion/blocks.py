@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.chip import CROSSING_TILES, Chip, combine
 from dfopt.terms.cycle import least_level, tiles_for
-from dfopt.terms.sharded_graph import Bools, Floats, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.sram import keeps_chip, parts_of
 
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
-from dfopt.terms.sharded_graph import Floats, Ints
 
 
 @dataclass(frozen=True)

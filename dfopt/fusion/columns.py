@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Model
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 
 class Columns:

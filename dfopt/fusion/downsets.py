@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.arrays import Bools, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.segments import order_by_rank, precedence
-from dfopt.terms.sharded_graph import Bools, Ints
 
 
 class Steps(NamedTuple):

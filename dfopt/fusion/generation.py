@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
@@ -43,7 +44,6 @@ from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
 from dfopt.milp import Solution, Termination, TracePoint, closed_form
 from dfopt.milp.linear import GrowingLp, LpPoint
-from dfopt.terms.sharded_graph import Floats, Ints
 
 _LONGEST = 400  # kernels in an interval that is offered to the LP; larger blocks come from the MILP
 _ORDERS = 12  # topological orders whose intervals are kept

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, latency_by, price_blocks
 from dfopt.terms.chip import CROSSING_TILES, combine
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import keeps_chip
 
 _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)

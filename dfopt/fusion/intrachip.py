@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfopt.arrays import Ints
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion.assignment import Assignment
@@ -23,7 +24,6 @@ from dfopt.fusion.pieces import piecewise
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.fusion.shortfalls import check_count, dram_report, no_partitioning
 from dfopt.milp import Solution, Termination, TracePoint, closed_form, solve, unanswered
-from dfopt.terms.sharded_graph import Ints
 
 _SMALL = 2000  # binaries: more than these the assignment form does not solve in any patience
 _NEAR = 1.05  # a MILP that is to confirm the shortest path gets blocks of somewhat worse ones to choose from

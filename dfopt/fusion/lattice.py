@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
@@ -27,7 +28,6 @@ from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms,
 from dfopt.milp import TracePoint
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.chip import combine
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import keeps_chip
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dfopt.arrays import Bools, Ints
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import ShardedGraph
 
 
 def largest(sharded: ShardedGraph) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.fusion.blocks import StageTables, price_blocks
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _STEPS = 8  # moves from one block at most: the prices change before long
 _ENOUGH = 200  # blocks in one go: then the prices should be looked at again

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
@@ -19,7 +20,6 @@ from dfopt.fusion.classes import Classes
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Solution, Termination, Terms, closed_form, solve
-from dfopt.terms.sharded_graph import Floats, Ints
 
 TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.adding import added
 from dfopt.fusion.blocks import StageTables, members_of_groups, over_groups, price_each
 from dfopt.terms.chip import combine
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 SAME = 1e-6  # relative: objective and bound are one, as for a MILP
 

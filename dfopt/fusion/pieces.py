@@ -21,13 +21,13 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion.blocks import StageTables, part_of, price_each
 from dfopt.fusion.lattice import PathResult
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import precedence, topological_orders
 from dfopt.milp import Model, solve
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 _LONG = 0.4  # share of the kernels that lie on one path, at least: other graphs are more wide than long
 _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for all

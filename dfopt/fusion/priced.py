@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Ints
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding, TokenBlocks
 from dfopt.fusion.blocks import StageTables, lots, price_blocks, tiles_of
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
-from dfopt.terms.sharded_graph import Bools, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import ShardedGraph
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.classes import Classes
 from dfopt.milp import Model, solve
-from dfopt.terms.sharded_graph import Floats, Ints
 
 
 def whole_blocks(

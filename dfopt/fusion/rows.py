@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.token_rows import Sum, TokenBlockRows, token_sums
 from dfopt.milp import Model, Terms
 from dfopt.terms.chip import CROSSING_TILES
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 from dfopt.terms.sram import FITS
 from dfopt.terms.token_blocks import TokenCharges
 

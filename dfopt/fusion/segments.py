@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.arrays import Bools, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.intervals import price_intervals
-from dfopt.terms.sharded_graph import Bools, Ints
 
 _LONGEST = 2048  # kernels in a block of a start: longer ones are left to the exact searches
 

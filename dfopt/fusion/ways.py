@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.blocks import StageTables, holding, in_token_blocks, price_blocks
 from dfopt.terms.blocks import BlockPrices
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 __all__ = ["BlockWays", "every_way", "fastest_ways"]
 

@@ -9,9 +9,8 @@ ceil(n / (stage_tiles * stages)) * k`` cycles; an elementwise kernel uses lanes 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from dfopt.arrays import Ints
 
 
 def _useful_factors(extent: int, width: int, limit: int) -> tuple[Ints, Ints]:

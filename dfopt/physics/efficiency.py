@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Kernel
 from dfopt.documents.system import Chip, EfficiencyRow
@@ -30,7 +31,7 @@ _ROUNDING = 1e-12
 
 def efficiency_share(
     rows: Sequence[EfficiencyRow], simd: ArrayLike, flop: ArrayLike, extents: ArrayLike, op: ArrayLike | None = None
-) -> NDArray[np.float64]:
+) -> Floats:
     """Share of the chip's peak that each shard sustains: that of the first row whose conditions it meets.
 
     Parameters
@@ -98,7 +99,7 @@ def row_op(kernel: Kernel, assumptions: Assumptions) -> str:
     return "attention" if assumptions.execution == "library" else "matmul"
 
 
-def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str | None = None) -> NDArray[np.float64]:
+def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str | None = None) -> Floats:
     """Share of a memory's bandwidth at which a partition moves its bytes: of the first row of unit ``memory`` for it.
 
     Parameters
@@ -124,7 +125,7 @@ def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str
     applies = [moved >= (row.bytes or 0.0) * (1 - _ROUNDING) for row in of_memory]
     if not of_memory:
         return np.ones_like(moved)
-    share: NDArray[np.float64] = np.select(applies, [row.share for row in of_memory], default=1.0)
+    share: Floats = np.select(applies, [row.share for row in of_memory], default=1.0)
     return share
 
 

@@ -35,14 +35,14 @@ from functools import cached_property
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 
 __all__ = ["NO_STAGE", "Line", "appended", "chains", "line_of"]
 
-Floats = NDArray[np.float64]
 
 NO_STAGE = (0.0, 0.0, -np.inf)
 """Chains of a pipeline without stages, see :func:`appended`."""

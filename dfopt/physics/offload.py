@@ -38,8 +38,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
@@ -48,7 +48,6 @@ from dfopt.physics.efficiency import memory_rows, one_bandwidth_share
 
 __all__ = ["LAYERS", "buffered", "moved_passes", "moved_s", "passes_s", "shows_s"]
 
-Bytes = NDArray[np.float64]
 
 LAYERS: Final = 2
 """Layers of what lies elsewhere that the fastest memory has room for."""
@@ -95,9 +94,11 @@ def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: As
     return float(ahead), float(back)
 
 
-def moved_passes(kept: Mapping[Item, Bytes], plan: Plan, chip: Chip, assumptions: Assumptions) -> tuple[Bytes, Bytes]:
+def moved_passes(
+    kept: Mapping[Item, Floats], plan: Plan, chip: Chip, assumptions: Assumptions
+) -> tuple[Floats, Floats]:
     """:func:`passes_s` of many layers: arrays of one shape."""
-    away: dict[str, dict[Item, Bytes]] = {}
+    away: dict[str, dict[Item, Floats]] = {}
     for item, size in kept.items():
         if (tier := plan.tier_of(item, chip)) != chip.fastest_tier:
             away.setdefault(tier, {})[item] = size
@@ -115,7 +116,7 @@ def moved_passes(kept: Mapping[Item, Bytes], plan: Plan, chip: Chip, assumptions
     return forward, backward
 
 
-def _moved(moved: Bytes, tier: str, chip: Chip, assumptions: Assumptions) -> Bytes:
+def _moved(moved: Floats, tier: str, chip: Chip, assumptions: Assumptions) -> Floats:
     """:func:`moved_s` of each of an array."""
     if not memory_rows(chip, assumptions):
         return np.asarray(np.maximum(moved, 0.0) / chip.tiers[tier].bandwidth)

@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats
 from dfopt.documents.experts import Experts
 from dfopt.documents.routing import Routing, touched
 
@@ -119,7 +119,7 @@ def chips_of_a_token(shares: Sequence[float], placement: Placement) -> float:
 
 
 @lru_cache(maxsize=64)
-def odds_of(shares: tuple[float, ...]) -> NDArray[np.float64]:
+def odds_of(shares: tuple[float, ...]) -> Floats:
     """Odds of experts under which those of a token, distinct ones, have these shares; infinite for what is always sent.
 
     Examples
@@ -227,7 +227,7 @@ def _together(chips: Placement) -> dict[int, float]:
     return parts
 
 
-def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:
+def _inclusions(odds: Floats, chosen: int) -> Floats:
     """Probability that each is among the chosen, where a set is as likely as the product of its odds."""
     before = [_symmetric_sums(odds[:0], chosen - 1)]
     after = [_symmetric_sums(odds[:0], chosen - 1)]
@@ -236,11 +236,11 @@ def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:
     for ratio in odds[:0:-1]:
         after.append(_with(after[-1], ratio))
     others = np.einsum("ij,ij->i", np.stack(before), np.stack(after[::-1])[:, ::-1])
-    weights: NDArray[np.float64] = odds * others
+    weights: Floats = odds * others
     return weights * float(chosen / weights.sum())  # every set has as many
 
 
-def _symmetric_sums(odds: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def _symmetric_sums(odds: Floats, most: int) -> Floats:
     """Elementary symmetric sums of the odds along the last axis, of none to ``most`` of them."""
     polynomial = np.zeros((*odds.shape[:-1], most + 1))
     polynomial[..., 0] = 1.0
@@ -249,7 +249,7 @@ def _symmetric_sums(odds: NDArray[np.float64], most: int) -> NDArray[np.float64]
     return polynomial
 
 
-def _with(polynomial: NDArray[np.float64], ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with(polynomial: Floats, ratio: Floats) -> Floats:
     grown = polynomial.copy()
     grown[..., 1:] += ratio[..., None] * polynomial[..., :-1]
     return grown

@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 
@@ -75,7 +76,7 @@ class Window:
 
 def exposed_in_windows(
     figures: Sequence[ArrayLike], stages: ArrayLike, chunks: ArrayLike, layers: ArrayLike, microbatches: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """Seconds of a step that show of stages, each with the figures of a :class:`Window` in its order.
 
     They, and what :meth:`Window.exposed_s` takes, are arrays that fit together.
@@ -94,9 +95,7 @@ def exposed_in_windows(
     return np.asarray(exposed + _shows((each - 1) * exchange, compute, last, share))
 
 
-def _shows(
-    exchange: NDArray[np.float64], compute: NDArray[np.float64], free: NDArray[np.float64], usage: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _shows(exchange: Floats, compute: Floats, free: Floats, usage: Floats) -> Floats:
     """What shows of exchanges beside a window that is open for so long."""
     over = exchange + compute * usage - free
     return np.where(over > 0, over, exchange * usage)

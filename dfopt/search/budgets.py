@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
@@ -29,7 +30,6 @@ from dfopt.regions.chains import pareto_fronts
 from dfopt.solving.options import Options
 from dfopt.solving.solved import check_stage
 from dfopt.terms.chip import RESOURCES
-from dfopt.terms.sharded_graph import Bools, Floats, Ints
 
 __all__ = ["Block", "Budget", "Fitted", "fit", "totals_of"]
 

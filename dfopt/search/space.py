@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from dfopt.arrays import Bools
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -19,7 +20,7 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
 from dfopt.setting.reads import ByReads
-from dfopt.terms.sharded_graph import Bools, tile_counts
+from dfopt.terms.sharded_graph import tile_counts
 
 FREE: Final = Request()
 _COUNTED = 3000  # down-sets: their pairs are counted in a fraction of a second

@@ -13,8 +13,8 @@ from functools import cache, cached_property, partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import Dims, Splits, groups
 from dfopt.documents.graph import Graph
@@ -97,7 +97,7 @@ class Setting:
         return tuple(rate(self.graph, kernel, self.system.chip) for kernel in self.graph.kernels)
 
     @cached_property
-    def kind_k(self) -> NDArray[np.int64]:
+    def kind_k(self) -> Ints:
         """Kind of layer of every kernel, by number: int array, shape (kernels,)."""
         return np.array([self.graph.kind_of(kernel) for kernel in self.graph.kernels], dtype=np.int64)
 
@@ -108,7 +108,7 @@ class Setting:
         return names
 
     @cached_property
-    def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def copied_kk(self) -> tuple[Floats, Floats]:
         """Shares of each kernel's gradient: what one chip of the second axis has whole, and what it has parts of."""
         copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
         return 1.0 - copied_k, copied_k
@@ -131,7 +131,7 @@ class Setting:
         return self if chosen == self.assumptions else replace(self, assumptions=chosen)
 
     @cached_property
-    def weight_word_k(self) -> NDArray[np.float64]:
+    def weight_word_k(self) -> Floats:
         """Bytes of every kernel's weight for a byte of its gradient, as copies add it up."""
         words, reduced = self.graph.words, reduced_bytes(self.graph)
         return np.array([words.of_weight(kernel) / reduced for kernel in self.graph.kernels])
@@ -230,7 +230,7 @@ class Instance:
         return Instance(self.setting, Plan.saying(plan.axis_values(*splits), **priced))
 
     @cached_property
-    def adding(self) -> tuple[tuple[Dims, NDArray[np.float64]], ...]:
+    def adding(self) -> tuple[tuple[Dims, Floats], ...]:
         """Chips that add up weight gradients: their network dims, and the share of each kernel's gradient.
 
         Copies of the batch add up all; what chips of the second axis have parts of, these do together with them.
@@ -240,21 +240,21 @@ class Instance:
         return tuple((dims, share_k) for dims, share_k in ways if dims and share_k.any())
 
     @cached_property
-    def own_communication_s(self) -> NDArray[np.float64]:
+    def own_communication_s(self) -> Floats:
         """Seconds of each kernel's own communications, which no sharding changes, as a part of its block's."""
         return np.zeros_like(self._sent_s) if self.plan.two_batch_overlap else self._sent_s
 
     @cached_property
-    def hidden_s(self) -> NDArray[np.float64]:
+    def hidden_s(self) -> Floats:
         """Seconds of each kernel's own communications while another microbatch computes (:mod:`dfopt.fusion.turns`)."""
         return self._sent_s if self.plan.two_batch_overlap else np.zeros_like(self._sent_s)
 
     @cached_property
-    def _sent_s(self) -> NDArray[np.float64]:
-        seconds: NDArray[np.float64] = self.setting.reads["sent"].answer(self.plan, self._sent_under)
+    def _sent_s(self) -> Floats:
+        seconds: Floats = self.setting.reads["sent"].answer(self.plan, self._sent_under)
         return seconds
 
-    def _sent_under(self, plan: Plan) -> NDArray[np.float64]:
+    def _sent_under(self, plan: Plan) -> Floats:
         def chips(dim: str) -> int:
             return self.system.dim(dim).size
 

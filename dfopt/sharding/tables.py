@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.kernel import Tensor
@@ -55,14 +54,14 @@ class InterChipTables:
     dst_t: Ints
     group_t: Ints
     bill_t: Ints
-    again_t: NDArray[np.bool_]
+    again_t: Bools
     gathers: bool
-    required_to: NDArray[np.int64]  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
+    required_to: Ints  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
     conversion_tll: Floats  # seconds, of an all-gather that does as well where that is faster
     conversion_bytes_tll: Floats
     hop_tl: Floats  # seconds to the neighbouring stage, by layout
-    ordered_t: NDArray[np.bool_]  # within one evaluation (carried tensors order nothing)
-    reversed_t: NDArray[np.bool_]  # gradients flow from later stages to earlier ones
+    ordered_t: Bools  # within one evaluation (carried tensors order nothing)
+    reversed_t: Bools  # gradients flow from later stages to earlier ones
     together_kk: tuple[tuple[int, int], ...]
     partial_kk: tuple[tuple[int, int], ...]  # (k, into): k split only if `into` is split by its contraction
     alike_kk: tuple[tuple[int, int], ...]  # kernels whose outputs layers of any kind find in the same layout

@@ -6,14 +6,12 @@ The axis of tensors is ``graph.tensors``. Bytes are those of whole tensors.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 
 __all__ = ["depths", "fanout_groups", "read_later"]
-
-Ints = NDArray[np.int64]
 
 
 def read_later(graph: Graph, assumptions: Assumptions, pass_: str, readers: tuple[str, ...]) -> dict[str, float]:

@@ -10,16 +10,12 @@ The axis of tensors is ``graph.tensors``.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Bools
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.physics import ops
 from dfopt.terms.by_kernel import fanout_groups
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
 """Layouts of a matrix over the tensor-parallel chips: whole, split by features (or heads), split by tokens.

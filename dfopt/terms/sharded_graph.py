@@ -10,18 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
 from dfopt.terms.token_blocks import TokenCharges
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

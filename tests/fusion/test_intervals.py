@@ -15,6 +15,7 @@ from problem_cases import all_blocks, close, partitionings, stages, tables_of, t
 from sharded_cases import shard
 from strategies import World, plans_on, share
 
+from dfopt.arrays import Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -27,7 +28,6 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.instance import Setting
 from dfopt.terms.chip import chip_of
-from dfopt.terms.sharded_graph import Ints
 from dfopt.workloads import load_graph
 
 

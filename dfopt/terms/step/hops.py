@@ -18,10 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.physics.collectives import Collective
 from dfopt.physics.pipeline import messages
 from dfopt.setting.instance import Instance
-from dfopt.terms.sharded_graph import Floats, Ints, ShardedGraph
+from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.step.overlap import exchanged_by_kind
 
 

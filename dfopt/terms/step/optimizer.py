@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.graph import Kernel
 from dfopt.documents.placement import item_of_weight
 from dfopt.documents.plan import Plan
@@ -17,7 +18,6 @@ from dfopt.documents.saved import optimizer_bytes, reduced_bytes, updates_weight
 from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
 from dfopt.terms.layer import counts_training
-from dfopt.terms.sharded_graph import Floats, Ints
 
 __all__ = ["optimizer_seconds"]
 
