@@ -23,7 +23,7 @@ from dfopt.formulation.counting import CountRows
 from dfopt.fusion.token_rows import Sum, TokenBlockRows
 from dfopt.milp import Terms
 from dfopt.terms.charges import Charge
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.incidence import Incidence, Inside, counts
 from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Table, amounts_left
@@ -42,7 +42,7 @@ class ChargeRows:
     ----------
     choices : Choices
         Options and places, with the model that gets columns and rows.
-    table, chip : Table, Chip
+    table, chip : Table, ChipModel
         Charges of the layer, limits and rates.
     latency_l : float array, s
         What computing may take under the cycle model, see :attr:`dfopt.terms.layer.Layer.latency_l`.
@@ -55,7 +55,7 @@ class ChargeRows:
     """
 
     def __init__(
-        self, choices: Choices, table: Table, chip: Chip, latency_l: Floats, unit_s: float,
+        self, choices: Choices, table: Table, chip: ChipModel, latency_l: Floats, unit_s: float,
         clock: Clock = UNLIMITED, token_rows: TokenRows | None = None,
     ) -> None:  # fmt: skip
         self.choices, self.table, self.chip, self.latency_l = choices, table, chip, latency_l

@@ -26,7 +26,7 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import order_by_rank
 from dfopt.milp import Model
 from dfopt.physics.library import sets_of
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 
 __all__ = ["BlockList", "Ordered", "Places", "BlockStructure", "listed"]
 
@@ -41,7 +41,7 @@ class BlockStructure:
     ----------
     graph : Graph
         Kernels and tensors.
-    chip : Chip
+    chip : ChipModel
         Whether it fuses kernels, and how many.
     limits : sequence of IntraChipLimits
         Of every stage of the mapping; pins by number of the kernel in the graph.
@@ -50,7 +50,7 @@ class BlockStructure:
     """
 
     graph: Graph
-    chip: Chip
+    chip: ChipModel
     limits: Sequence[IntraChipLimits]
     stage_k: Ints | None
 

@@ -23,7 +23,7 @@ from dfopt.milp import Model
 from dfopt.physics.overlap import hides
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import is_cut
-from dfopt.terms.chip import Chip, chip_of
+from dfopt.terms.chip import ChipModel, chip_of
 from dfopt.terms.incidence import Has, Open
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.held import waits
@@ -159,7 +159,7 @@ def plan_model(
     return PlanModel(model, layer, choices, places, unit_s, relaxed, blocks.bounding)
 
 
-def _unit_s(table: Table, chip: Chip, latency_l: Floats, domain: Domain) -> float:
+def _unit_s(table: Table, chip: ChipModel, latency_l: Floats, domain: Domain) -> float:
     """A quarter of what kernels take of the resource that they take most of, at least: blocks take a few of these."""
     per_unit: dict[str, float | Floats] = {
         "compute_s": 1.0,

@@ -18,7 +18,7 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.terms.blocks import BlockPrices
-from dfopt.terms.chip import CROSSING_TILES, Chip, combine
+from dfopt.terms.chip import CROSSING_TILES, ChipModel, combine
 from dfopt.terms.cycle import least_level, tiles_for
 from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.sram import keeps_chip, parts_of
@@ -57,7 +57,7 @@ class StageTables:
     """
 
     sharded: ShardedGraph
-    chip: Chip
+    chip: ChipModel
     parts_k: Ints
     sram_k: Floats
     mem_k: Floats
@@ -121,7 +121,7 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
     )
 
 
-def derived(sharded: ShardedGraph, chip: Chip) -> dict[str, Any]:
+def derived(sharded: ShardedGraph, chip: ChipModel) -> dict[str, Any]:
     """What :class:`StageTables` holds of every fan-out group, and of resources whose use adds up over kernels."""
     width_g = np.bincount(sharded.group_t).astype(np.int64)
     src_g, (bytes_g, moved_g, tile_g) = np.zeros_like(width_g), np.zeros((3, len(width_g)))
@@ -133,7 +133,7 @@ def derived(sharded: ShardedGraph, chip: Chip) -> dict[str, Any]:
     return {"src_g": src_g, **sizes, "width_g": width_g, "steady_rk": steady_rk}
 
 
-def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
+def stage_tables(sharded: ShardedGraph, chip: ChipModel) -> StageTables:
     """Work out weight tiling and fan-out groups of a stage.
 
     Raises
@@ -188,7 +188,7 @@ def _in_token_blocks(tables: StageTables) -> tuple[Bools, Floats]:
     return needs.legal, np.where(needs.legal, (needs.blocks - 1) * charges.own_again_k, np.inf)
 
 
-def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:
+def _too_large(sharded: ShardedGraph, chip: ChipModel, need: Floats, buffers: Floats, hopeless: Bools) -> str:
     worst = int(np.argmax(np.where(hopeless, need, 0.0)))
     allowed = ", weight_tiling allowed" * (not chip.cuts_weights)
     return (

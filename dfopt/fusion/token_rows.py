@@ -18,7 +18,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.milp import Model, Terms
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.incidence import AnyOf, Has, Incidence, Inside
 from dfopt.terms.sram import FITS
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenCharges, TokenRows, blocks_needed, shares_of
@@ -55,7 +55,7 @@ class Sum:
         return Sum(terms, self.most_b[chosen_b])
 
 
-def numbers_of_blocks(chip: Chip, of: TokenRows, uncut: Floats, cut: Floats) -> Ints:
+def numbers_of_blocks(chip: ChipModel, of: TokenRows, uncut: Floats, cut: Floats) -> Ints:
     """Numbers of blocks of tokens that are of use, ascending, if no block of kernels needs more than these sums.
 
     No more of :attr:`dfopt.terms.token_blocks.TokenRows.numbers` are listed than suffice for the largest sums.
@@ -74,7 +74,7 @@ def numbers_of_blocks(chip: Chip, of: TokenRows, uncut: Floats, cut: Floats) -> 
     Examples
     --------
     >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True}
-    >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
+    >>> chip = ChipModel(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
     >>> numbers_of_blocks(chip, TokenRows(8, 8), np.array([2.0]), np.array([100.0])).tolist()
     [1, 2, 3, 4, 8]
     >>> numbers_of_blocks(chip, TokenRows(8, 8), np.array([2.0]), np.array([20.0])).tolist()
@@ -145,7 +145,7 @@ class TokenBlockRows:
     ----------
     model : Model
         Gets columns and rows.
-    chip, of : Chip, TokenRows
+    chip, of : ChipModel, TokenRows
         The SRAM, and what blocks of tokens are cut from.
     held : Sum
         Bytes of SRAM of blocks of kernels that hold their weights, no kernel's in parts.
@@ -153,7 +153,7 @@ class TokenBlockRows:
         Those of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` by name, as far as there are any.
     """
 
-    def __init__(self, model: Model, chip: Chip, of: TokenRows, held: Sum, by_resource: Mapping[str, Sum]) -> None:
+    def __init__(self, model: Model, chip: ChipModel, of: TokenRows, held: Sum, by_resource: Mapping[str, Sum]) -> None:
         self.model, self._sram = model, chip.sram
         self._blocks = len(held.most_b)
         self._chosen_b = np.flatnonzero(held.most_b > chip.sram)

@@ -18,7 +18,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints, stable_order
 from dfopt.regions.factors import least_by_side
-from dfopt.terms.counting import Counting
+from dfopt.terms.counting import IncidenceCounts
 from dfopt.terms.incidence import Has, Incidence
 
 __all__ = ["Arcs", "chain_of", "lots"]
@@ -279,14 +279,14 @@ class Arcs:
         return side_k
 
     @cached_property
-    def counting(self) -> Counting:
+    def counting(self) -> IncidenceCounts:
         """How often the blocks pay incidences."""
-        return Counting(self.member_bk)
+        return IncidenceCounts(self.member_bk)
 
     @cached_property
-    def counting_of_sets(self) -> Counting:
+    def counting_of_sets(self) -> IncidenceCounts:
         """How often the down-sets pay incidences."""
-        return Counting(self.set_jk)
+        return IncidenceCounts(self.set_jk)
 
     @cached_property
     def _least_counts(self) -> dict[Incidence, dict[int, float]]:

@@ -30,9 +30,9 @@ from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
 from dfopt.terms.bounds.passes import PassRule, PassSeconds
-from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.bounds.steps import StepBounds
 from dfopt.terms.bounds.transfers import OptionFigures, Transfers
-from dfopt.terms.chip import Chip, chip_of
+from dfopt.terms.chip import ChipModel, chip_of
 from dfopt.terms.incidence import Open, counts
 from dfopt.terms.rules import HELD
 from dfopt.terms.sharded_graph import tile_counts
@@ -68,7 +68,7 @@ class PlanClass(PlanGroup):
     cuts: Cuts | None = None
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> StepBounds:
         """What a step takes under each plan."""
         return self.table_of_plans.steps
 
@@ -110,8 +110,8 @@ class PlanClass(PlanGroup):
         return Table(self.table.sizes_k, tuple(charge for charge in self.table.charges if charge.resource in asked))
 
     @cached_property
-    def chip(self) -> Chip:
-        """The chip as it is; :attr:`dfopt.terms.chip.Chip.rising` as bounds see it."""
+    def chip(self) -> ChipModel:
+        """The chip as it is; :attr:`dfopt.terms.chip.ChipModel.rising` as bounds see it."""
         return chip_of(self.setting.system, self.setting.assumptions)
 
     @cached_property
@@ -127,7 +127,7 @@ class PlanClass(PlanGroup):
     # -- blocks -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def blocks(self) -> Callable[[Arcs, Chip], Blocks]:
+    def blocks(self) -> Callable[[Arcs, ChipModel], Blocks]:
         """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
         table, latency_l, rows = self.table, self.layer.latency_l, token_rows(self.layer)
         return lru_cache(_KEPT)(lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting))

@@ -26,7 +26,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.factors import Part, least_by_side, parts_of_charges, parts_of_sides
 from dfopt.solving.menu import Menu
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.elimination import Elimination, Factor, eliminated
 from dfopt.terms.incidence import Incidence
 from dfopt.terms.table import Domain
@@ -49,12 +49,12 @@ class Resources:
     ----------
     left_ko : tuple of int array, by kernel
         Options that are left, as numbers of the menu.
-    chip : Chip
+    chip : ChipModel
         Its resources, and which of these add up: the largest of these sums is the time.
     """
 
     left_ko: tuple[Ints, ...]
-    chip: Chip
+    chip: ChipModel
     _parts: tuple[Part, ...]
     _fixed: tuple[Factor, ...]  # infinite where options cannot be together
 
@@ -218,14 +218,14 @@ def resources_of(
     return _resources(of.menu, of.chip, domain, parts)
 
 
-def untiled(menu: Menu, chip: Chip, side_kinds: Iterable[Ints]) -> Floats:
+def untiled(menu: Menu, chip: ChipModel, side_kinds: Iterable[Ints]) -> Floats:
     """Seconds of a layer of every kind at least, by charges that no number of tiles decides.
 
     Parameters
     ----------
     menu : Menu
         Options and figures of the layer.
-    chip : Chip
+    chip : ChipModel
         Limits and rates.
     side_kinds : iterable of int array, shape (kernels of the graph,)
         By kind of layer the side of each kernel, see :func:`resources_of`.
@@ -242,7 +242,7 @@ def untiled(menu: Menu, chip: Chip, side_kinds: Iterable[Ints]) -> Floats:
     return np.array(seconds)
 
 
-def _resources(menu: Menu, chip: Chip, domain: Domain, parts: Sequence[Part]) -> Resources:
+def _resources(menu: Menu, chip: ChipModel, domain: Domain, parts: Sequence[Part]) -> Resources:
     """Resources from factors of all sides."""
     left_ko = tuple(first + np.array(left) for first, left in zip(menu.figures.first_k, domain, strict=True))
     fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)

@@ -20,7 +20,7 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.terms.blocks import IN_PARTS, Blocks
 from dfopt.terms.charges import Charge
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.counting import single_kernels
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence
 from dfopt.terms.layer import Layer
@@ -44,7 +44,7 @@ class Part:
     side : int
         From 0; -1 for what is infinite where options cannot be together, whatever the blocks are.
     resource : int
-        Place among :attr:`dfopt.terms.chip.Chip.resources`.
+        Place among :attr:`dfopt.terms.chip.ChipModel.resources`.
     scope : tuple of int
         Kernels whose options decide the seconds.
     amount : float array, s
@@ -138,7 +138,7 @@ def parts_of_sides(
     table: Table,
     domain: Domain,
     side_k: Ints,
-    chip: Chip,
+    chip: ChipModel,
     counts: Callable[[Incidence], Mapping[int, float]],
 ) -> list[Part]:
     """All factors of kernels whose sides are known, with the options that are left.
@@ -151,7 +151,7 @@ def parts_of_sides(
         By kernel the places of the options that are left.
     side_k : int array, shape (kernels,)
         Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
-    chip : Chip
+    chip : ChipModel
         Limits and rates, as bounds see them.
     counts : callable
         How often the blocks of each side pay an incidence at least, such as :func:`least_by_side` says.
@@ -163,7 +163,7 @@ def parts_of_sides(
 
 
 def parts_of_charges(
-    table: Table, domain: Domain, side_k: Ints, chip: Chip, counts: Callable[[Incidence], Mapping[int, float]]
+    table: Table, domain: Domain, side_k: Ints, chip: ChipModel, counts: Callable[[Incidence], Mapping[int, float]]
 ) -> Iterator[Part]:
     """What charges say of each side, with the options that are left: see :func:`parts_of_sides`."""
     units = (
@@ -213,7 +213,7 @@ def _amounts_of_sets(
     return scope, amount_of
 
 
-def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, chip: Chip) -> Iterator[Part]:
+def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, chip: ChipModel) -> Iterator[Part]:
     """Compute seconds of the whole chip under the cycle model, at least."""
     for k in np.flatnonzero(side_k >= 0).tolist():
         ways_o = (layer.menus_ko[k][o] for o in domain[k])
@@ -221,7 +221,7 @@ def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, chip: Chip) -> Iterat
         yield Part(int(side_k[k]), chip.resources.index("compute"), (k,), seconds_o)
 
 
-def _read_again(table: Table, domain: Domain, side_k: Ints, chip: Chip, token_blocks: bool) -> Iterator[Part]:
+def _read_again(table: Table, domain: Domain, side_k: Ints, chip: ChipModel, token_blocks: bool) -> Iterator[Part]:
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
     if not chip.cuts_weights or token_blocks:  # in blocks of tokens a weight is never cut
         return

@@ -18,8 +18,8 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.fusion.pieces import Pieces
 from dfopt.regions.rests import Part, given, least_of, least_over
-from dfopt.terms.chip import Chip
-from dfopt.terms.counting import Counting
+from dfopt.terms.chip import ChipModel
+from dfopt.terms.counting import IncidenceCounts
 from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Domain, Table, amounts_left
 
@@ -71,9 +71,9 @@ class PassPieces:
         return member
 
     @cached_property
-    def counting(self) -> Counting:
+    def counting(self) -> IncidenceCounts:
         """How often the pieces pay incidences."""
-        return Counting(self.member_pk)
+        return IncidenceCounts(self.member_pk)
 
     @cached_property
     def alone_p(self) -> Bools:
@@ -93,7 +93,7 @@ class PiecePrices:
         Charges that decide what blocks take, without those of blocks of tokens.
     left : Domain
         Options that are left.
-    chip : Chip
+    chip : ChipModel
         Limits and rates, by which bytes take the same time in any block.
     clock : Clock
         Of the work.
@@ -102,7 +102,7 @@ class PiecePrices:
     of: PassPieces
     table: Table
     left: Domain
-    chip: Chip
+    chip: ChipModel
     clock: Clock
 
     def weighted(self, p: int, weight_q: Floats) -> Part:

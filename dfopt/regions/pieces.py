@@ -29,7 +29,7 @@ from dfopt.regions.classes import PlanClass
 from dfopt.regions.dual import between
 from dfopt.regions.piece_prices import PassPieces, PiecePrices
 from dfopt.regions.rests import Part, Rests
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.table import Domain, Table
 
 __all__ = ["Attained", "best_of_passes", "best_together"]
@@ -79,7 +79,7 @@ def best_together(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock
 
 
 def best_of_passes(
-    passes: Sequence[PassPieces], table: Table, domain: Domain, chip: Chip, cutoff: float, clock: Clock
+    passes: Sequence[PassPieces], table: Table, domain: Domain, chip: ChipModel, cutoff: float, clock: Clock
 ) -> Attained:
     """The least seconds of a kind of layer over all options and blocks.
 
@@ -91,7 +91,7 @@ def best_of_passes(
         Charges that decide what blocks take, without those of blocks of tokens.
     domain : Domain
         Options that are left.
-    chip : Chip
+    chip : ChipModel
         Limits and rates, by which bytes take the same time in any block.
     cutoff : float, s
         Seconds of a layer from which on a mapping does not matter.

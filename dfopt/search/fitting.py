@@ -28,7 +28,7 @@ from dfopt.solving.passes import least_of_stages
 from dfopt.solving.priced import lattice_of, priced_mapping
 from dfopt.solving.solved import Pruned, Solved, check_stage, scored
 from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.bounds.steps import StepBounds
 from dfopt.terms.bounds.transfers import OptionFigures, Transfers
 
 __all__ = ["Fitter", "Rows"]
@@ -135,7 +135,7 @@ class Fitter:
             return max(low, error.bound)
         return max(low, most if fitted is None else fitted.low)
 
-    def _step_rule(self, ready: PricedPlan) -> tuple[Steps, Transfers]:
+    def _step_rule(self, ready: PricedPlan) -> tuple[StepBounds, Transfers]:
         """What makes a step of the seconds of layers, and what is beside them; of passes what they take at least."""
         [table] = self._bounds.tables([ready.instance.plan])
         sharded, priced = ready.sharded, [(stage.tables, stage.limits) for stage in ready.stages.values()]

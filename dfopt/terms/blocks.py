@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.terms.chip import Chip, combine
-from dfopt.terms.counting import Counting, Incidences
+from dfopt.terms.chip import ChipModel, combine
+from dfopt.terms.counting import IncidenceCounts, Incidences
 from dfopt.terms.cycle import least_level
 from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.sram import keeps_chip, parts_of
@@ -44,7 +44,7 @@ class BlockPrices:
     Attributes
     ----------
     seconds : s, shape (resources, vectors, blocks)
-        Seconds of each resource, in the order of :attr:`dfopt.terms.chip.Chip.resources`.
+        Seconds of each resource, in the order of :attr:`dfopt.terms.chip.ChipModel.resources`.
     time : s, shape (vectors, blocks)
         Time of each block: its ``seconds``, combined by :func:`dfopt.terms.chip.combine` as the assumption ``overlap``
         says.
@@ -135,21 +135,21 @@ class Blocks:
     token_rows
         What blocks of tokens are cut from (:func:`dfopt.terms.token_blocks.token_rows`). None: no block takes its
         tokens in blocks.
-    shared_counting : Counting, optional
+    shared_counting : IncidenceCounts, optional
         How often the blocks pay incidences, of those who keep that for several objects with the same blocks.
     """
 
     table: Table
-    chip: Chip
+    chip: ChipModel
     member_bk: Bools
     latency_l: Floats = field(default_factory=lambda: np.zeros(0))
     token_rows: TokenRows | None = None
-    shared_counting: Counting | None = field(default=None, repr=False)
+    shared_counting: IncidenceCounts | None = field(default=None, repr=False)
 
     @cached_property
-    def counting(self) -> Counting:
+    def counting(self) -> IncidenceCounts:
         """How often the blocks pay incidences."""
-        return Counting(self.member_bk) if self.shared_counting is None else self.shared_counting
+        return IncidenceCounts(self.member_bk) if self.shared_counting is None else self.shared_counting
 
     def prices(self, amount_vc: Floats) -> BlockPrices:
         """Time, bytes and legality of every block, from the amounts of all charges.
@@ -157,7 +157,7 @@ class Blocks:
         Exact amounts give exact results. The least amounts over a domain (sharding schemes that are left to each
         kernel) give lower bounds: under no schemes of the domain does a block take less time or fewer DRAM bytes, and a
         block that is not legal is legal under none of them. Such a bound needs a chip of which more bytes never take
-        less time: :attr:`dfopt.terms.chip.Chip.rising` or :attr:`~dfopt.terms.chip.Chip.bounding`.
+        less time: :attr:`dfopt.terms.chip.ChipModel.rising` or :attr:`~dfopt.terms.chip.ChipModel.bounding`.
 
         Parameters
         ----------

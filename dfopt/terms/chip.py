@@ -25,10 +25,10 @@ CROSSING_TILES = 2.0
 
 _ROUNDED = 1e-12  # a row of shares is of its bytes less this part, too
 
-Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one kernel or block, or arrays of them
+ResourceSeconds = Sequence[Floats] | Floats  # of every resource of a chip: of one kernel or block, or arrays of them
 
 
-class Rule(NamedTuple):
+class OverlapRule(NamedTuple):
     """How the time of a block follows from its seconds of compute, memory, network and SRAM: which of them overlap.
 
     The time is the largest of the seconds of all resources in ``hidden``, plus the sum of the seconds of all resources
@@ -37,9 +37,10 @@ class Rule(NamedTuple):
     Attributes
     ----------
     hidden : tuple of int
-        Resources that overlap with each other, so that only the slowest counts. Positions in :attr:`Chip.resources`.
+        Resources that overlap with each other, so that only the slowest counts: positions in
+        :attr:`ChipModel.resources`.
     added : tuple of int
-        Resources that overlap with nothing, so that their seconds are added. Positions in :attr:`Chip.resources`.
+        Resources that overlap with nothing, so that their seconds are added: positions in :attr:`ChipModel.resources`.
     """
 
     hidden: tuple[int, ...]
@@ -49,14 +50,14 @@ class Rule(NamedTuple):
     def serial_sets(self) -> tuple[tuple[int, ...], ...]:
         """The rule in another form: sets of resources, where time is the largest of the sums of seconds of each set.
 
-        A tuple of sets, each a tuple of positions in :attr:`Chip.resources`. There is one for each resource of
+        A tuple of sets, each a tuple of positions in :attr:`ChipModel.resources`. There is one for each resource of
         ``hidden``: that resource and all of ``added``. If nothing is hidden, ``added`` is the only set.
         """
         return tuple((resource, *self.added) for resource in self.hidden) or (self.added,)
 
 
 @cache
-def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
+def rule_of(overlap: str, resources: tuple[str, ...]) -> OverlapRule:
     """The resources whose seconds overlap, and those whose seconds are added, under a value of ``overlap``.
 
     Parameters
@@ -66,11 +67,11 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
         all add up. ``compute_memory``: the seconds of ``network`` are added to those of the slowest of the others.
         ``auto`` has to be resolved before: it, and any unknown value, is taken for ``compute_memory`` without an error.
     resources : tuple of str
-        Names of the resources, as in :attr:`Chip.resources`. ``network`` is among them.
+        Names of the resources, as in :attr:`ChipModel.resources`. ``network`` is among them.
 
     Returns
     -------
-    Rule
+    OverlapRule
         Its numbers are positions in ``resources``.
 
     Raises
@@ -85,15 +86,15 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
     """
     every = tuple(range(len(resources)))
     if overlap == "perfect":
-        return Rule(every, ())
+        return OverlapRule(every, ())
     if overlap == "none":
-        return Rule((), every)
+        return OverlapRule((), every)
     sent = resources.index("network")
-    return Rule(tuple(resource for resource in every if resource != sent), (sent,))
+    return OverlapRule(tuple(resource for resource in every if resource != sent), (sent,))
 
 
 @dataclass(frozen=True)
-class Chip:
+class ChipModel:
     """Limits and rates of one chip, and how the time of a block of kernels follows from the seconds of its resources.
 
     A *block* is a set of kernels that run together on the chip.
@@ -138,7 +139,7 @@ class Chip:
     rises: bool = False
 
     @property
-    def rising(self) -> Chip:
+    def rising(self) -> ChipModel:
         """The same chip with DRAM seconds that never fall: of so many bytes, the least seconds of these or any more.
 
         They are a lower bound as those of :attr:`bounding` are, and a higher one.
@@ -146,7 +147,7 @@ class Chip:
         return replace(self, rises=bool(self.memory_rows))
 
     @property
-    def bounding(self) -> Chip:
+    def bounding(self) -> ChipModel:
         """The same chip without :attr:`memory_rows`, for lower bounds on times.
 
         On the returned chip all blocks sustain ``dram_bandwidth``. So no block takes longer there than on the original,
@@ -194,7 +195,7 @@ class Chip:
         return RESOURCES if np.isinf(self.sram_bandwidth) else (*RESOURCES, "sram")
 
     @cached_property
-    def rule(self) -> Rule:
+    def rule(self) -> OverlapRule:
         """Which of :attr:`resources` overlap, and which add their seconds to the time of a block (:func:`rule_of`)."""
         return rule_of(self.overlap, self.resources)
 
@@ -215,7 +216,7 @@ def writes_again(assumptions: Assumptions) -> bool:
     return assumptions.weight_tiling == "reread_all"
 
 
-def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> Chip:
+def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> ChipModel:
     """Limits and rates of one chip of a machine, with what the assumptions allow blocks of kernels to do.
 
     Parameters
@@ -226,18 +227,18 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
         Resolved: no ``auto`` is left. ``execution``, ``overlap`` and ``weight_tiling`` decide what blocks may do. Under
         ``compute_model: efficiency`` rows of unit ``memory`` in the chip's table decide its DRAM rates.
     bounding : bool
-        True: leave out :attr:`Chip.memory_rows`, for lower bounds. Then no block takes longer than with these rows.
+        True: leave out :attr:`ChipModel.memory_rows`, for lower bounds. Then no block takes longer than with them.
 
     Returns
     -------
-    Chip
+    ChipModel
         Its DRAM is the fastest memory of the chip. Callers count a byte of a slower memory as several bytes of it:
         bandwidth of the fastest over bandwidth of the slower one.
     """
     # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
     rows = [row for row in memory_rows(system.chip, assumptions) if row.memory in (None, system.chip.fastest_tier)]
     most = max((row.share for row in rows), default=1.0)
-    return Chip(
+    return ChipModel(
         dram_bandwidth=system.chip.fastest.bandwidth * most,
         sram=system.chip.sram.capacity,
         tiles=system.chip.tiles,
@@ -250,7 +251,7 @@ def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) ->
     )
 
 
-def combine(terms: Terms, chip: Chip) -> Floats:
+def combine(terms: ResourceSeconds, chip: ChipModel) -> Floats:
     """Time of blocks from the seconds of their resources, which overlap as the chip says.
 
     A block is a set of kernels that run together. Its time is max(seconds of resources that overlap) + sum(seconds of
@@ -259,10 +260,10 @@ def combine(terms: Terms, chip: Chip) -> Floats:
     Parameters
     ----------
     terms : float arrays, s
-        Seconds of each resource, in the order of :attr:`Chip.resources`: as a sequence of arrays of one shape, or as an
+        Seconds of each resource, in the order of :attr:`ChipModel.resources`: a sequence of arrays of one shape, or an
         array with the resources as its first axis.
     chip
-        The chip, whose :attr:`Chip.rule` says which resources overlap.
+        The chip, whose :attr:`ChipModel.rule` says which resources overlap.
 
     Returns
     -------
@@ -272,7 +273,7 @@ def combine(terms: Terms, chip: Chip) -> Floats:
     Examples
     --------
     >>> limits = {"sram": 1.0, "tiles": 4, "cuts_weights": True}
-    >>> chip = Chip(dram_bandwidth=1.0, overlap="compute_memory", fused=True, library=False, **limits)
+    >>> chip = ChipModel(dram_bandwidth=1.0, overlap="compute_memory", fused=True, library=False, **limits)
     >>> combine(np.array([[3.0, 1.0], [2.0, 2.0], [1.0, 1.0]]), chip).tolist()
     [4.0, 3.0]
     """

@@ -17,9 +17,9 @@ from dfopt.terms.incidence import Incidence
 if TYPE_CHECKING:
     import scipy
 
-__all__ = ["Counting", "Incidences", "Rows", "single_kernels"]
+__all__ = ["IncidenceCounts", "Incidences", "BlockNumbers", "single_kernels"]
 
-Rows = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
+BlockNumbers = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 """Numbers of blocks: half the size of other integers, as there are millions."""
 
 _FEW = 4
@@ -41,7 +41,7 @@ class Incidences(tuple[Incidence, ...]):
         return self._hash
 
 
-class Counting:
+class IncidenceCounts:
     """How often some blocks pay incidences.
 
     Parameters
@@ -52,7 +52,7 @@ class Counting:
     Examples
     --------
     >>> from dfopt.terms.incidence import AnyOf, Has
-    >>> counting = Counting(np.array([[True, False], [True, True]]))
+    >>> counting = IncidenceCounts(np.array([[True, False], [True, True]]))
     >>> counting.column(Has(1))[0].tolist()
     [1]
     >>> counting.matrix((Has(1), AnyOf((0, 1)))).toarray().tolist()
@@ -63,13 +63,13 @@ class Counting:
 
     def __init__(self, member_bk: Bools) -> None:
         self.member_bk = member_bk
-        self._columns: dict[Incidence, tuple[Rows, Floats]] = {}
-        self._together: dict[tuple[Incidence, ...], tuple[Floats, Rows, Rows]] = {}
+        self._columns: dict[Incidence, tuple[BlockNumbers, Floats]] = {}
+        self._together: dict[tuple[Incidence, ...], tuple[Floats, BlockNumbers, BlockNumbers]] = {}
         self._matrices: dict[tuple[Incidence, ...], scipy.sparse.csc_array] = {}
         self._rows: dict[tuple[Incidence, ...], scipy.sparse.csr_array] = {}
-        self._among: dict[bytes, Counting] = {}
+        self._among: dict[bytes, IncidenceCounts] = {}
 
-    def column(self, incidence: Incidence) -> tuple[Rows, Floats]:
+    def column(self, incidence: Incidence) -> tuple[BlockNumbers, Floats]:
         """Blocks that pay an incidence, ascending, and how often each does: above 0."""
         self._count([incidence])
         return self._columns[incidence]
@@ -130,18 +130,18 @@ class Counting:
         return np.asarray(self.member_bk.sum(axis=1), dtype=np.int64)
 
     @property
-    def alone(self) -> Counting:
+    def alone(self) -> IncidenceCounts:
         """How often each kernel that is alone in its block pays incidences."""
         return single_kernels(self.member_bk.shape[1])
 
-    def among(self, some_b: Bools) -> Counting:
+    def among(self, some_b: Bools) -> IncidenceCounts:
         """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
         key = some_b.tobytes()
         if key not in self._among:
-            self._among[key] = Counting(self.member_bk[some_b])
+            self._among[key] = IncidenceCounts(self.member_bk[some_b])
         return self._among[key]
 
-    def _compressed(self, incidences: tuple[Incidence, ...]) -> tuple[Floats, Rows, Rows]:
+    def _compressed(self, incidences: tuple[Incidence, ...]) -> tuple[Floats, BlockNumbers, BlockNumbers]:
         """Counts above 0, the blocks that pay so often, and where the counts of each incidence end, from 0 on."""
         if incidences not in self._together:
             self._count(incidences)
@@ -161,13 +161,13 @@ class Counting:
 
     def _times(self, several: Sequence[Floats | Bools]) -> Floats:
         """Counts one behind the other. Most are 1: then an array is shared, as there may be a gigabyte of them."""
-        if any(times.base is not Counting._unit_counts and (times != 1).any() for times in several):
+        if any(times.base is not IncidenceCounts._unit_counts and (times != 1).any() for times in several):
             return np.concatenate(several)
         count = sum(map(len, several))
-        if count > len(Counting._unit_counts):
-            Counting._unit_counts = np.ones(2 * count)
-            Counting._unit_counts.flags.writeable = False
-        return Counting._unit_counts[:count]
+        if count > len(IncidenceCounts._unit_counts):
+            IncidenceCounts._unit_counts = np.ones(2 * count)
+            IncidenceCounts._unit_counts.flags.writeable = False
+        return IncidenceCounts._unit_counts[:count]
 
     def _count(self, incidences: Sequence[Incidence]) -> None:
         """Work out columns that are not known, some of one class at a time."""
@@ -190,6 +190,6 @@ class Counting:
 
 
 @lru_cache(maxsize=16)
-def single_kernels(count: int) -> Counting:
+def single_kernels(count: int) -> IncidenceCounts:
     """How often blocks of one kernel each pay incidences: the same in every layer of so many kernels."""
-    return Counting(np.eye(count, dtype=bool))
+    return IncidenceCounts(np.eye(count, dtype=bool))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dfopt.arrays import Bools, Floats, Ints
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 
 __all__ = ["FITS", "keeps_chip", "parts_of"]
 
@@ -14,7 +14,7 @@ FITS = 1e-9
 _ROUNDED = 1e-12
 
 
-def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
+def parts_of(chip: ChipModel, rest: Floats, cut: Floats) -> Floats:
     """Number of parts that each kernel's weight must be cut into so that the kernel fits SRAM when it runs alone.
 
     A kernel that does not fit SRAM as a whole, and is alone in its block (a set of kernels that run together), runs one
@@ -40,7 +40,7 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
     Examples
     --------
     >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True}
-    >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
+    >>> chip = ChipModel(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
     >>> parts_of(chip, np.array([4.0, 4.0, 10.0]), np.array([6.0, 18.0, 1.0])).tolist()
     [1.0, 3.0, inf]
     """
@@ -52,7 +52,7 @@ def parts_of(chip: Chip, rest: Floats, cut: Floats) -> Floats:
 
 
 def keeps_chip(
-    chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
+    chip: ChipModel, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
 ) -> Bools:
     """Whether each block of kernels keeps the limits of the chip: its SRAM, its compute tiles, and what it may fuse.
 

@@ -15,7 +15,7 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.physics import ops
 from dfopt.physics.token_blocks import most_blocks
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.incidence import Has, Incidence, counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Table
@@ -88,7 +88,7 @@ def token_rows(layer: Layer) -> TokenRows | None:
     return TokenRows(rows, most_blocks(rows, least))
 
 
-def blocks_needed(chip: Chip, of: TokenRows, fixed: Floats, cut: Floats) -> Floats:
+def blocks_needed(chip: ChipModel, of: TokenRows, fixed: Floats, cut: Floats) -> Floats:
     """Fewest blocks of tokens with which blocks of kernels fit SRAM.
 
     With ``n`` blocks the largest has ``ceil(rows / n)`` rows, and a block of kernels needs ``fixed + cut * ceil(rows /
@@ -114,7 +114,7 @@ def blocks_needed(chip: Chip, of: TokenRows, fixed: Floats, cut: Floats) -> Floa
     Examples
     --------
     >>> limits = {"sram": 10.0, "tiles": 4, "cuts_weights": True}
-    >>> chip = Chip(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
+    >>> chip = ChipModel(dram_bandwidth=1.0, overlap="perfect", fused=True, library=False, **limits)
     >>> blocks_needed(chip, TokenRows(8, 8), np.array([2.0, 2.0, 9.5]), np.array([8.0, 20.0, 8.0])).tolist()
     [1.0, 3.0, inf]
     """
@@ -201,12 +201,12 @@ class TokenCharges:
         """The charges of some kernels of the stage, given by their places in it."""
         return replace(self, kernels=self.kernels[members])
 
-    def needs(self, chip: Chip, member_bk: Bools, count_b: Floats | None = None) -> TokenNeeds:
+    def needs(self, chip: ChipModel, member_bk: Bools, count_b: Floats | None = None) -> TokenNeeds:
         """What blocks of kernels need and move in blocks of tokens.
 
         Parameters
         ----------
-        chip : Chip
+        chip : ChipModel
             Its SRAM limits how many tokens a block has.
         member_bk : bool array, shape (blocks, kernels of the stage)
             Whether each block holds each kernel.

@@ -17,7 +17,7 @@ from dfopt.documents.request import Request
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.reads import ByReads
-from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 
@@ -92,7 +92,7 @@ def test_plans_of_a_world_are_not_mixed_up(world: World, data: st.DataObject) ->
                 and np.array_equal(a.amount, b.amount)
                 for a, b in pairs
             )
-        mine, theirs = LeastWork(instance), LeastWork(alone)
+        mine, theirs = WorkBounds(instance), WorkBounds(alone)
         for ask in ("seconds", "held", "states", "exchanged", "added"):
             assert same(getattr(mine, ask), getattr(theirs, ask)), ask
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.documents.efficiency import EfficiencyRow
-from dfopt.terms.chip import Chip
+from dfopt.terms.chip import ChipModel
 
 SHARES = st.sampled_from([0.1, 0.3, 0.6, 1.0])
 
@@ -17,7 +17,7 @@ def test_the_least_seconds_of_as_many_bytes_or_more(shares: dict[int, float], re
     """Rows come in any order, of which the first that fits counts."""
     listed = [EfficiencyRow(unit="memory", bytes=float(at), share=share) for at, share in shares.items()]
     rows = [listed[place] for place in order if place < len(listed)]
-    chip = Chip(
+    chip = ChipModel(
         dram_bandwidth=2.0, sram=1.0, tiles=1, overlap="perfect", cuts_weights=True,
         fused=True, library=False, memory_rows=(*rows, EfficiencyRow(unit="memory", share=rest)),
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from dfopt.arrays import Ints
 from dfopt.terms import counting
-from dfopt.terms.counting import Counting
+from dfopt.terms.counting import IncidenceCounts
 from dfopt.terms.incidence import AnyOf, Has, Incidence
 
 
@@ -22,9 +22,9 @@ def test_small_sums_are_those_of_sparse_matrices(
     incidences: tuple[Incidence, ...] = (*map(Has, range(6)), AnyOf((0, 4)), AnyOf((1, 2, 3)))
     amount_vi = draw.random((vectors, len(incidences)))
     amount_vi[:, 2] = np.inf
-    small = Counting(member_bk).block_totals(incidences, amount_vi, some)
+    small = IncidenceCounts(member_bk).block_totals(incidences, amount_vi, some)
     monkeypatch.setattr(counting, "_SMALL", -1)
-    assert np.array_equal(small, Counting(member_bk).block_totals(incidences, amount_vi, some))
+    assert np.array_equal(small, IncidenceCounts(member_bk).block_totals(incidences, amount_vi, some))
 
 
 def test_small_questions_load_no_sparse_matrices() -> None:

@@ -20,7 +20,7 @@ from dfopt.physics.copies import exchanged
 from dfopt.physics.fill import NO_STAGE, appended
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import memoized
-from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.bounds.steps import StepBounds
 from dfopt.terms.layer import Layer, counts_training
 from dfopt.terms.step.hops import sent_s
 from dfopt.terms.step.optimizer import optimizer_seconds
@@ -34,7 +34,7 @@ class CutStages:
 
     Attributes
     ----------
-    steps : Steps
+    steps : StepBounds
         The plans. Each has several stages, and the graph is not folded.
     layer : Layer
         Kernels and tensors.
@@ -42,7 +42,7 @@ class CutStages:
         Kernels of every cut: the first has none, the last all.
     """
 
-    steps: Steps
+    steps: StepBounds
     layer: Layer
     set_uk: Bools
 

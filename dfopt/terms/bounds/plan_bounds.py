@@ -10,8 +10,8 @@ from dfopt.physics.efficiency import most_sustained
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage, stage_places
 from dfopt.terms.bounds.plan_arrays import bounded_stages
-from dfopt.terms.bounds.table import PlanTable
-from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.bounds.plan_table import PlanTable
+from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.step.ledger import State, held, left, usable_bytes
 
 __all__ = ["PlanBounds"]
@@ -21,7 +21,7 @@ class PlanBounds:
     """Lower bounds on step time and held memory for any number of plans of a setting, whatever the mapping of kernels.
 
     A mapping is the sharding scheme and the on-chip partition of every kernel. A step time bound has the least work of
-    kernels (:class:`~dfopt.terms.bounds.work.LeastWork`), combined as pipeline stages run it, then the exchange of
+    kernels (:class:`~dfopt.terms.bounds.work_bounds.WorkBounds`), combined as stages run it, then the exchange of
     gradients and the optimizer's step. Of two microbatches that take turns (``two_batch_overlap``), a stage takes at
     least the work of both, and at least the communication of both.
 
@@ -157,4 +157,4 @@ class PlanBounds:
         instance : Instance
             The plan in its setting: ``setting.under(plan)``.
         """
-        return LeastWork(instance).states
+        return WorkBounds(instance).states

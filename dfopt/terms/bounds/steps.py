@@ -24,10 +24,10 @@ from dfopt.physics.window import by_window
 from dfopt.terms.bounds.exposed import Exchanging, Exposed
 from dfopt.terms.bounds.passes import PassSeconds, with_moving
 from dfopt.terms.bounds.plan_arrays import PlanArrays
-from dfopt.terms.bounds.transfers import Messages, Transfers
+from dfopt.terms.bounds.transfers import TransferBounds, Transfers
 from dfopt.terms.step.hops import per_step_hops
 
-__all__ = ["Steps"]
+__all__ = ["StepBounds"]
 
 # How often the interval is halved in which the step rule is turned around: 1e-18 of it are left. And how many points of
 # it are looked at together, at most, over all plans: of few plans one takes as long as all.
@@ -37,7 +37,7 @@ _ROUNDED = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class StepBounds:
     """Plans that give a chip the same work, as arrays.
 
     Attributes
@@ -278,9 +278,9 @@ class Steps:
         return np.where(at_all_i, most_i, -1.0)
 
     @cached_property
-    def messages(self) -> Messages:
+    def messages(self) -> TransferBounds:
         """Messages, exchanges and the optimizer's step."""
-        return Messages(self.table)
+        return TransferBounds(self.table)
 
     # -- figures of plans ---------------------------------------------------------------------------------------------
 

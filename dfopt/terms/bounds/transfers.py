@@ -22,7 +22,7 @@ from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.step.hops import added_by_kind, hop_seconds, sent_once
 from dfopt.terms.step.overlap import exchanged_by_kind, hides_any
 
-__all__ = ["Transfers", "Messages", "OptionFigures"]
+__all__ = ["Transfers", "TransferBounds", "OptionFigures"]
 
 
 class Transfers(NamedTuple):
@@ -73,7 +73,7 @@ class OptionFigures:
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
+class TransferBounds:
     """Messages between stages, exchanges of copies and the optimizer's step, of plans that give a chip the same work.
 
     Attributes

@@ -33,7 +33,7 @@ from dfopt.terms.rules.network import (
     STARTS,
 )
 from dfopt.terms.rules.tensors import CARRIED, END_BUFFERS, ENDS, OPERANDS, OWN_DATA, TENSORS
-from dfopt.terms.rules.token_blocks import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENSORS
+from dfopt.terms.rules.token_charges import TOKEN_BLOCK_KERNELS, TOKEN_BLOCK_TENSORS
 from dfopt.terms.rules.weights import GRADIENTS, WEIGHTS
 from dfopt.terms.rules.work import COMPUTE, COMPUTE_TILES, SRAM_TRAFFIC, TENSOR_TRAFFIC
 

@@ -19,7 +19,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.bounds.plan_arrays import bounded_stages
-from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.step.hops import per_step_hops
 from dfopt.terms.step.ledger import held
 from dfopt.terms.step.overlap import exchanges_behind, hides_any
@@ -83,7 +83,7 @@ def overlapped_by_hand(table: PlanTable, number: int, low_k: list[float], hop_s:
     hops = [0.0 if hidden else hop_s] * len(stages)
     row = np.flatnonzero(table.plan_r == number)[0]
     forward, back, _, _, memory, compute = (tuple(each_krv[:, row, 0].tolist()) for each_krv in table._passes)
-    exchanged = (tuple(each_k.tolist()) for each_k in LeastWork(instance).exchanged)
+    exchanged = (tuple(each_k.tolist()) for each_k in WorkBounds(instance).exchanged)
     shown = shown_of_stages(instance, Layers(*exchanged, forward, back, memory, compute), hops)
     shows_s = exposed_s(stages, shown) if exchanges_behind(instance) else 0.0
     once = (table.assumptions.step_overhead or 0.0) + per_step_hops(instance)

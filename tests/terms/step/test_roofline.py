@@ -19,7 +19,7 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import pipeline_stages
 from dfopt.terms.bounds import PlanBounds
-from dfopt.terms.bounds.work import LeastWork
+from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.step.roofline import least_step
 
 CASES = {
@@ -69,7 +69,7 @@ def test_it_is_nearly_reached_where_weights_decide() -> None:
 
 def layers_by_hand(instance: Instance) -> tuple[list[float], list[float]]:
     """Least seconds of a layer of every kind, and of what it sends while another microbatch computes."""
-    graph, own = instance.graph, LeastWork(instance)
+    graph, own = instance.graph, WorkBounds(instance)
     kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
     seconds_tk, kinds = own.seconds, range(len(graph.layers.kinds))
     sums = [seconds_tk[:, kind_k == kind].sum(axis=1).tolist() for kind in kinds]

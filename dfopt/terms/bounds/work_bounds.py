@@ -25,11 +25,11 @@ from dfopt.terms.step.hops import added_by_kind
 from dfopt.terms.step.ledger import State, states_of
 from dfopt.terms.step.overlap import exchanged_by_kind
 
-__all__ = ["LeastWork"]
+__all__ = ["WorkBounds"]
 
 
 @dataclass(frozen=True, eq=False)
-class LeastWork:
+class WorkBounds:
     """Lower bounds on seconds and bytes of one layer on one chip, whatever its sharding and partitions, for many plans.
 
     The compute of every kernel is the shortest of its legal schemes, when the kernel has the whole chip. DRAM traffic

@@ -18,10 +18,10 @@ from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.moving import Moving
 from dfopt.terms.bounds.passes import PassSeconds
 from dfopt.terms.bounds.plan_arrays import PlanArrays
-from dfopt.terms.bounds.steps import Steps
+from dfopt.terms.bounds.steps import StepBounds
 from dfopt.terms.bounds.transfers import Transfers
-from dfopt.terms.bounds.work import LeastWork
-from dfopt.terms.chip import Chip, chip_of, combine
+from dfopt.terms.bounds.work_bounds import WorkBounds
+from dfopt.terms.chip import ChipModel, chip_of, combine
 from dfopt.terms.step.offload import frees_memory_k
 
 __all__ = ["PlanTable"]
@@ -39,9 +39,9 @@ class PlanTable(PlanArrays):
         return PlanTable(self.under_i[place] for place in places)
 
     @cached_property
-    def steps(self) -> Steps:
+    def steps(self) -> StepBounds:
         """What a step takes under each plan."""
-        return Steps(self)
+        return StepBounds(self)
 
     @cached_property
     def holding(self) -> Holding:
@@ -91,7 +91,7 @@ class PlanTable(PlanArrays):
     def stage_seconds(self, resource: str) -> Floats:
         """Least seconds of one resource of a chip in every stage for one microbatch: float array, shape (stages,).
 
-        0 for a resource that is none of :attr:`dfopt.terms.chip.Chip.resources`.
+        0 for a resource that is none of :attr:`dfopt.terms.chip.ChipModel.resources`.
         """
         if resource not in self._chip.resources:
             return np.zeros(len(self.plan_r))
@@ -101,7 +101,7 @@ class PlanTable(PlanArrays):
     # -- the least of layers ------------------------------------------------------------------------------------------
 
     @cached_property
-    def _chip(self) -> Chip:
+    def _chip(self) -> ChipModel:
         return chip_of(self.setting.system, self.setting.assumptions, bounding=True)
 
     @cached_property
@@ -113,7 +113,7 @@ class PlanTable(PlanArrays):
     def _seconds_tsk(self) -> Floats:
         """Least seconds of each resource in which a chip runs every kernel for one microbatch."""
         firsts = np.unique(self.shared_g, return_index=True)[1]
-        every = np.array([LeastWork(self.instances[g]).seconds for g in firsts.tolist()])
+        every = np.array([WorkBounds(self.instances[g]).seconds for g in firsts.tolist()])
         return np.moveaxis(every, 1, 0)[: len(self._chip.resources)]
 
     def _by_kind(self, some_k: Bools) -> Floats:
@@ -147,7 +147,7 @@ class PlanTable(PlanArrays):
     def _held_hkgv(self) -> Floats:
         """What one layer of every kind holds at least."""
         firsts = np.unique(self.shared_g, return_index=True)[1]
-        held_shk = np.array([LeastWork(self.instances[g]).held.T for g in firsts.tolist()])
+        held_shk = np.array([WorkBounds(self.instances[g]).held.T for g in firsts.tolist()])
         return np.moveaxis(held_shk, 0, 2)[:, :, self.shared_g, None]
 
     @cached_property
@@ -156,10 +156,10 @@ class PlanTable(PlanArrays):
         messages = self.steps.messages
         added_iv, exchanged = np.zeros((len(self.plans), 1)), None
         if messages.hides:
-            each = zip(*(LeastWork(instance).exchanged for instance in self.instances), strict=True)
+            each = zip(*(WorkBounds(instance).exchanged for instance in self.instances), strict=True)
             exchanged = tuple(np.array(each_gk)[:, :, None] for each_gk in each)
         elif messages.trains:
-            added_iv = messages.slowest(np.array([LeastWork(instance).added for instance in self.instances]))[:, None]
+            added_iv = messages.slowest(np.array([WorkBounds(instance).added for instance in self.instances]))[:, None]
         moving = self.moving.seconds(self._held_hkgv) if self.moving.any else None
         passes = self._passes if exchanged is not None or moving is not None else None
         return Transfers(np.zeros((len(self.plan_r), 1)), added_iv, exchanged, moving, passes)
