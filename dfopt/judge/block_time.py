@@ -21,7 +21,7 @@ from dfopt.physics import ops
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
 from dfopt.physics.token_blocks import block_share, most_blocks
 
-__all__ = ["RESOURCES", "ROUNDED", "BlockTime", "Run", "again", "reread"]
+__all__ = ["RESOURCES", "ROUNDED", "BlockTime", "ModeFigures", "again", "reread"]
 
 RESOURCES: Final = (
     "legal",  # infinite where options of kernels cannot be together, or one cannot be at all
@@ -52,7 +52,7 @@ def again(tier: str) -> str:
     return f"{tier} again"
 
 
-class Run(NamedTuple):
+class ModeFigures(NamedTuple):
     """Blocks in one way to run them.
 
     Attributes
@@ -124,7 +124,7 @@ class BlockTime:
             found_b = np.minimum(found_b, self.in_token_blocks(sums_br).seconds)
         return found_b
 
-    def held(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Run:
+    def held(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> ModeFigures:
         """Blocks that hold their weights in SRAM, or of a kernel alone a part after another."""
         of, capacity, alone_b = self._by_name(sums_br), self.case.system.chip.sram.capacity, count_b == 1
         buffers_b, cut_b, parts_b = of["buffers"], of["cut"], np.ones(len(sums_br))
@@ -138,9 +138,9 @@ class BlockTime:
         runs_b &= self._fits(sram_b) & (alone_b | (of["alone"] == 0)) & (of["legal"] == 0)
         moved = {tier: (parts_b - 1) * of[reread(tier)] for tier in self._tiers}
         seconds_b = self._seconds(of, moved, of["accessed"], decided=decided)
-        return Run(np.where(runs_b, seconds_b, np.inf), sram_b)
+        return ModeFigures(np.where(runs_b, seconds_b, np.inf), sram_b)
 
-    def in_token_blocks(self, sums_br: Floats, blocks_b: Ints | None = None) -> Run:
+    def in_token_blocks(self, sums_br: Floats, blocks_b: Ints | None = None) -> ModeFigures:
         """Blocks of kernels that take their tokens in so many blocks; by default in the fewest that fit."""
         of = self._by_name(sums_br)
         rows, least = ops.streamed_rows(self.case.graph), token_blocks.least_rows(self.case)
@@ -152,7 +152,7 @@ class BlockTime:
         more_b = np.where(runs_b, blocks_b - 1, 0)
         moved = {tier: more_b * of[again(tier)] for tier in self._tiers}
         seconds_b = self._seconds(of, moved, of["accessed"] + more_b * of["accessed again"])
-        return Run(np.where(runs_b, seconds_b, np.inf), sram_b)
+        return ModeFigures(np.where(runs_b, seconds_b, np.inf), sram_b)
 
     def _fewest(self, beside_b: Floats, cut_b: Floats, rows: int) -> Ints:
         """Fewest blocks of tokens for which the largest one leaves room; as many as rows where none does."""

@@ -12,9 +12,10 @@ from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.judge import network
 from dfopt.judge.case import Case, Place
 from dfopt.physics import pipeline
+from dfopt.physics.communications import Price
 from dfopt.physics.pipeline import StepTime
 
-Sent = Mapping[Place, Mapping[str, Sequence[float]]]
+CommunicationSeconds = Mapping[Place, Mapping[str, Sequence[float]]]
 """Seconds of communication of every partition, by the part of a breakdown."""
 _WORK: Final = {"forward": "forward_s", "recompute": "recompute_s", "backward": "backward_s", "update": "backward_s"}
 
@@ -24,7 +25,7 @@ def breakdown(
     partitions: Sequence[PartitionScore],
     stage: StageScore,
     step: StepTime,
-    sent: Sent,
+    sent: CommunicationSeconds,
     ends: tuple[float, float] | None,
 ) -> Breakdown:
     """Seconds of every part of a step, for one of its stages.
@@ -65,7 +66,7 @@ def breakdown(
 
 
 def link_time(
-    case: Case, stage: StageScore, paid: Sequence[network.Paid], price: network.Price, hop_s: float, reduced_s: float
+    case: Case, stage: StageScore, paid: Sequence[network.Paid], price: Price, hop_s: float, reduced_s: float
 ) -> LinkTime:
     """Seconds of a step in which links of the slowest stage are busy.
 
@@ -83,7 +84,7 @@ def link_time(
     return LinkTime(**{name: math.fsum(each) for name, each in spent.items()})
 
 
-def sent_by_place(case: Case, paid: Sequence[network.Paid], price: network.Price) -> Sent:
+def sent_by_place(case: Case, paid: Sequence[network.Paid], price: Price) -> CommunicationSeconds:
     """Seconds of everything that counts as network time of a partition, by the part of a breakdown."""
     seconds_by_place: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     on_chip = ((payment, network.between_shards_s(case, payment, price)) for payment in paid)
@@ -102,7 +103,7 @@ def _named(case: Case, each: Iterable[tuple[network.Paid, float]]) -> Iterator[t
         yield _or_again(case, payment.kernel, "tensor_parallel_s", late), payment.kernel, seconds
 
 
-def _listed(case: Case, price: network.Price) -> Iterator[tuple[str, int, float]]:
+def _listed(case: Case, price: Price) -> Iterator[tuple[str, int, float]]:
     """(part, kernel, seconds) of communications that kernels list, and of gradients added up in every microbatch."""
     for number, seconds in network.own_seconds(case, price):
         yield _or_again(case, number, "exchange_s"), number, seconds

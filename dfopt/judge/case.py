@@ -22,7 +22,7 @@ from dfopt.judge.types import made_word, word
 from dfopt.physics import library, operands, ops, pipeline
 
 __all__ = [
-    "LATER", "TERMS", "Case", "Consumer", "End", "Fan", "Place", "Placed", "Rank", "Term", "build", "totals",
+    "LATER", "TERMS", "Case", "Consumer", "End", "Fan", "Place", "Placed", "Rank", "TimeTerm", "build", "totals",
 ]  # fmt: skip
 
 LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
@@ -301,6 +301,6 @@ def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:
     return {place: math.fsum(values) for place, values in values_by_place.items()}
 
 
-Term = Literal["compute", "memory", "network", "sram"]
-TERMS: tuple[Term, ...] = ("compute", "memory", "network", "sram")
+TimeTerm = Literal["compute", "memory", "network", "sram"]
+TERMS: tuple[TimeTerm, ...] = ("compute", "memory", "network", "sram")
 """The terms of a partition, the last where SRAM traffic is limited; of equal ones the first binds."""

@@ -23,9 +23,10 @@ from dfopt.judge.block_time import ROUNDED, again, reread
 from dfopt.judge.case import Case, Consumer, End, Fan, Place, Placed
 from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
+from dfopt.physics.communications import Price
 from dfopt.physics.token_blocks import takes_blocks
 
-__all__ = ["Item", "Key", "NotItems", "Tables"]
+__all__ = ["BlockItem", "ItemTables", "Key", "NotItems"]
 
 _HOME: Final[Place] = (0, 0)
 _AWAY: Final[Place] = (0, 1)
@@ -41,7 +42,7 @@ class NotItems(ValueError):
     """What blocks pay is no sum over few kernels each, by these assumptions or on this graph."""
 
 
-class Item(NamedTuple):
+class BlockItem(NamedTuple):
     """A part of what blocks pay.
 
     Attributes
@@ -60,7 +61,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class ItemTables:
     """What makes tables.
 
     Attributes
@@ -89,13 +90,13 @@ class Tables:
     def _add(self, row_r: Floats, name: str, amount: float) -> None:
         row_r[self._column[name]] += amount
 
-    def kernels(self) -> Iterator[tuple[Item, Floats]]:
+    def kernels(self) -> Iterator[tuple[BlockItem, Floats]]:
         """What kernels pay by themselves."""
         rows_zk = [self._of_kernels(case) for case in self.cases]
         for k, schemes in enumerate(self.schemes_k):
             table = np.zeros((len(schemes), 2, len(self.resources)))
             table[:, 1] = [rows_zk[z][k] for z in range(len(schemes))]
-            yield Item(self._graph.kernels[k].name, (k,), (k,)), table
+            yield BlockItem(self._graph.kernels[k].name, (k,), (k,)), table
 
     def _of_kernels(self, case: Case) -> Floats:
         """Amounts of all kernels without tensors, each in a place of its own: shape (kernels, resources)."""
@@ -139,7 +140,7 @@ class Tables:
         place_l = np.searchsorted(seconds[order], self.latency_l, side="right") - 1
         return np.where(place_l >= 0, fewest[place_l], self.cases[0].system.chip.tiles + 1.0)
 
-    def tensors(self) -> Iterator[tuple[Item, Floats]]:
+    def tensors(self) -> Iterator[tuple[BlockItem, Floats]]:
         """What is moved and held of tensors between kernels and of ends."""
         case, by_scheme = self.cases[0], self.cases[0].assume.operand_traffic is not None
         for place, of in enumerate(case.tensors):
@@ -154,7 +155,7 @@ class Tables:
                     self._of_tensor(table[z, pattern], here, as_held, by_scheme=by_scheme and isinstance(of, Fan))
                 table[z] = table[same]
             name = self._graph.kernels[decides].name
-            yield Item(f"output of {name}" if decides in inside else f"carried {name}", (decides,), inside), table
+            yield BlockItem(f"output of {name}" if decides in inside else f"carried {name}", (decides,), inside), table
             if by_scheme and isinstance(of, Fan):
                 yield from self._own_moves(of, inside)
 
@@ -183,7 +184,7 @@ class Tables:
         if isinstance(of, Fan) and of.home == _HOME and any(token_blocks.needed_at_once(case, of)):
             self._add(row_r, "at_once", math.inf)
 
-    def _own_moves(self, of: Fan, inside: tuple[int, ...]) -> Iterator[tuple[Item, Floats]]:
+    def _own_moves(self, of: Fan, inside: tuple[int, ...]) -> Iterator[tuple[BlockItem, Floats]]:
         """What each kernel alone moves of a tensor, where that is by its own scheme."""
         for k in inside:
             table = self._zeros((k,), (k,))
@@ -191,9 +192,9 @@ class Tables:
                 case = self._case({k}, {k: z})
                 for moved in traffic.moved(case, of.among(case.kernels)):
                     self._add(table[z, 1], self._tier, moved.bytes if moved.place == _HOME else 0.0)
-            yield Item(f"output of {self._graph.kernels[of.src].name}", (k,), (k,)), table
+            yield BlockItem(f"output of {self._graph.kernels[of.src].name}", (k,), (k,)), table
 
-    def conversions(self) -> Iterator[tuple[Item, Floats]]:
+    def conversions(self) -> Iterator[tuple[BlockItem, Floats]]:
         """What the tensor-parallel group sends so that readers have tensors in their layouts."""
         case = self.cases[0]
         if case.plan.shards == 1:
@@ -209,7 +210,7 @@ class Tables:
 
     def _converted(
         self, fan: Fan, consumers: Sequence[Consumer], *, separately: bool, by_reader: bool
-    ) -> Iterator[tuple[Item, Floats]]:
+    ) -> Iterator[tuple[BlockItem, Floats]]:
         """Conversions for some readers, which their block pays for or that of the source.
 
         They depend on the layouts alone that the source leaves and that readers in the block need: one choice of
@@ -240,9 +241,9 @@ class Tables:
                 sent = [paid for paid in network.conversions(case, of, self._price, separately) if paid.total > 0]
                 seconds[number] = math.fsum(network.between_shards_s(case, paid, self._price) for paid in sent)
         table[..., self._column["network_s"]] = seconds[which.reshape(code.shape)]
-        yield Item(f"conversions of {self._graph.kernels[fan.src].name}", scope, inside), table
+        yield BlockItem(f"conversions of {self._graph.kernels[fan.src].name}", scope, inside), table
 
-    def pairs(self) -> Iterator[tuple[Item, Floats]]:
+    def pairs(self) -> Iterator[tuple[BlockItem, Floats]]:
         """Options of two kernels that cannot be together; the block of the second pays."""
         case, index = self.cases[0], self._graph.index()
         pairs: list[tuple[int, int, Callable[[Case, Placed, Placed], bool]]] = []
@@ -259,9 +260,9 @@ class Tables:
                 if refuse(case, chosen[second], chosen[first]):
                     table[z, y, 1, self._column["legal"]] = math.inf
             name = f"{self._graph.kernels[first].name} beside {self._graph.kernels[second].name}"
-            yield Item(name, scope, (second,)), table
+            yield BlockItem(name, scope, (second,)), table
 
-    def must_be_alone(self, tables: dict[Key, Floats]) -> Iterator[tuple[Item, Floats]]:
+    def must_be_alone(self, tables: dict[Key, Floats]) -> Iterator[tuple[BlockItem, Floats]]:
         """That kernels with weights run alone which need too much SRAM for themselves, though a block needs less.
 
         A block needs no less where tensors inside it are buffered for two tiles at least.
@@ -283,7 +284,7 @@ class Tables:
                 alone = alone[..., self._column["buffers"]] + alone[..., self._column["cut"]]
                 need += alone.reshape([len(self.schemes_k[v]) if v in of else 1 for v in scope])
             table[..., 1, self._column["alone"]] = np.where(need > capacity, math.inf, 0.0)
-            yield Item(f"{placed.kernel.name} alone", scope, (k,)), table
+            yield BlockItem(f"{placed.kernel.name} alone", scope, (k,)), table
 
     # -- help -------------------------------------------------------------------------------
     def _zeros(self, scope: Sequence[int], inside: Sequence[int]) -> Floats:
@@ -326,7 +327,7 @@ class Tables:
         return traffic.tier_of(case, traffic.Moved(_HOME, "tensor", 0.0, case.tensors[0]))
 
     @cached_property
-    def _price(self) -> network.Price:
+    def _price(self) -> Price:
         return network.price_list(self.cases[0])
 
     @cached_property

@@ -27,14 +27,14 @@ from dfopt.documents.system import System
 from dfopt.judge import fit, limits, members
 from dfopt.judge.block_time import BlockTime
 from dfopt.judge.case import Case, build
-from dfopt.judge.item_tables import Item, Key, NotItems, Tables
+from dfopt.judge.item_tables import BlockItem, ItemTables, Key, NotItems
 from dfopt.judge.timing import latencies
 from dfopt.physics import ops, pipeline
 
-__all__ = ["Item", "LayerItems", "NotItems", "Shared"]
+__all__ = ["BlockItem", "ItemCache", "LayerItems", "NotItems"]
 
 
-Shared = dict[Hashable, list[tuple[Item, Floats]]]
+ItemCache = dict[Hashable, list[tuple[BlockItem, Floats]]]
 """What tensors and their conversions pay, by what it depends on."""
 
 
@@ -71,7 +71,7 @@ class LayerItems:
 
     def __init__(
         self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan, *tile_counts: int,
-        shared: Shared | None = None,
+        shared: ItemCache | None = None,
     ) -> None:  # fmt: skip
         chip = system.chip
         chosen = assumptions.hiding(plan.tensor_overlap)
@@ -95,7 +95,7 @@ class LayerItems:
             if not all(np.array_equal(latency_l, other) for other in others):
                 raise NotItems("kernels take other seconds in each number of tiles")
         self._case, self.graph, self.time = cases[0], cases[0].graph, BlockTime(cases[0], latency_l)
-        self._builder = Tables(cases, legal, self.resources, latency_l, counts)
+        self._builder = ItemTables(cases, legal, self.resources, latency_l, counts)
         members_of = plan.members, plan.member_dims, plan.modules, plan.placement, plan.tensor_overlap
         self._shared = {} if shared is None else shared
         self._like, self._converted = (plan.shards, *members_of, finest), (alike, len(self.resources))
@@ -136,11 +136,11 @@ class LayerItems:
         return assume.forward_backward != "separate" and assume.execution != "kernel_by_kernel"
 
     @cached_property
-    def _kernels(self) -> list[tuple[Item, Floats]]:
+    def _kernels(self) -> list[tuple[BlockItem, Floats]]:
         return [*self._builder.kernels()]
 
     @cached_property
-    def _tables(self) -> dict[Item, Floats]:
+    def _tables(self) -> dict[BlockItem, Floats]:
         if self._like not in self._shared:
             self._shared[self._like] = [*self._builder.tensors()]
         if self._converted not in self._shared:
@@ -148,7 +148,7 @@ class LayerItems:
         return _merged(self._builder, [*self._kernels, *self._shared[self._like], *self._shared[self._converted]])
 
     @cached_property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[BlockItem, ...]:
         """What blocks pay for."""
         return tuple(self._tables)
 
@@ -157,7 +157,7 @@ class LayerItems:
         """What every kernel adds to its block whatever other kernels do: by kernel, shape (schemes, resources)."""
         return tuple(table[:, 1] for _, table in self._kernels)
 
-    def table(self, item: Item) -> Floats:
+    def table(self, item: BlockItem) -> Floats:
         """What an item adds to a block.
 
         Returns
@@ -210,11 +210,11 @@ def _mapped(
     return Mapping(graph=graph.name, system=system.name, plan=plan, kernels=kernels, tile_count=tile_count)
 
 
-def _merged(of: Tables, given: Iterable[tuple[Item, Floats]]) -> dict[Item, Floats]:
+def _merged(of: ItemTables, given: Iterable[tuple[BlockItem, Floats]]) -> dict[BlockItem, Floats]:
     """All items, those of the same kernels as one."""
     names, tables = dict[Key, str](), dict[Key, Floats]()
 
-    def add(parts: Iterable[tuple[Item, Floats]]) -> None:
+    def add(parts: Iterable[tuple[BlockItem, Floats]]) -> None:
         for item, table in parts:
             key = item.scope, item.inside
             names.setdefault(key, item.name)
@@ -222,4 +222,4 @@ def _merged(of: Tables, given: Iterable[tuple[Item, Floats]]) -> dict[Item, Floa
 
     add((*given, *of.pairs()))
     add(list(of.must_be_alone(tables)))
-    return {Item(names[key], *key): table for key, table in tables.items() if table.any()}
+    return {BlockItem(names[key], *key): table for key, table in tables.items() if table.any()}

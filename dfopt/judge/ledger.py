@@ -32,11 +32,11 @@ _GRADIENTS: Final[dict[Amount, str]] = {"waiting": "waiting gradients", "working
 """Of what is held while a layer runs, the part that is gradients of activations."""
 
 
-Amounts = Callable[[int], Mapping[str, float]]
+StageAmounts = Callable[[int], Mapping[str, float]]
 """The :func:`amounts` of a stage of the mapping."""
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """Bytes of a state in a memory of a chip, and which part of a breakdown they are, but for gradients among them.
 
     ``item``: what a placement calls what lies there.
@@ -50,9 +50,9 @@ class Entry(NamedTuple):
     item: Item | None = None
 
 
-def entries(case: Case, rank: Rank, amounts_of: Amounts) -> list[Entry]:
+def entries(case: Case, rank: Rank, amounts_of: StageAmounts) -> list[LedgerEntry]:
     """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
-    booked: list[Entry] = []
+    booked: list[LedgerEntry] = []
     amounts = {stage: amounts_of(stage) for stage in rank.runs}
     checkpoints = [stage for stage in rank.runs if case.trains and _only_ends(case, [stage])]
     away = offloaded(case)
@@ -80,31 +80,31 @@ def entries(case: Case, rank: Rank, amounts_of: Amounts) -> list[Entry]:
         for stage, held in bytes_by_stage.items():
             part = "checkpoints_b" if kind.of == "saved" and stage in checkpoints else _PARTS[kind.of]
             gradients = amounts[stage].get(_GRADIENTS[kind.of], 0.0) if kind.of in _GRADIENTS else 0.0
-            booked.append(Entry(tier, kind.name, part, held, gradients, kind.item))
+            booked.append(LedgerEntry(tier, kind.name, part, held, gradients, kind.item))
     booked += _exchanged(case, rank, amounts)
     for item in away:  # layers at work have theirs in the fastest memory
         part = next(_PARTS[kind.of] for kind in KINDS if kind.item == item)
         layer = max((_of_item(case, amounts[stage], item) for stage in ran_by(rank)), default=0.0)
         total = math.fsum(entry.size for entry in booked if entry.item == item)
         size = offload.buffered(total, layer, item, case.assume)
-        booked.append(Entry(case.system.chip.fastest_tier, STATE_OF[item], part, size))
+        booked.append(LedgerEntry(case.system.chip.fastest_tier, STATE_OF[item], part, size))
     return booked
 
 
-def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]]) -> Iterator[Entry]:
+def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]]) -> Iterator[LedgerEntry]:
     """What a chip has whole of layers that are exchanged, though copies share it out, and what it is sent in."""
     stated, level, ran = case.assume.layers_exchanged, case.plan.zero or 0, ran_by(rank)
     layers, fastest = min(stated or 1, sum(rank.runs.values())), case.system.chip.fastest_tier
     if level == 3:
         gathered = max((amounts[stage]["whole weights"] for stage in ran), default=0.0)
-        yield Entry(fastest, "weights", "weights_b", layers * gathered)
+        yield LedgerEntry(fastest, "weights", "weights_b", layers * gathered)
     if not case.trains or case.assume.gradients != "exact":
         return
     if level >= 2 and stated and not case.assume.by_layer:
         most = max((amounts[stage]["whole parameters"] for stage in ran), default=0.0)
-        yield Entry(fastest, "gradients", "weight_gradients_b", layers * most * reduced_word(case.graph))
+        yield LedgerEntry(fastest, "gradients", "weight_gradients_b", layers * most * reduced_word(case.graph))
     if case.assume.exchange_buffers and case.plan.copies > 1:
-        yield Entry(fastest, "gradients", "weight_gradients_b", case.assume.exchange_buffers)
+        yield LedgerEntry(fastest, "gradients", "weight_gradients_b", case.assume.exchange_buffers)
 
 
 def ran_by(rank: Rank) -> list[int]:
@@ -143,7 +143,7 @@ def held(case: Case, rank: Rank) -> Held:
     return books_of(entries(case, rank, partial(amounts, case)))
 
 
-def books_of(booked: Iterable[Entry]) -> Held:
+def books_of(booked: Iterable[LedgerEntry]) -> Held:
     """Bytes of every state, by memory."""
     parts_by_state: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in booked:
@@ -163,7 +163,7 @@ def reserved(case: Case) -> float:
     return own.training if case.trains else own.serving
 
 
-def least_recomputed(case: Case, rank: Rank, amounts_of: Amounts) -> int | None:
+def least_recomputed(case: Case, rank: Rank, amounts_of: StageAmounts) -> int | None:
     """Fewest layers of a pipeline stage that have to be computed again for it to fit, if a plan says how many are.
 
     What it holds falls with each after the first, so that halving finds it; all, where not even that is enough.
@@ -184,7 +184,7 @@ def least_recomputed(case: Case, rank: Rank, amounts_of: Amounts) -> int | None:
     return 1 + bisect.bisect_left(range(1, len(kinds)), True, key=fits)
 
 
-def memory(booked: Iterable[Entry]) -> MemoryBreakdown:
+def memory(booked: Iterable[LedgerEntry]) -> MemoryBreakdown:
     """The same by what it is, in all memories together."""
     sizes_by_part: dict[str, list[float]] = defaultdict(list)
     for entry in booked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -14,9 +14,8 @@ from dfopt.judge.case import Case, Consumer, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, optimizer_words, reduced_word, weight_word, word
 from dfopt.physics import beside, communications, copies, ops, pipeline, tiled
 from dfopt.physics.collectives import Collective
+from dfopt.physics.communications import Price
 from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds, bytes_sent, communication_seconds
-
-Price = Callable[[Collective, float, tuple[str, ...]], float]
 
 
 def price_list(case: Case) -> Price:
@@ -221,7 +220,7 @@ def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...
             yield volume, dims
 
 
-class Exchange(NamedTuple):
+class ExchangeSeconds(NamedTuple):
     """Seconds in which copies exchange what a stage of the mapping has, in a step.
 
     ``groups_s``: of each group of chips that adds up the same gradients; ``gradients_s``, ``weights_s``: of all of
@@ -233,22 +232,22 @@ class Exchange(NamedTuple):
     weights_s: float
 
 
-def exchanges(case: Case, price: Price) -> dict[int, Exchange]:
+def exchanges(case: Case, price: Price) -> dict[int, ExchangeSeconds]:
     """What copies exchange of every stage of the mapping that some pipeline stage runs."""
     return {stage: exchange(case, stage, price) for stage in case.ran}
 
 
-def exchange(case: Case, stage: int, price: Price) -> Exchange:
+def exchange(case: Case, stage: int, price: Price) -> ExchangeSeconds:
     """What copies exchange of a stage of the mapping: nothing where gradients are added up in every microbatch."""
     each = [] if case.assume.gradients == "dfmodel" else list(exchanged_bytes(case, stage))
     groups, gradients, weights = (
         [copies.exchanged(case.plan, dims, added * summed, brought * wide, price) for dims, summed, wide in each]
         for added, brought in ((1, 1), (1, 0), (0, 1))
     )
-    return Exchange(tuple(groups), math.fsum(gradients), math.fsum(weights))
+    return ExchangeSeconds(tuple(groups), math.fsum(gradients), math.fsum(weights))
 
 
-def reduction_s(rank: Rank, exchanged: Mapping[int, Exchange]) -> float:
+def reduction_s(rank: Rank, exchanged: Mapping[int, ExchangeSeconds]) -> float:
     """Seconds of a step in which copies add up a stage's gradients and bring its weights together, all its layers."""
     return math.fsum(times * seconds for stage, times in rank.runs.items() for seconds in exchanged[stage].groups_s)
 

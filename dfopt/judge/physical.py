@@ -23,7 +23,7 @@ from dfopt.documents.physical_score import ChipHeat, PartitionPhysics, PhysicalS
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
-from dfopt.judge.case import Case, Place, Term
+from dfopt.judge.case import Case, Place, TimeTerm
 from dfopt.judge.stages import through_s
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, StepWork, ThermalState, solve
@@ -219,7 +219,7 @@ def _partitions(here: _Setting, state: ThermalState, split: dict[str, list[float
         clock = here.case.clock((stage, partition))
         frequency = min(clock, state.level.frequency)
         served = here.serve(state.refresh_rates[slowest])[0][p]
-        seconds: dict[Term, float] = {
+        seconds: dict[TimeTerm, float] = {
             "compute": part.compute_s * clock / frequency,
             "memory": float(state.memory_s[slowest, p]),
             "network": part.network_s,

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dfopt.judge.case import Case, Rank
-from dfopt.judge.network import Exchange, reduction_s
+from dfopt.judge.network import ExchangeSeconds, reduction_s
 from dfopt.judge.turns import in_order
 from dfopt.physics import copies, fill, overlap, pipeline
 from dfopt.physics.pipeline import StepTime
 
-__all__ = ["Extra", "PassSeconds", "StageTime", "Step", "step", "tells_passes_apart", "through_s"]
+__all__ = ["Extra", "PartitionSeconds", "StageTime", "step", "StepSeconds", "tells_passes_apart", "through_s"]
 
-PassSeconds = Mapping[tuple[int, bool], Sequence[float]]
+PartitionSeconds = Mapping[tuple[int, bool], Sequence[float]]
 """Seconds of partitions for one microbatch, by stage of the mapping and whether they begin in the forward pass."""
 
 
@@ -43,7 +43,7 @@ class Extra:
     """
 
     hops: Mapping[int, float]
-    exchanges: Mapping[int, Exchange]
+    exchanges: Mapping[int, ExchangeSeconds]
     updates: Mapping[int, float]
     per_step_s: float = 0.0
     offload: Mapping[int, tuple[float, float]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class StageTime:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSeconds:
     """Seconds of a step and of its stages.
 
     ``links``, ``updates``: exchanges and optimizer's step of each pipeline stage; ``exposed_s``: what shows of them,
@@ -88,7 +88,7 @@ class Step:
     exposed_s: float | None
 
 
-def step(case: Case, passes: PassSeconds, extra: Extra) -> Step:
+def step(case: Case, passes: PartitionSeconds, extra: Extra) -> StepSeconds:
     """A step from the seconds of partitions and what it takes beside them.
 
     Without slower memories, turns and windows it is non-decreasing in every figure but for the least rounding.
@@ -114,7 +114,7 @@ def step(case: Case, passes: PassSeconds, extra: Extra) -> Step:
         optimizer_s=last,
         overhead_s=case.assume.step_overhead or 0.0,
     )
-    return Step(time, stages, slowest, links, updates, exposed)
+    return StepSeconds(time, stages, slowest, links, updates, exposed)
 
 
 def tells_passes_apart(case: Case) -> bool:
@@ -131,7 +131,7 @@ def through_s(case: Case, seconds: Sequence[float]) -> float | None:
     return float(fill.chains([seconds[place] for place in places], [1] * len(places), *often, turns=turns).max())
 
 
-def _stage(case: Case, rank: Rank, passes: PassSeconds, extra: Extra) -> StageTime:
+def _stage(case: Case, rank: Rank, passes: PartitionSeconds, extra: Extra) -> StageTime:
     counted = case.graph.layers.counted if case.graph.folded else case.plan.stages
     layer_s = {
         stage: math.fsum((*passes.get((stage, True), ()), *passes.get((stage, False), ()), case.pauses.get(stage, 0.0)))
@@ -151,7 +151,7 @@ def _stage(case: Case, rank: Rank, passes: PassSeconds, extra: Extra) -> StageTi
     return StageTime(rank, layers, layer, once, shown, total_s)
 
 
-def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PassSeconds, extra: Extra) -> float | None:
+def _exposed_s(case: Case, stages: Sequence[StageTime], passes: PartitionSeconds, extra: Extra) -> float | None:
     """Seconds that a step takes beyond the work of its slowest stage; none where nothing is hidden.
 
     Gradients are added up behind the backward pass, layer by layer: what the step still waits for.

@@ -27,9 +27,9 @@ from dfopt.judge.placing import Placing, least, no_more
 from dfopt.physics import library, ops, overlap, pipeline
 from dfopt.physics.identity import Same
 
-__all__ = ["Domain", "NotSteps", "PlanSteps"]
+__all__ = ["NotSteps", "PlanSteps", "SchemeDomain"]
 
-Domain = tuple[tuple[Sharding, ...], ...]
+SchemeDomain = tuple[tuple[Sharding, ...], ...]
 """Schemes that are left for each kernel of the graph that a chip sees, in its order."""
 _KEPT = ("kept", "kept_calculon")
 
@@ -110,7 +110,7 @@ class PlanSteps:
             raise NotSteps(self.inexact)
         return self.least(pass_s, tuple((scheme,) for scheme in schemes_k))
 
-    def least(self, pass_s: Mapping[tuple[int, bool], float], domain_k: Domain) -> float:
+    def least(self, pass_s: Mapping[tuple[int, bool], float], domain_k: SchemeDomain) -> float:
         """Seconds that no mapping undercuts whose kernels have schemes of a domain and whose passes no fewer seconds.
 
         It is non-decreasing in the seconds, and no less for fewer schemes. Where it is :attr:`inexact`, nothing shows
@@ -130,7 +130,7 @@ class PlanSteps:
         )
         return stages.step(self._case, {key: (seconds,) for key, seconds in pass_s.items()}, extra).time.total
 
-    def may_fit(self, domain_k: Domain) -> bool:
+    def may_fit(self, domain_k: SchemeDomain) -> bool:
         """Whether memories may hold a mapping with schemes of a domain: if not, they hold none, however it is cut.
 
         Nothing waits between partitions here, and nothing that is gathered is kept while schemes are open.
@@ -177,7 +177,7 @@ def _in_windows(case: Case) -> bool:
     return case.assume.gradient_overlap in ways and case.trains and case.plan.copies > 1
 
 
-def _is_open(domain_k: Domain) -> bool:
+def _is_open(domain_k: SchemeDomain) -> bool:
     return any(len(schemes) > 1 for schemes in domain_k)
 
 
@@ -189,9 +189,9 @@ class _Figures:
     """
 
     hop_f: tuple[float, ...]
-    exchanges: Mapping[int, network.Exchange]
+    exchanges: Mapping[int, network.ExchangeSeconds]
     updates: Mapping[int, float]
-    amounts: ledger.Amounts
+    amounts: ledger.StageAmounts
 
 
 class _Options:
@@ -201,7 +201,7 @@ class _Options:
         self._graph, self._placing = graph, Placing(graph, system, assume, degree)
         self._stages = tuple(map(graph.kind_of, graph.kernels))
         self.of, self.placed = cache(self._of), lru_cache(maxsize=1024)(self._placed)
-        self.first: Domain = tuple(ops.legal_schemes(kernel, degree, assume)[:1] for kernel in graph.kernels)
+        self.first: SchemeDomain = tuple(ops.legal_schemes(kernel, degree, assume)[:1] for kernel in graph.kernels)
 
     def _of(self, number: int, schemes: tuple[Sharding, ...]) -> Placed:
         """A kernel as it is at least under any of some schemes."""
@@ -211,7 +211,7 @@ class _Options:
         here = KernelMapping(name=kernel.name, sharding=schemes[0], stage=self._stages[number], partition=0)
         return self._placing.of(kernel, here)
 
-    def _placed(self, domain_k: Domain) -> tuple[tuple[Placed, ...], tuple[Fan, ...], tuple[Fan, ...]]:
+    def _placed(self, domain_k: SchemeDomain) -> tuple[tuple[Placed, ...], tuple[Fan, ...], tuple[Fan, ...]]:
         """Kernels, tensors between them and carried ones, as they are at least."""
         kernels = tuple(self.of(number, schemes) for number, schemes in enumerate(domain_k))
         return kernels, *fans_of(self._graph, self._placing.assume, kernels, tile_count=1)
@@ -241,11 +241,11 @@ class _Alike:
             if fan.src == number
         )
 
-    def _with(self, case: Case, domain_k: Domain) -> Case:
+    def _with(self, case: Case, domain_k: SchemeDomain) -> Case:
         kernels, fans, carried = self._options.placed(domain_k)
         return replace(case, kernels=kernels, fans=fans, carried=carried)
 
-    def _figures(self, domain_k: Domain) -> _Figures:
+    def _figures(self, domain_k: SchemeDomain) -> _Figures:
         case, price = self._with(self.case, domain_k), self._price
         hop_f = [
             min(network.hop_s(case, fan, self._options.of(fan.src, (scheme,)), price) for scheme in domain_k[fan.src])

@@ -14,12 +14,13 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.judge import ledger, network, offload, runtimes, traffic, turns, types, window
-from dfopt.judge.breakdown import Sent, breakdown, link_time, sent_by_place
-from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
+from dfopt.judge.breakdown import CommunicationSeconds, breakdown, link_time, sent_by_place
+from dfopt.judge.case import TERMS, Case, Place, Placed, TimeTerm, totals
 from dfopt.judge.limits import violations
-from dfopt.judge.stages import Extra, PassSeconds, StageTime, step
+from dfopt.judge.stages import Extra, PartitionSeconds, StageTime, step
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
+from dfopt.physics.communications import Price
 from dfopt.physics.cost import system_cost
 from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows, row_op
 from dfopt.physics.states import Held
@@ -91,7 +92,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     )
 
 
-def _latency_s(case: Case, slowest: StageScore, paid: Sequence[network.Paid], price: network.Price) -> float:
+def _latency_s(case: Case, slowest: StageScore, paid: Sequence[network.Paid], price: Price) -> float:
     """Seconds of a step that links take for messages of no bytes, as such a ``price`` says."""
     hop_s = network.hops(case, price)[slowest.stage]
     exchanged = network.exchanges(case, price)
@@ -100,7 +101,7 @@ def _latency_s(case: Case, slowest: StageScore, paid: Sequence[network.Paid], pr
     return waits.model_copy(update={"data_parallel_s": reduced_s}).total  # what is spread over microbatches has none
 
 
-def _of_passes(case: Case, partitions: Sequence[PartitionScore]) -> PassSeconds:
+def _of_passes(case: Case, partitions: Sequence[PartitionScore]) -> PartitionSeconds:
     """Seconds of partitions by stage of the mapping and whether they have something of the forward pass."""
     seconds: dict[tuple[int, bool], list[float]] = defaultdict(list)
     for partition in partitions:
@@ -109,7 +110,7 @@ def _of_passes(case: Case, partitions: Sequence[PartitionScore]) -> PassSeconds:
     return seconds
 
 
-def _extra(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price) -> Extra:
+def _extra(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: Price) -> Extra:
     """What a step takes beside the work of its partitions."""
     hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
     computing = _computing(case, partitions, hidden)
@@ -126,7 +127,7 @@ def _extra(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, flo
 
 
 def _partitions(
-    case: Case, sent: Sent, moved: dict[str, dict[Place, float]], sram: dict[Place, float]
+    case: Case, sent: CommunicationSeconds, moved: dict[str, dict[Place, float]], sram: dict[Place, float]
 ) -> list[PartitionScore]:
     chip = case.system.chip
     talk = {
@@ -140,7 +141,7 @@ def _partitions(
         members = [case.kernels[number] for number in numbers]
         through = {name: parts.get(place, 0.0) for name, parts in moved.items()}
         flop = math.fsum(placed.flop for placed in members)
-        seconds: dict[Term, float] = {
+        seconds: dict[TimeTerm, float] = {
             "compute": compute_s(case, members) / case.clock(place),
             "memory": math.fsum(count / _bandwidth(case, name, count) for name, count in through.items()),
             "network": talk.get(place, 0.0) + (case.assume.kernel_overhead or 0.0),
@@ -282,7 +283,7 @@ def _unequal_runs(runs: dict[int, int], layers: int) -> tuple[int, ...] | None:
     return None if times == (layers, *(1 for _ in times[1:])) else times
 
 
-def _shares(case: Case, slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[Term, float]:
+def _shares(case: Case, slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[TimeTerm, float]:
     """Fractions of the time of the slowest stage's kernels spent in partitions bound by each term."""
     partitions_ = [partition for partition in partitions if partition.stage in slowest.holds]
     (times,) = (rank.runs for rank in case.ranks if rank.number == slowest.stage)

@@ -12,11 +12,10 @@ from dfopt.errors import PlanError
 from dfopt.judge import grid, network, offload
 from dfopt.judge.case import Case
 from dfopt.physics import copies, tiled, window
+from dfopt.physics.communications import Price
 
 
-def exposed_s(
-    case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price
-) -> float | None:
+def exposed_s(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: Price) -> float | None:
     """Seconds of a step in which copies exchange gradients and weights and a chip waits; none where nothing is hidden.
 
     Raises
@@ -44,7 +43,7 @@ def exposed_s(
     return max(shown) if way == "calculon" else min(max(shown), max(after))
 
 
-def _of_layer(case: Case, partitions: Sequence[PartitionScore], price: network.Price) -> window.Window:
+def _of_layer(case: Case, partitions: Sequence[PartitionScore], price: Price) -> window.Window:
     dims, (system, called) = case.plan.copy_dims, grid.walked(case.system, case.plan)
     passes = {name: case.kernels[number].kernel.pass_ for name, number in case.graph.index().items()}
     late = [partition for partition in partitions if passes[partition.kernels[0]] != "forward"]
@@ -62,7 +61,7 @@ def _of_layer(case: Case, partitions: Sequence[PartitionScore], price: network.P
     )
 
 
-def _exchange_s(case: Case, price: network.Price) -> float:
+def _exchange_s(case: Case, price: Price) -> float:
     return math.fsum(
         copies.exchanged(case.plan, dims, gradients, weights, price)
         for dims, gradients, weights in network.exchanged_bytes(case, 0)

@@ -16,7 +16,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import DfoptError
-from dfopt.judge.items import LayerItems, NotItems, Shared
+from dfopt.judge.items import ItemCache, LayerItems, NotItems
 from dfopt.judge.steps import NotSteps, PlanSteps
 from dfopt.physics.identity import Same
 from dfopt.proof.blocks import Component, TooMany
@@ -129,7 +129,7 @@ class _Prover:
     over: Callable[[], bool]
     followed: Sequence[CertifiedPlans] | None
     components: dict[Same[Graph], list[Component]] = field(default_factory=dict)
-    shared: Shared = field(default_factory=dict)
+    shared: ItemCache = field(default_factory=dict)
 
     def outcomes(self, claims: Dict[Plan, float], tiles: tuple[int, ...]) -> Iterator[tuple[CertifiedPlans, Outcome]]:
         """What is shown of the plans of a class in all of some numbers of tiles together, or else in each.

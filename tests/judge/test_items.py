@@ -22,7 +22,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
-from dfopt.judge.items import LayerItems, NotItems, Shared
+from dfopt.judge.items import ItemCache, LayerItems, NotItems
 from dfopt.physics import ops
 from dfopt.setting.plans import asked_plans
 
@@ -305,7 +305,7 @@ def test_what_numbers_of_tiles_share_is_the_same() -> None:
     graph, system = load_graph("gpt3-175b"), load_system("sn10-8-ring")
     chosen = Assumptions(compute_model="cycle", execution="dataflow")
     plan = max(asked_plans(graph, system, Request(), chosen)[0], key=lambda plan: plan.shards)
-    together: Shared = {}
+    together: ItemCache = {}
     for tiles in (1, 16, 64):
         shared, alone = (LayerItems(graph, system, chosen, plan, tiles, shared=known) for known in (together, None))
         assert shared.items == alone.items

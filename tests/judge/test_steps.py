@@ -24,7 +24,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.system import Memory, System
 from dfopt.judge import evaluate
 from dfopt.judge.members import seen_by_a_chip
-from dfopt.judge.steps import Domain, NotSteps, PlanSteps
+from dfopt.judge.steps import NotSteps, PlanSteps, SchemeDomain
 from dfopt.physics import library, ops
 from dfopt.physics.pipeline import resolve
 from dfopt.setting.plans import asked_plans
@@ -87,7 +87,7 @@ def check(world: World, draw: Any) -> None:
     partition_k = [draw(st.integers(0, 3)) for _ in legal]
     score = judged(world, mapping_of(world, graph, scheme_k, partition_k))
     pass_s, step_s = passes_of(graph, score), score.step_time_s
-    alone: Domain = tuple((z,) for z in scheme_k)
+    alone: SchemeDomain = tuple((z,) for z in scheme_k)
     if steps.inexact:
         with pytest.raises(NotSteps, match=steps.inexact):
             steps.seconds(pass_s, scheme_k)
@@ -95,11 +95,11 @@ def check(world: World, draw: Any) -> None:
         assert steps.seconds(pass_s, scheme_k) == pytest.approx(step_s, rel=1e-12)
 
     some = [draw(st.sets(st.sampled_from(each), min_size=1)) for each in legal]
-    fewer: Domain = tuple(
+    fewer: SchemeDomain = tuple(
         tuple(sorted({z, *draw(st.sets(st.sampled_from(sorted(left))))}))
         for z, left in zip(scheme_k, some, strict=True)
     )
-    more: Domain = tuple(tuple(sorted({*a, *b})) for a, b in zip(fewer, some, strict=True))
+    more: SchemeDomain = tuple(tuple(sorted({*a, *b})) for a, b in zip(fewer, some, strict=True))
     quicker = {key: seconds * draw(st.sampled_from([0.0, 0.5, 1.0])) for key, seconds in pass_s.items()}
     most = steps.least(pass_s, fewer)
     assert most <= step_s * EXACT
