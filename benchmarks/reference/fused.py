@@ -31,7 +31,7 @@ from dfopt.library import load_system
 from dfopt.machines.calibrations import assumed_on
 from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
-from dfopt.physics.tiled import Products, Sent, beside_s, waves_of
+from dfopt.physics.tiled import CommunicationTime, Products, beside_s, waves_of
 
 CHIPS: Final = 8
 KINDS: Final = {
@@ -65,7 +65,7 @@ def seconds(row: Mapping[str, str], system: System, assumptions: Assumptions, gi
     if kind is Collective.REDUCE_SCATTER:
         elements = float(row["M_or_seq"]) * float(row["N_or_out"])
         adding_s = collective_s(kind, BF16 * elements, elements, CHIPS, system.chip, assumptions, again=False)
-    sent = Sent(hop_s + link_s, hop_s, adding_s)
+    sent = CommunicationTime(hop_s + link_s, hop_s, adding_s)
     return compute_s + beside_s(kind, sent, Products(compute_s, CHIPS, waves=waves(row, system, given)), assumptions)
 
 

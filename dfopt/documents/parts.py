@@ -44,7 +44,7 @@ class LinkPart(Link, Named):
     SCHEMA: ClassVar[str] = "dfopt/link/1"
 
 
-class Topology(Part):
+class TopologyForm(Part):
     """Network dims by the wiring and the size of each, without links.
 
     ``topology`` is a named topology, or a list of one ring, line, switch or fully_connected for each size: the
@@ -72,7 +72,7 @@ class Topology(Part):
     roles: tuple[str, ...] | None = None
 
 
-class TopologyPart(Topology, Named):
+class TopologyPart(TopologyForm, Named):
     """How chips are connected, before it is said by what links."""
 
     SCHEMA: ClassVar[str] = "dfopt/topology/1"

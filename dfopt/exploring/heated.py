@@ -37,7 +37,7 @@ from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, part_of, together
 from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import LeastJoules, least_interval_of
-from dfopt.physics.merits import Figures
+from dfopt.physics.merits import MeritFigures
 from dfopt.physics.pipeline import least_step_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.reads import memoized
@@ -123,7 +123,7 @@ class Heated(Workload):
 
     # bounds
 
-    def _figures(self, box: Box) -> Figures:
+    def _figures(self, box: Box) -> MeritFigures:
         """The least of the systems of a box; of joules those of compute at the lowest voltage."""
         of, system = super()._figures(box), self.system(box)
         if "j" not in self.merit.needs or system is None:
@@ -285,7 +285,7 @@ class Heated(Workload):
             refresh_w=model.refresh_w(1.0) * dram,
         )
 
-    def _spending(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds) -> Figures:
+    def _spending(self, box: Box, plan: Plan, rung: Rung, bounds: PlanBounds) -> MeritFigures:
         """The least figures of the designs of a box under a plan at one level: joules are those of all chips.
 
         What leaks is at least as warm as its surroundings, and at the lowest level.

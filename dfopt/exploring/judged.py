@@ -13,7 +13,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.physics.lumped import LIMIT_C, clock, temperature_c
-from dfopt.physics.merits import Figures, Merit
+from dfopt.physics.merits import Merit, MeritFigures
 
 _ZERO_C = 273.15
 
@@ -54,7 +54,7 @@ def value_of(
     }
     if seconds is None or any(figures["once_j" if need == "j" else need] is None for need in merit.needs):
         return None
-    of = Figures(tokens=score.tokens_per_s * score.step_time_s, clock=1.0 if lumped is None else lumped.frequency)
+    of = MeritFigures(tokens=score.tokens_per_s * score.step_time_s, clock=1.0 if lumped is None else lumped.frequency)
     return merit.value(seconds, of._replace(**{name: figure or 0.0 for name, figure in figures.items()}))
 
 

@@ -36,7 +36,7 @@ from dfopt.exploring.solves import Run, Solves
 from dfopt.exploring.space import Box, Choice, Space, downhill, smallest
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
-from dfopt.physics.merits import MERITS, Figures, Merit
+from dfopt.physics.merits import MERITS, Merit, MeritFigures
 from dfopt.physics.tiled import hides_less
 from dfopt.physics.work import flop_of_step
 from dfopt.setting.instance import Setting
@@ -231,12 +231,12 @@ class Workload:
             return None
 
     @memoized
-    def _least(self, box: Box) -> Figures:
+    def _least(self, box: Box) -> MeritFigures:
         """The least figures of the systems of a box, as far as the objective needs them."""
         return self._figures(box)
 
-    def _figures(self, box: Box) -> Figures:
-        of = Figures(tokens=self._tokens)
+    def _figures(self, box: Box) -> MeritFigures:
+        of = MeritFigures(tokens=self._tokens)
         if not self.merit.needs and self.heat != "lumped":
             return of
         system = self.system(box)

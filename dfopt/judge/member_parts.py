@@ -9,7 +9,7 @@ from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.physics import ops
-from dfopt.physics.spread import Spread, spread
+from dfopt.physics.spread import ExpertLoad, spread
 
 __all__ = ["Parts"]
 
@@ -243,7 +243,7 @@ class Parts:
     def _experts(self) -> set[Experts]:
         return {k.experts for k in self.all.kernels if k.experts is not None and k.module == "experts"}
 
-    def _spread(self, tokens: int) -> Spread:
+    def _spread(self, tokens: int) -> ExpertLoad:
         (experts,) = self._experts
         return spread(experts, self.chips, self.near, tokens)
 

@@ -179,7 +179,7 @@ def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
         waves = tiled.waves_of([kernel for kernel, _ in products], case.plan.shards, chip)
         latency = without_bytes(price)(payment.kind, payment.total, case.plan.shard_dims)
     hidden_by = tiled.Products(hiding_s, case.plan.shards, usage, waves)
-    return tiled.beside_s(payment.kind, tiled.Sent(sent, latency, on_chip), hidden_by, assume)
+    return tiled.beside_s(payment.kind, tiled.CommunicationTime(sent, latency, on_chip), hidden_by, assume)
 
 
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:

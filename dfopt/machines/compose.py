@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field, create_model
 from dfopt.documents.base import Named
 from dfopt.documents.json_schema import schema_of_forms
 from dfopt.documents.network import Slices
-from dfopt.documents.parts import Topology
+from dfopt.documents.parts import TopologyForm
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Chip, ChipForm, ChipStack, Dram, Link, Memory, NetworkDim, System
@@ -262,7 +262,7 @@ def _form(by_shape: Any, wired: bool, stacked: bool) -> type[_Composed]:
 
     The part of a stack of dies takes longest to make, and most systems have none.
     """
-    wiring = create_model("Wiring", __base__=Topology, links=(by_shape, ...))
+    wiring = create_model("Wiring", __base__=TopologyForm, links=(by_shape, ...))
     return create_model(
         "Composed",
         __base__=_Composed,

@@ -201,15 +201,15 @@ def _issues(
     return issues
 
 
-Figures = tuple[tuple[float, float], ...]  # bandwidth and latency of each dim
+LinkFigures = tuple[tuple[float, float], ...]  # bandwidth and latency of each dim
 
 
-def _product(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
+def _product(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> LinkFigures:
     """Bandwidth and latency of the dims of a product of wirings: those of their links."""
     return tuple((link.bandwidth, link.latency) for link in links[: len(sizes)])
 
 
-def _dragonfly(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
+def _dragonfly(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> LinkFigures:
     """The second dim: one global link between each two groups, reached over local links."""
     (chips, groups), (local, between) = sizes, links
     if chips == 1:  # every chip has its own global links
@@ -219,7 +219,7 @@ def _dragonfly(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[flo
     return (local.bandwidth, local.latency), (shared, between.latency + 2 * local.latency)
 
 
-def _fat_tree(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
+def _fat_tree(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> LinkFigures:
     """Each level: at most the bandwidth of the level below, less its taper, and the latencies of the way up."""
     figures: list[tuple[float, float]] = []
     bandwidth, latency = inf, 0.0
@@ -229,7 +229,7 @@ def _fat_tree(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[floa
     return tuple(figures)
 
 
-_BUILD: dict[str, Callable[[tuple[int, ...], tuple[Link, ...], tuple[float, ...]], Figures]] = {
+_BUILD: dict[str, Callable[[tuple[int, ...], tuple[Link, ...], tuple[float, ...]], LinkFigures]] = {
     "dragonfly": _dragonfly,
     "fat_tree": _fat_tree,
 }

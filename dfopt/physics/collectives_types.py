@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["NOTHING", "Affine", "Collective", "CollectiveModel", "Dim", "Factor", "Topology"]
+__all__ = ["NOTHING", "Affine", "Collective", "CollectiveModel", "Dim", "CollectiveFit", "Topology"]
 
 
 class Topology(str, Enum):
@@ -39,7 +39,7 @@ class CollectiveModel(str, Enum):
     DFMODEL = "dfmodel"
 
 
-class Factor(NamedTuple):
+class CollectiveFit(NamedTuple):
     """What a measurement says about one collective on a dimension, in place of the formula's figures.
 
     The bandwidth term is divided by ``bandwidth_share`` (0 < share <= 1); ``latency`` (seconds), if given, is the
@@ -85,7 +85,7 @@ class Dim:
     bandwidth: float
     latency: float = 0.0
     in_network_reduction: bool = False
-    factors: tuple[Factor, ...] = ()
+    factors: tuple[CollectiveFit, ...] = ()
     packet_payload: float | None = None
     packet_header: float = 0.0
     port_of: str | None = None

@@ -37,7 +37,7 @@ from dfopt.units import number, show_unit
 __all__ = ["Counting", "DimCounts", "SystemCost", "dim_counts", "system_cost"]
 
 Counting = Literal["exact", "dfmodel"]
-Unit = Literal["usd", "w"]
+CostUnit = Literal["usd", "w"]
 
 _GB_S = 1e9  # prices are per GB/s, bandwidths are in B/s
 
@@ -81,11 +81,11 @@ class SystemCost:
         """Power in W of what has one; None if nothing has. See `complete` for that of the whole system."""
         return _complete(self.w.values())
 
-    def without(self, unit: Unit) -> tuple[str, ...]:
+    def without(self, unit: CostUnit) -> tuple[str, ...]:
         """Paths of the fields that the total of a unit leaves out, as they are not given."""
         return tuple(path for path in self.missing if unit in re.split(r"[._]", path))
 
-    def complete(self, unit: Unit) -> float | None:
+    def complete(self, unit: CostUnit) -> float | None:
         """The total in USD or W of the whole system; None where it would leave something out."""
         return None if self.without(unit) else self.total_usd if unit == "usd" else self.total_w
 

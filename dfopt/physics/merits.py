@@ -24,15 +24,15 @@ from typing import Literal, NamedTuple
 
 from dfopt.documents.exploration_request import DesignLimits, ObjectiveName, turned
 
-__all__ = ["MERITS", "Figures", "Merit"]
+__all__ = ["MERITS", "MeritFigures", "Merit"]
 
-Need = Literal["w", "usd", "device_w", "j"]
+NeededFigure = Literal["w", "usd", "device_w", "j"]
 Rule = Literal["non-decreasing", "least joules"]
 _ROUND = 1e-9
 _CAP_W = 100.0  # of a device: what draws more is slowed down in DeepStack's merit
 
 
-class Figures(NamedTuple):
+class MeritFigures(NamedTuple):
     """What a metric is of beside the time of a step: of a system and its mapping, or the least of several.
 
     ``w``, ``usd``: power and price of the system, ``device_w``: power of a chip, each in full use. ``once_j`` and
@@ -61,18 +61,18 @@ class Merit:
     Examples
     --------
     >>> energy = MERITS["energy"]
-    >>> energy.value(2.0, Figures(w=700.0)), energy.most_s(1400.0, Figures(w=700.0))
+    >>> energy.value(2.0, MeritFigures(w=700.0)), energy.most_s(1400.0, MeritFigures(w=700.0))
     (1400.0, 2.0)
     >>> rate = MERITS["tokens_per_s"]
-    >>> rate.value(2.0, Figures(tokens=8.0)), rate.shown(0.25)
+    >>> rate.value(2.0, MeritFigures(tokens=8.0)), rate.shown(0.25)
     (0.25, 4.0)
     """
 
     name: ObjectiveName
     unit: str
     formula: str
-    needs: tuple[Need, ...]
-    parts: Callable[[Figures], tuple[float, float]]
+    needs: tuple[NeededFigure, ...]
+    parts: Callable[[MeritFigures], tuple[float, float]]
     rule: Rule = "non-decreasing"
     limits: DesignLimits | None = None
 
@@ -85,14 +85,14 @@ class Merit:
         """A figure of a search in the unit of the metric, or back."""
         return turned(self.name, figure)
 
-    def value(self, seconds: float, of: Figures) -> float:
+    def value(self, seconds: float, of: MeritFigures) -> float:
         """What a search makes least, with a step of so many seconds at the nominal clock; infinite beyond limits."""
         if not of.clock or seconds / of.clock > self._most(0) or of.w > self._most(1) or of.usd > self._most(2):
             return math.inf
         once, each = self.parts(of)
         return once + (each * seconds / of.clock if each else 0.0)
 
-    def most_s(self, value: float, of: Figures) -> float:
+    def most_s(self, value: float, of: MeritFigures) -> float:
         """Seconds of the longest step at the nominal clock with which a figure is not exceeded; 0 where any exceeds it.
 
         With a limit on the step a little more than the limit: what is not faster than that does not keep it.
@@ -112,18 +112,18 @@ class Merit:
 
         Examples
         --------
-        >>> cheap, seventy = MERITS["cost"].within(DesignLimits(step_time=0.05, power=1000.0)), Figures(usd=7e4)
+        >>> cheap, seventy = MERITS["cost"].within(DesignLimits(step_time=0.05, power=1000.0)), MeritFigures(usd=7e4)
         >>> cheap.needs, cheap.value(0.04, seventy), cheap.value(0.06, seventy)
         (('usd', 'w'), 70000.0, inf)
         """
         if limits is None:
             return self
-        pairs: tuple[tuple[Need, float | None], ...] = (("w", limits.power), ("usd", limits.price))
+        pairs: tuple[tuple[NeededFigure, float | None], ...] = (("w", limits.power), ("usd", limits.price))
         needed = [need for need, most in pairs if most is not None]
         return replace(self, limits=limits, needs=tuple(dict.fromkeys((*self.needs, *needed))))
 
 
-def _scaled(of: Figures) -> float:
+def _scaled(of: MeritFigures) -> float:
     return float(max(1.0, of.device_w / _CAP_W) ** (1 / 3))
 
 

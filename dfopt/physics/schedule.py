@@ -19,28 +19,28 @@ from dfopt.physics.pipeline import resolve
 
 __all__ = [
     "TERMS",
-    "Block", "Content", "Pass", "blocks", "contents", "forward_shares", "order", "overlap_of", "passes",
+    "ScheduledPass", "Content", "Direction", "blocks", "contents", "forward_shares", "order", "overlap_of", "passes",
     "score_of_stage", "terms_of", "trains",
 ]  # fmt: skip
 
-Pass = Literal["forward", "backward"]
+Direction = Literal["forward", "backward"]
 TERMS = ("compute", "memory", "network", "sram")
-Step = tuple[Pass, int, int]  # pass, chunk of layers, microbatch
+ScheduleStep = tuple[Direction, int, int]  # pass, chunk of layers, microbatch
 
 
 @dataclass(frozen=True)
-class Block:
+class ScheduledPass:
     """One pass of one microbatch through one chunk of a stage's layers; times in seconds."""
 
     stage: int
-    kind: Pass
+    kind: Direction
     chunk: int
     microbatch: int
     start: float
     end: float
 
 
-def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int) -> list[Step]:
+def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int) -> list[ScheduleStep]:
     """What a stage does with so many microbatches, one after the other, under ``one_f_one_b`` or ``gpipe``.
 
     Examples
@@ -49,8 +49,8 @@ def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int
     ['f0', 'f1', 'b0', 'f2', 'b1', 'b2']
     """
     deep, chunks = plan.stages, plan.interleave
-    ahead: list[Step] = []
-    back: list[Step] = []
+    ahead: list[ScheduleStep] = []
+    back: list[ScheduleStep] = []
     for first in range(0, microbatches, deep):  # a round: one per stage through the first chunk, then the next one
         group = range(first, min(first + deep, microbatches))
         ahead += [("forward", chunk, microbatch) for chunk in range(chunks) for microbatch in group]
@@ -67,7 +67,7 @@ def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int
 
 def blocks(
     plan: Plan, schedule: str, times: Sequence[Sequence[tuple[float, float]]], trains: bool, microbatches: int
-) -> list[list[Block]]:
+) -> list[list[ScheduledPass]]:
     """The passes of every stage, each as early as its order and the passes before it allow.
 
     ``times``: seconds of a microbatch's forward and backward pass through each chunk of each stage. The blocks are by
@@ -85,8 +85,8 @@ def blocks(
     33.0
     """
     todo = [order(plan, schedule, trains, stage, microbatches) for stage in range(plan.stages)]
-    ended: dict[tuple[int, Pass, int, int], float] = {}
-    done_by_stage: list[list[Block]] = [[] for _ in todo]
+    ended: dict[tuple[int, Direction, int, int], float] = {}
+    done_by_stage: list[list[ScheduledPass]] = [[] for _ in todo]
     left = sum(map(len, todo))
     while left:
         before = left
@@ -99,7 +99,7 @@ def blocks(
                 start = max(clock, ended[(*needs, microbatch)] if needs is not None else 0.0)
                 clock = start + times[stage][chunk][kind == "backward"]
                 ended[stage, kind, chunk, microbatch] = clock
-                done_by_stage[stage].append(Block(stage, kind, chunk, microbatch, start, clock))
+                done_by_stage[stage].append(ScheduledPass(stage, kind, chunk, microbatch, start, clock))
                 left -= 1
         if left == before:
             raise PlanError(
@@ -109,7 +109,7 @@ def blocks(
     return done_by_stage
 
 
-def _needs(plan: Plan, stage: int, kind: Pass, chunk: int) -> tuple[int, Pass, int] | None:
+def _needs(plan: Plan, stage: int, kind: Direction, chunk: int) -> tuple[int, Direction, int] | None:
     """What must have ended for the same microbatch: stage, pass and chunk; none at the very start."""
     last = plan.stages - 1
     if kind == "forward":

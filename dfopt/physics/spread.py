@@ -23,9 +23,9 @@ from dfopt.arrays import Floats
 from dfopt.documents.experts import Experts
 from dfopt.documents.routing import Routing, touched
 
-__all__ = ["Placement", "Spread", "chips_of_a_token", "most_loaded", "odds_of", "placed", "spread"]
+__all__ = ["ExpertLoad", "ExpertPlacement", "chips_of_a_token", "most_loaded", "odds_of", "placed", "spread"]
 
-Placement = tuple[Mapping[int, float], ...]
+ExpertPlacement = tuple[Mapping[int, float], ...]
 """Of every chip the experts that it holds, each with the part of its tokens that it takes."""
 
 _CLOSE = 1e-12
@@ -34,7 +34,7 @@ _ROUNDS = 10_000
 
 def placed(
     shares: Sequence[float], chips: int, how: Literal["contiguous", "balanced"] = "contiguous", redundant: int = 0
-) -> Placement:
+) -> ExpertPlacement:
     """Experts over chips, about as many to each.
 
     ``contiguous``: in their order, without copies. ``balanced``: so many copies more, each of the expert whose copies
@@ -70,7 +70,9 @@ def placed(
     return packed
 
 
-def _packed(slots: Sequence[tuple[float, int]], copies: Sequence[int], chips: int, *, fewest: bool) -> Placement | None:
+def _packed(
+    slots: Sequence[tuple[float, int]], copies: Sequence[int], chips: int, *, fewest: bool
+) -> ExpertPlacement | None:
     """Copies of experts, the most loaded first, to the least loaded chips; none if some copy finds no room."""
     placement: list[dict[int, float]] = [{} for _ in range(chips)]
     loads, room = [0.0] * chips, -(-sum(copies) // chips)
@@ -89,12 +91,12 @@ def _packed(slots: Sequence[tuple[float, int]], copies: Sequence[int], chips: in
     return tuple(placement)
 
 
-def most_loaded(shares: Sequence[float], placement: Placement) -> float:
+def most_loaded(shares: Sequence[float], placement: ExpertPlacement) -> float:
     """Share of all choices that falls on the most loaded chip, as expected."""
     return max(sum(shares[expert] * part for expert, part in chip.items()) for chip in placement) / sum(shares)
 
 
-def chips_of_a_token(shares: Sequence[float], placement: Placement) -> float:
+def chips_of_a_token(shares: Sequence[float], placement: ExpertPlacement) -> float:
     """Distinct chips that a token is sent to, as expected.
 
     A token with several experts on a chip is sent there once.
@@ -143,7 +145,7 @@ def odds_of(shares: tuple[float, ...]) -> Floats:
     raise ArithmeticError(f"no odds found for shares of {min(shares):g} to {max(shares):g}")
 
 
-class Spread(NamedTuple):
+class ExpertLoad(NamedTuple):
     """What the most loaded of some chips has of experts, and how far tokens go.
 
     Attributes
@@ -166,7 +168,7 @@ class Spread(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
+def spread(experts: Experts, chips: int, first: int, tokens: int) -> ExpertLoad:
     """Experts and their copies over chips, loads about even; what every token chooses is on every chip.
 
     Parameters
@@ -201,13 +203,13 @@ def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
     if routing.law == "balanced":
         read = min(float(max(map(len, where))), chosen * tokens * load)
     held = max(map(len, where))
-    return Spread(held + always, min(max(read, 1.0), float(held)) + always, load, *reached)
+    return ExpertLoad(held + always, min(max(read, 1.0), float(held)) + always, load, *reached)
 
 
 @lru_cache(maxsize=64)
 def _balanced(
     shares: tuple[float, ...], chips: int, first: int, redundant: int
-) -> tuple[Placement, float, float, float]:
+) -> tuple[ExpertPlacement, float, float, float]:
     """Where experts lie, the load of the most loaded chip, and how many chips and groups of chips a token is sent to.
 
     Under most routings shares are the same for any number of tokens.
@@ -218,7 +220,7 @@ def _balanced(
     return where, most_loaded(shares, where), *reached
 
 
-def _together(chips: Placement) -> dict[int, float]:
+def _together(chips: ExpertPlacement) -> dict[int, float]:
     """What a group of chips holds: of an expert with copies on several of them it takes all their parts."""
     parts: dict[int, float] = {}
     for chip in chips:

@@ -42,7 +42,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import efficiency_share
 
-__all__ = ["Products", "Sent", "beside_s", "hides_less", "spread_s", "usage_of", "waves_of"]
+__all__ = ["CommunicationTime", "Products", "beside_s", "hides_less", "spread_s", "usage_of", "waves_of"]
 
 _TILED: Final = (
     Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE, Collective.ALL_TO_ALL,
@@ -52,7 +52,7 @@ _FIRST: Final = {"ring": 0, "pipe": 1, "pipe_twice": 2}  # tiles that are waited
 _WAVE: Final = (256, 128)  # features and tokens of an output tile; the largest of CUTLASS's kernels for an H100
 
 
-class Sent(NamedTuple):
+class CommunicationTime(NamedTuple):
     """Seconds of a communication: on the network, those of them that no bandwidth shortens, and on the chip itself."""
 
     network_s: float
@@ -73,7 +73,7 @@ class Products(NamedTuple):
     waves: int = 1
 
 
-def beside_s(kind: Collective, sent: Sent, products: Products, assumptions: Assumptions) -> float:
+def beside_s(kind: Collective, sent: CommunicationTime, products: Products, assumptions: Assumptions) -> float:
     """What a communication adds to the work of the products that hide it; all of it where there are none.
 
     Examples
@@ -81,7 +81,8 @@ def beside_s(kind: Collective, sent: Sent, products: Products, assumptions: Assu
     >>> def cost(way, network_s):
     ...     chosen = Assumptions(tensor_overlap=way)
     ...     products = Products(compute_s=6.0, tiles=4, usage=0.1, waves=3)
-    ...     return round(beside_s(Collective.ALL_GATHER, Sent(network_s, latency_s=1.0), products, chosen), 12)
+    ...     sent = CommunicationTime(network_s, latency_s=1.0)
+    ...     return round(beside_s(Collective.ALL_GATHER, sent, products, chosen), 12)
     >>> cost(None, 4.0), cost("ring", 4.0), cost("ring", 8.0), cost("pipe", 4.0), cost("pipe_twice", 4.0)
     (4.0, 0.3, 1.5, 1.3, 2.3)
     >>> cost("waves", 4.0), cost("waves", 10.0)

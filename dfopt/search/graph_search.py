@@ -28,7 +28,7 @@ from dfopt.search.state import SearchState
 from dfopt.search.status_record import AnyRecord, StatusRecord, with_note
 from dfopt.search.unit_state import Unit, UnitState
 from dfopt.setting.instance import Setting
-from dfopt.setting.listing import Listing
+from dfopt.setting.listing import PlanListing
 from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.solving import work
 from dfopt.solving.solved import Solved
@@ -123,7 +123,7 @@ class GraphSearch:
         try:
             with uncollected():
                 of = setting.graph, setting.system, self.state.request, setting.assumptions
-                legal, self.rejected = asked_plans(*of, Listing(self.state.check_time, plans=self.state.plans))
+                legal, self.rejected = asked_plans(*of, PlanListing(self.state.check_time, plans=self.state.plans))
                 self.state.clock.charge(work.LISTED * (len(legal) + len(self.rejected)))
         except PlanError as error:
             self.refused = error

@@ -40,7 +40,7 @@ class SearchState:
     listed : list of int
         How many plans each graph has, of those whose plans are listed.
     plans : dict
-        Plans that its graphs share, see :class:`dfopt.setting.listing.Listing`.
+        Plans that its graphs share, see :class:`dfopt.setting.listing.PlanListing`.
     known_arcs : dict
         Arcs of layers that are listed, see :data:`dfopt.regions.lattices.KnownArcs`.
     report : callable

@@ -15,9 +15,9 @@ from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.kernel import needed, operand_shape
 from dfopt.documents.modules import Modules, ModuleScheme
 from dfopt.documents.routing import Routing
-from dfopt.physics.spread import Spread, spread
+from dfopt.physics.spread import ExpertLoad, spread
 
-__all__ = ["Laid", "Lies", "Placed", "Unsplit"]
+__all__ = ["KernelLayout", "Laid", "Lies", "Unsplit"]
 
 Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys", "gradient"]
 
@@ -41,7 +41,7 @@ class Unsplit(Exception):
 
 
 @dataclass(frozen=True)
-class Placed:
+class KernelLayout:
     """A kernel on one chip of the axis: how it needs its inputs, and how its output lies.
 
     ``cut``: the only operand of a weight update that chips share, if not both.
@@ -67,14 +67,14 @@ class Laid:
             self.out[tensor.src].append(tensor)
 
     @cached_property
-    def laid(self) -> dict[str, Placed]:
+    def laid(self) -> dict[str, KernelLayout]:
         """Every kernel, in the order of the tensors."""
-        laid = dict[str, Placed]()
+        laid = dict[str, KernelLayout]()
         products = {kernel.name: self._of_product(kernel) for kernel in self.model.kernels if _is_gradient(kernel)}
         sorter = self.model.sorter()
         for name, forward in products.items():
             sorter.add(name, forward.name)
-        memo: dict[Hashable, Placed] = self.model.memo.setdefault("placed", {})  # many graphs have the same
+        memo: dict[Hashable, KernelLayout] = self.model.memo.setdefault("placed", {})  # many graphs have the same
         for name in sorter.static_order():
             kernel, of = self.of[name], products.get(name)
             read = [t for t in self.into[name] if self.of[t.src].module == kernel.module]
@@ -97,40 +97,40 @@ class Laid:
 
     def _placed(
         self, kernel: Kernel, scheme: ModuleScheme, split: Sequence[Tensor], of: Kernel | None, part: Kernel | None
-    ) -> Placed:
+    ) -> KernelLayout:
         """How a kernel lies, which depends on nothing but the arguments, chips, and whether the stream is by context.
 
         ``split``: what it reads of its module that lies by features; ``of``: the product whose gradient it is, and
         ``part``: what a chip has of that.
         """
         if scheme == "none":
-            return Placed(kernel, "whole", "whole")
+            return KernelLayout(kernel, "whole", "whole")
         if scheme in ("n", "context") and self.modules.stream == "context":
             keys = kernel.op == "matmul" and self._queries(kernel) == "k"  # whose gradient is a sum over queries
-            return Placed(self._by_tokens(kernel, scheme), "tokens", "sums" if keys else "tokens")
+            return KernelLayout(self._by_tokens(kernel, scheme), "tokens", "sums" if keys else "tokens")
         if scheme == "context" and self.model.trains:
             raise Unsplit("keys that are kept from step to step have no gradient")
         if scheme == "n":
-            return Placed(self._by_samples(kernel), "tokens", "tokens")
+            return KernelLayout(self._by_samples(kernel), "tokens", "tokens")
         if scheme == "context":
             return self._by_keys(kernel)
         if kernel.module == "experts" and scheme == "outer":
-            return Placed(self._by_expert(kernel), "experts", "experts")
+            return KernelLayout(self._by_expert(kernel), "experts", "experts")
         if of is not None and part is not None:
             return self._turned(kernel, of, part)
         return self._by_features(kernel, split)
 
-    def _turned(self, kernel: Kernel, product: Kernel, part: Kernel) -> Placed:
+    def _turned(self, kernel: Kernel, product: Kernel, part: Kernel) -> KernelLayout:
         """A gradient of a product of which a chip has some features: those that the product has there."""
         cut = [axis for axis in _TURNED if getattr(part, axis) != getattr(product, axis)]
         if not cut:
-            return Placed(kernel, "whole", "whole")
+            return KernelLayout(kernel, "whole", "whole")
         update = kernel.op == "weight_update"
         axis = "outer" if cut == ["outer"] and kernel.outer > 1 else _TURNED[cut[0]][update]
         own = self._cut(kernel, axis)
         if update:
-            return Placed(own, "features", "gradient", {"n": 1, "m": 2}.get(axis))
-        return Placed(own, *_LYING[axis])
+            return KernelLayout(own, "features", "gradient", {"n": 1, "m": 2}.get(axis))
+        return KernelLayout(own, *_LYING[axis])
 
     def _part(self, kernel: Kernel, size: int, what: str) -> int:
         if size % self.members:
@@ -213,13 +213,13 @@ class Laid:
         """Which operand of its reader each tensor is."""
         return self.model.operands()
 
-    def _by_keys(self, kernel: Kernel) -> Placed:
+    def _by_keys(self, kernel: Kernel) -> KernelLayout:
         """A kernel with one chip's part of the keys of every sequence; softmax parts are put together behind it."""
         if not any(k.module == "mixer" and k.role == "scores" for k in self.model.kernels):
             raise Unsplit("no kernel scores keys")
         axis = _OVER_KEYS.get(kernel.role or "")
         if axis is None:
-            return Placed(kernel, "whole", "whole")
+            return KernelLayout(kernel, "whole", "whole")
         keys = getattr(kernel, axis)
         if keys < self.members:
             raise Unsplit(f"{self.members} chips for {keys} keys of {kernel.name!r}")
@@ -227,7 +227,7 @@ class Laid:
         if axis == "m" and kernel.op == "elementwise" and any(source.role not in _OVER_KEYS for source in read):
             raise Unsplit(f"{kernel.name!r} is told which keys are attended to, anywhere")
         cut = kernel.model_copy(update={axis: -(-keys // self.members), "states": self._of_tokens(kernel)})
-        return Placed(self._masked(kernel, cut), "keys", "keys" if axis == "m" else "sums")
+        return KernelLayout(self._masked(kernel, cut), "keys", "keys" if axis == "m" else "sums")
 
     def _masked(self, kernel: Kernel, part: Kernel) -> Kernel:
         """A part of a masked kernel with the density of a chip that has its share of what the mask leaves."""
@@ -274,7 +274,7 @@ class Laid:
             raise Unsplit(f"{copies} copies of {routed} experts, more than {self.members} chips can hold apart")
         return experts
 
-    def spread(self, kernel: Kernel) -> Spread:
+    def spread(self, kernel: Kernel) -> ExpertLoad:
         """How the tokens of a kernel go over experts, and these over chips."""
         return spread(self.experts, self.members, self.first, getattr(kernel, _tokens(kernel)))
 
@@ -293,30 +293,32 @@ class Laid:
             return "whole"  # all keys, of which its queries see those before them
         return "whole" if reader.needs in ("features", "keys") else reader.needs
 
-    def _by_features(self, kernel: Kernel, split: Sequence[Tensor]) -> Placed:
+    def _by_features(self, kernel: Kernel, split: Sequence[Tensor]) -> KernelLayout:
         """Heads, or features: ``split`` is what it reads of its module that is."""
         if kernel.outer > 1:
             if kernel.op == "gemm" or split or kernel.op == "matmul":
-                return Placed(self._by_heads(kernel, self._part(kernel, kernel.outer, "heads")), "features", "features")
-            return Placed(kernel, "whole", "whole")
+                return KernelLayout(
+                    self._by_heads(kernel, self._part(kernel, kernel.outer, "heads")), "features", "features"
+                )
+            return KernelLayout(kernel, "whole", "whole")
         if kernel.op == "matmul":
             raise Unsplit(f"{kernel.name!r} has one head")
         if kernel.op == "elementwise":
             if not split:
-                return Placed(kernel, "whole", "whole")
+                return KernelLayout(kernel, "whole", "whole")
             heads = (tensor for tensor in split if self.of[tensor.src].outer > 1)
             if any(self.model.elements_of(tensor) > kernel.matrices * needed(kernel) for tensor in heads):
-                return Placed(kernel, "features", "sums")  # a chip adds its own heads up
+                return KernelLayout(kernel, "features", "sums")  # a chip adds its own heads up
             if kernel.normalizes:
                 raise Unsplit(f"{kernel.name!r} needs all features")
-            return Placed(self._cut(kernel, "m"), "features", "features")
+            return KernelLayout(self._cut(kernel, "m"), "features", "features")
         if split:
-            return Placed(self._cut(kernel, "k"), "features", "sums")
+            return KernelLayout(self._cut(kernel, "k"), "features", "sums")
         readers = [self.of[t.dst] for t in self.out[kernel.name]]
         normed = any(reader.normalizes and reader.outer == 1 and reader.module == kernel.module for reader in readers)
         if normed or kernel.role in ("router", "latent"):
-            return Placed(kernel, "whole", "whole")
-        return Placed(self._cut(kernel, "m"), "whole", "features")
+            return KernelLayout(kernel, "whole", "whole")
+        return KernelLayout(self._cut(kernel, "m"), "whole", "features")
 
     def _by_heads(self, kernel: Kernel, heads: int) -> Kernel:
         """A kernel with ``heads`` of its heads, and the states of these: one that all heads share is on every chip."""

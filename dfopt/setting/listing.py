@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from dfopt.documents.axes import AXES
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
-from dfopt.setting.shares import Shared
+from dfopt.setting.shares import AxisDims
 
-__all__ = ["Listing"]
+__all__ = ["PlanListing"]
 
 
 @dataclass(frozen=True)
-class Listing:
+class PlanListing:
     """A part of the plans, and what may end their listing; by default all, in any time.
 
     Attributes
@@ -31,16 +31,16 @@ class Listing:
     """
 
     check_time: Callable[[], None] = lambda: None
-    share_outs: Callable[[Shared], bool] = lambda shared: True
+    share_outs: Callable[[AxisDims], bool] = lambda shared: True
     modules: Callable[[Modules], bool] = lambda modules: True
     plans: dict[Hashable, Plan] = field(default_factory=dict)
 
-    def shared(self, shared: Shared) -> bool:
+    def shared(self, shared: AxisDims) -> bool:
         """Whether plans are listed with the dims of their axes."""
         self.check_time()
         return self.share_outs(shared)
 
-    def on_axes(self, degree: Mapping[str, int], order: Shared) -> Plan:
+    def on_axes(self, degree: Mapping[str, int], order: AxisDims) -> Plan:
         """The plan whose axes have these degrees, along these dims in order."""
         axes = *degree.items(), *order.items()
         if axes not in self.plans:

@@ -15,12 +15,12 @@ from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.copies import exchanges
 from dfopt.physics.network import affine, parts_of_messages
-from dfopt.setting.shares import Shared
+from dfopt.setting.shares import AxisDims
 from dfopt.setting.zero import Replicas, grouped
 
 _ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_ALL)  # what shardings ask for
 
-Price = dict[Hashable, tuple[float, float]]
+OrderPrice = dict[Hashable, tuple[float, float]]
 """Coefficients of collectives, by what each is for."""
 
 
@@ -76,24 +76,24 @@ class Orders:
             joint = set[str]().union(*(group[name] for name in names))
             group |= dict.fromkeys(joint, joint)
         self._together = list(dict.fromkeys(tuple(axis for axis in AXES if axis in group[name]) for name in AXES))
-        self._known: dict[tuple[tuple[str, Dims], ...], list[Shared]] = {}
+        self._known: dict[tuple[tuple[str, Dims], ...], list[AxisDims]] = {}
 
-    def of(self, shared: Shared, fixed: Collection[str] = ()) -> list[Shared]:
+    def of(self, shared: AxisDims, fixed: Collection[str] = ()) -> list[AxisDims]:
         """The orders of the axes' dims that none of the others is better than; of equal ones the first.
 
         ``fixed``: axes whose order was asked for.
         """
-        orders: list[Shared] = [{}]
+        orders: list[AxisDims] = [{}]
         for axes in self._together:
             best = self._best(tuple((axis, shared[axis]) for axis in axes), fixed)
             orders = [before | order for before in orders for order in best]
         return orders
 
-    def _best(self, given: tuple[tuple[str, Dims], ...], fixed: Collection[str]) -> list[Shared]:
+    def _best(self, given: tuple[tuple[str, Dims], ...], fixed: Collection[str]) -> list[AxisDims]:
         if all(len(dims) < 2 or axis in fixed for axis, dims in given):
             return [dict(given)]
         if given not in self._known:
-            kept: list[tuple[Shared, Price]] = []
+            kept: list[tuple[AxisDims, OrderPrice]] = []
             ways = [[dims] if axis in fixed else self.ways(dims) for axis, dims in given]
             for dims_of_axis in itertools.product(*ways):
                 order = {axis: dims for (axis, _), dims in zip(given, dims_of_axis, strict=True)}
@@ -123,9 +123,9 @@ class Orders:
             yield (*before, block, *rest)
             yield from ((*before, block, *more) for more in self._with_blocks(rest))
 
-    def _price(self, order: Shared) -> Price:
+    def _price(self, order: AxisDims) -> OrderPrice:
         """Coefficients of all collectives over some axes, by what they are for."""
-        price: Price = {}
+        price: OrderPrice = {}
         for number, (axes, which, kinds) in enumerate(self._priced):
             if axes and axes[0] in order:
                 dims = tuple(name for axis in axes for name in order[axis][which])
@@ -138,7 +138,7 @@ class Orders:
             price |= self._price_of_copies(order)
         return price
 
-    def _price_of_copies(self, order: Shared) -> Price:
+    def _price_of_copies(self, order: AxisDims) -> OrderPrice:
         """The price of what copies of the batch exchange at any level of ZeRO, alone and with the second axis."""
         members, copies = (
             {axis: dims for axis, dims in order.items() if AXES[axis].splits == splits}
@@ -154,7 +154,7 @@ class Orders:
             # further levels exchange the same more often
             ways.append((count, plan.model_copy(update={"zero": 1, "hybrid": hybrid})))
         own = tuple(name for dims in members.values() for name in dims)
-        price: Price = {}
+        price: OrderPrice = {}
         for count, way in ways:
             for extra in ((), own):
                 each = list(exchanges(way, (*extra, *plan.copy_dims)))
@@ -174,7 +174,7 @@ class Orders:
         return per_byte * chips, fixed
 
 
-def _no_more(some: Price, others: Price) -> bool:
+def _no_more(some: OrderPrice, others: OrderPrice) -> bool:
     """Whether an order can do all that another one can, and takes no longer for any of it."""
     return all(
         use in some and all(a <= b + 1e-12 * abs(b) for a, b in zip(some[use], seconds, strict=True))

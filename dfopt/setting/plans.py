@@ -19,7 +19,7 @@ from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.instance import Setting
-from dfopt.setting.listing import Listing
+from dfopt.setting.listing import PlanListing
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.orders import Orders
 from dfopt.setting.pinned import forbidden_pins
@@ -43,7 +43,7 @@ class Rejected:
 
 
 def asked_plans(
-    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: Listing | None = None
+    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: PlanListing | None = None
 ) -> tuple[list[Plan], list[Rejected]]:
     """The plans that a request leaves free: every network dim carries one axis, or shares its chips out among several.
 
@@ -86,7 +86,7 @@ def asked_plans(
     PlanError
         If nothing is left, saying which degrees the dims allow.
     """
-    listing = listing or Listing()
+    listing = listing or PlanListing()
     plans, rejected = _on_dims(graph, system, asked, assumptions, listing)
     places = placements(graph, system.chip, asked.place)
     mixed = not graph.trains and places != [None]  # bytes of a partition through several memories
@@ -118,7 +118,7 @@ def asked_plans(
 
 
 def _on_dims(
-    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: Listing
+    graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: PlanListing
 ) -> tuple[list[Plan], list[Rejected]]:
     """Plans by the dims of axes, schemes of modules, and the layers and chunks of stages."""
     on_axes, schemes = asked.shared_out

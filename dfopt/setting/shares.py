@@ -12,7 +12,7 @@ from dfopt.documents.axes import AXES, Dims
 from dfopt.documents.dim_names import part_name
 from dfopt.documents.system import NetworkDim
 
-Shared = dict[str, Dims]  # network dims, or parts of dims, that each axis has
+AxisDims = dict[str, Dims]  # network dims, or parts of dims, that each axis has
 
 
 def shares(
@@ -21,7 +21,7 @@ def shares(
     nested: Container[str] = (),
     named: bool = False,
     axes: Sequence[str] = tuple(AXES),
-) -> Iterator[tuple[dict[str, int], Shared]]:
+) -> Iterator[tuple[dict[str, int], AxisDims]]:
     """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
 
     Inside a dim, neighbours go to the first axis, and the others follow. Axes other than those asked for have a degree
@@ -70,14 +70,14 @@ def shares(
         degrees |= {axis: math.prod(sizes[place] for sizes in choice) for place, axis in enumerate(axes)}
         of_dims = [_named(dim, sizes, dim.name in nested) for dim, sizes in zip(dims, choice, strict=True)]
         for names in itertools.product(*of_dims):
-            shared: Shared = dict.fromkeys(AXES, ())
+            shared: AxisDims = dict.fromkeys(AXES, ())
             shared |= {axis: tuple(of[place] for of in names if place in of) for place, axis in enumerate(axes)}
             yield degrees, shared
 
 
 def in_rank_order(
     dims: Sequence[NetworkDim], order: Sequence[str], axes: Sequence[str] = tuple(AXES)
-) -> Iterator[tuple[dict[str, int], Shared]]:
+) -> Iterator[tuple[dict[str, int], AxisDims]]:
     """Every way to share dims out in which axes take neighboring chips, one axis after the other from the first dim on.
 
     Axes that are none of ``axes`` have a degree of 1. An axis has whole dims, or a part of a dim whose other parts are
@@ -101,7 +101,7 @@ def in_rank_order(
 
     for sizes in degrees_of(chips, len(named)):
         free = [(dim.name, dim.size, 1) for dim in dims]  # name, chips that are left, and how far they are apart
-        shared: Shared = dict.fromkeys(AXES, ())
+        shared: AxisDims = dict.fromkeys(AXES, ())
         for axis, size in zip(named, sizes, strict=True):
             while size > 1 and free:
                 name, left, stride = free[0]

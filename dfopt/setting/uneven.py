@@ -15,7 +15,7 @@ from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
 
 _SAME = 1e-12
-Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
+StageLayers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
 
 def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list[dict[str, int | None]]:
@@ -201,7 +201,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
 
 
 @lru_cache(maxsize=256)
-def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[Layers, ...]:
+def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
     """The numbers of layers that can be best, whatever a layer and the work of the first and last stage take.
 
     With times t of a layer, a <= first x t and b <= last x t of what the ends have beside layers, the slowest stage
@@ -236,7 +236,7 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
 
 
 @lru_cache(maxsize=256)
-def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[Layers, ...]:
+def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
     """The numbers of layers that can be best where the layers of a stage are the chunks that fill a pipeline.
 
     Beside those of :func:`splits`, which have the least slowest stage V, those with more layers m in a stage: a step of
@@ -282,7 +282,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 
 
 @lru_cache(maxsize=256)
-def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[Layers]:
+def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[StageLayers]:
     """Numbers of layers of three stages or more that have less than one place too many on average.
 
     A stage with places to spare moves the cuts behind it. Where layers are of several kinds another cut shares out
@@ -299,7 +299,7 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
     ((2, 2, 0), (1, 2, 0), (1, 1, 1))
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
-    candidates = set[Layers]()
+    candidates = set[StageLayers]()
     for most in range(layers_per_stage(repeat, stages), repeat + 1):
         if (stages - 2) * most + max(most - first, least[0]) + max(most - last, least[1]) >= repeat + stages:
             break
@@ -310,7 +310,7 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
     return frozenset(candidates)
 
 
-def fewest(candidates: Collection[Layers], repeat: int, stages: int) -> tuple[Layers, ...]:
+def fewest(candidates: Collection[StageLayers], repeat: int, stages: int) -> tuple[StageLayers, ...]:
     """Numbers of layers without those that cut the row of layers where others with fewer places do.
 
     Parameters
@@ -320,14 +320,14 @@ def fewest(candidates: Collection[Layers], repeat: int, stages: int) -> tuple[La
     repeat, stages
         Layers of the model, and its stages.
     """
-    by_cuts: dict[tuple[int, ...], Layers] = {}
+    by_cuts: dict[tuple[int, ...], StageLayers] = {}
     for first, most, last in sorted(candidates, key=lambda n: (n[0] + (stages - 2) * n[1] + n[2], n)):
         cuts = tuple(min(first + at * most, repeat) for at in range(stages - 1))
         by_cuts.setdefault(cuts, (first, most, last))
     return tuple(sorted(by_cuts.values(), reverse=True))
 
 
-def _undominated(candidates: Collection[Layers]) -> list[Layers]:
+def _undominated(candidates: Collection[StageLayers]) -> list[StageLayers]:
     """Numbers of layers without those that have no less in any stage than others, and more in one."""
     every = np.array([*candidates])
     return [sizes for sizes, row in zip(candidates, every, strict=True) if (every <= row).all(axis=1).sum() == 1]

@@ -16,7 +16,7 @@ from dfopt.documents.files import write_text
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.physics import schedule
-from dfopt.physics.schedule import TERMS, Block, Content, score_of_stage
+from dfopt.physics.schedule import TERMS, Content, ScheduledPass, score_of_stage
 
 TraceEvent = dict[str, Any]
 TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages", "SRAM")
@@ -121,7 +121,9 @@ def _event(stage: int, track: int, name: str, kind: str, start: float, end: floa
     return {"name": name, "cat": kind, "ph": "X", "pid": stage, "tid": track, "ts": begin, "dur": duration}
 
 
-def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int, int], int]) -> Iterator[TraceEvent]:
+def _inside(
+    block: ScheduledPass, content: Content, overlap: str, tokens: dict[tuple[int, int], int]
+) -> Iterator[TraceEvent]:
     """Layers and partitions of a pass; ``tokens``: in how many blocks some partitions take their tokens."""
     stage, clock = block.stage, block.start
     for times, parts in content.runs:
@@ -145,13 +147,13 @@ def _inside(block: Block, content: Content, overlap: str, tokens: dict[tuple[int
         yield _hop(block, content)
 
 
-def _hop(block: Block, content: Content) -> TraceEvent:
+def _hop(block: ScheduledPass, content: Content) -> TraceEvent:
     """To the neighbour: at the end of the pass, whether work hides it or not."""
     start = max(block.start, block.end - content.hop_s)
     return _event(block.stage, _LINKS, f"send {block.kind} {block.microbatch}", "point_to_point", start, block.end)
 
 
-def _end_of_step(result: Result, timeline: list[list[Block]]) -> Iterator[TraceEvent]:
+def _end_of_step(result: Result, timeline: list[list[ScheduledPass]]) -> Iterator[TraceEvent]:
     score = result.score
     for stage, line in enumerate(timeline):
         end = line[-1].end

@@ -7,7 +7,7 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds
-from dfopt.physics.tiled import Products, Sent, beside_s, spread_s, usage_of, waves_of
+from dfopt.physics.tiled import CommunicationTime, Products, beside_s, spread_s, usage_of, waves_of
 from dfopt.setting.instance import Instance
 
 __all__ = ["added_up_s", "between_shards_s", "is_of_bytes"]
@@ -76,7 +76,7 @@ def between_shards_s(
         latency_s = instance.communication_s(kind, NO_BYTES, dims)
     compute_s = sum(_spread_s(instance, number) for number in behind)
     products = Products(compute_s, shards, usage_of(instance.system, dims), waves)
-    return beside_s(kind, Sent(seconds, latency_s, on_chip_s), products, chosen)
+    return beside_s(kind, CommunicationTime(seconds, latency_s, on_chip_s), products, chosen)
 
 
 def _spread_s(instance: Instance, kernel: int) -> float:

@@ -21,7 +21,7 @@ from dfopt.errors import DocumentError, Infeasible, PlanError, SystemSpecError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
 from dfopt.exploring.space import Box
-from dfopt.physics.merits import MERITS, Figures
+from dfopt.physics.merits import MERITS, MeritFigures
 
 # Cores stop at their highest voltage before they take all power, so designs differ in power; some are out of SRAM.
 FEW: dict[str, Any] = {
@@ -149,14 +149,14 @@ def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(design: 
     check_costs(workload, box, itertools.product(*(sorted({a, (a + b) // 2, b}) for a, b in ends)))
 
 
-figures = st.builds(Figures, *[st.floats(0.1, 1000)] * 2, *[st.floats(0, 1000)] * 4, clock=st.floats(0.1, 1))
+figures = st.builds(MeritFigures, *[st.floats(0.1, 1000)] * 2, *[st.floats(0, 1000)] * 4, clock=st.floats(0.1, 1))
 some = st.none() | st.floats(0.1, 1000)
 limits = st.builds(DesignLimits, step_time=some, power=some, price=some)
 
 
 @given(figures, limits, st.floats(0.1, 10), st.floats(0.1, 1000), st.sampled_from(list(MERITS)))
 def test_the_longest_step_that_does_not_exceed_a_figure(
-    at: Figures, most: DesignLimits, step: float, value: float, name: ObjectiveName
+    at: MeritFigures, most: DesignLimits, step: float, value: float, name: ObjectiveName
 ) -> None:
     merit = MERITS[name].within(most)
     longest = merit.most_s(value, at)
@@ -165,10 +165,12 @@ def test_the_longest_step_that_does_not_exceed_a_figure(
 
 @given(figures, limits, st.lists(st.floats(0, 10), min_size=7, max_size=7), st.sampled_from(list(MERITS)))
 def test_no_metric_is_better_of_what_is_worse(
-    at: Figures, most: DesignLimits, more: list[float], name: ObjectiveName
+    at: MeritFigures, most: DesignLimits, more: list[float], name: ObjectiveName
 ) -> None:
     merit, (slower, *extra) = MERITS[name].within(most), more
-    worse = Figures(at.tokens, *(one + add for one, add in zip(at[1:6], extra, strict=False)), at.clock / (1 + slower))
+    worse = MeritFigures(
+        at.tokens, *(one + add for one, add in zip(at[1:6], extra, strict=False)), at.clock / (1 + slower)
+    )
     assert merit.value(1.0, at) <= merit.value(1.0 + slower, at) * (1 + 1e-12)
     assert merit.value(1.0, at) <= merit.value(1.0, worse) * (1 + 1e-12)
     if merit.rule == "non-decreasing":  # joules count by their own rule

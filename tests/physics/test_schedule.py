@@ -11,7 +11,7 @@ from plot_cases import CASES, result, with_plan
 
 from dfopt.documents.plan import Plan
 from dfopt.errors import PlanError
-from dfopt.physics.schedule import Block, blocks, contents, overlap_of, passes, score_of_stage, trains
+from dfopt.physics.schedule import ScheduledPass, blocks, contents, overlap_of, passes, score_of_stage, trains
 
 plans = st.builds(
     lambda pp, chunks, rounds: Plan(pp=pp, interleave=chunks, microbatches=rounds * pp, layers_per_stage=chunks),
@@ -23,12 +23,14 @@ times = st.tuples(st.integers(1, 9), st.integers(1, 9))
 schedules = st.sampled_from(["one_f_one_b", "gpipe"])
 
 
-def uniform(plan: Plan, one: tuple[int, int], schedule: str = "one_f_one_b", back: bool = True) -> list[list[Block]]:
+def uniform(
+    plan: Plan, one: tuple[int, int], schedule: str = "one_f_one_b", back: bool = True
+) -> list[list[ScheduledPass]]:
     chunk = (one[0] / plan.interleave, one[1] / plan.interleave * back)
     return blocks(plan, schedule, [[chunk] * plan.interleave] * plan.pp, back, plan.microbatches)
 
 
-def end(made: list[list[Block]]) -> float:
+def end(made: list[list[ScheduledPass]]) -> float:
     return max(block.end for stage in made for block in stage)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dfopt.documents.experts import Experts
 from dfopt.documents.routing import Routing
-from dfopt.physics.spread import Placement, chips_of_a_token, most_loaded, odds_of, placed, spread
+from dfopt.physics.spread import ExpertPlacement, chips_of_a_token, most_loaded, odds_of, placed, spread
 
 
 @st.composite
@@ -115,7 +115,9 @@ def test_copies_in_a_group_are_one_place(
         assert expected == pytest.approx(average(weights, seen), rel=1e-9)
 
 
-def tokens_drawn(where: Placement, shares: tuple[float, ...], tokens: int, dice: random.Random) -> list[dict[int, int]]:
+def tokens_drawn(
+    where: ExpertPlacement, shares: tuple[float, ...], tokens: int, dice: random.Random
+) -> list[dict[int, int]]:
     """Of every chip the tokens of its experts, where each token takes a copy of each of its experts at random."""
     chosen, odds = round(sum(shares)), odds_of(shares)
     sets = [one for one in itertools.combinations(range(len(shares)), chosen) if _holds(one, odds)]

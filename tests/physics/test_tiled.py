@@ -10,7 +10,7 @@ import dfopt as df
 from dfopt.documents.assumptions import Assumptions
 from dfopt.errors import PlanError
 from dfopt.physics.collectives import Collective
-from dfopt.physics.tiled import Products, Sent, beside_s
+from dfopt.physics.tiled import CommunicationTime, Products, beside_s
 from dfopt.physics.window import Window, running
 
 SECONDS = st.floats(0.01, 10.0)
@@ -32,7 +32,7 @@ def test_tile_by_tile(
     network_s: float, compute_s: float, memory_s: float, tiles: int, usage: float, first: bool
 ) -> None:
     chosen = PIPE if first else RING
-    found = beside_s(Collective.REDUCE_SCATTER, Sent(network_s), Products(compute_s, tiles, usage), chosen)
+    found = beside_s(Collective.REDUCE_SCATTER, CommunicationTime(network_s), Products(compute_s, tiles, usage), chosen)
     whole = walked(network_s, compute_s, memory_s, tiles, usage, first)
     assert compute_s + memory_s + found == pytest.approx(whole, rel=1e-9)
     assert first or found <= network_s * (1 + 1e-12)
@@ -43,7 +43,7 @@ def test_more_of_either_never_takes_less(
     network_s: float, compute_s: float, sent_s: float, work_s: float, tiles: int, usage: float, chosen: Assumptions
 ) -> None:
     def whole(sent: float, work: float) -> float:
-        return work + beside_s(Collective.ALL_GATHER, Sent(sent), Products(work, tiles, usage), chosen)
+        return work + beside_s(Collective.ALL_GATHER, CommunicationTime(sent), Products(work, tiles, usage), chosen)
 
     more = whole(network_s + sent_s, compute_s + work_s)
     assert whole(network_s, compute_s) <= whole(network_s + sent_s, compute_s) * (1 + 1e-12)
@@ -63,7 +63,7 @@ def sent_in_waves(network_s: float, latency_s: float, compute_s: float, waves: i
 def test_waves_take_one_latency_more_than_their_messages(
     link_s: float, late_s: float, work_s: float, waves: int
 ) -> None:
-    sent, products = Sent(link_s + late_s, late_s), Products(work_s, 4, waves=waves)
+    sent, products = CommunicationTime(link_s + late_s, late_s), Products(work_s, 4, waves=waves)
     whole = work_s + beside_s(Collective.REDUCE_SCATTER, sent, products, WAVES)
     least = sent_in_waves(link_s + late_s, late_s, work_s, waves)
     # The message of the last wave waits for those before it, which are late themselves.
@@ -76,7 +76,7 @@ def test_more_of_anything_in_waves_never_takes_less(
 ) -> None:
     def whole(link: float, late: float, work: float, chip: float) -> float:
         products = Products(work, 4, waves=waves)
-        return work + beside_s(Collective.ALL_GATHER, Sent(link + late, late, chip), products, WAVES)
+        return work + beside_s(Collective.ALL_GATHER, CommunicationTime(link + late, late, chip), products, WAVES)
 
     given_s = [link_s, late_s, work_s, chip_s]
     for at in range(4):
@@ -85,8 +85,8 @@ def test_more_of_anything_in_waves_never_takes_less(
 
 
 def test_what_is_no_product_hides_nothing() -> None:
-    assert beside_s(Collective.ALL_GATHER, Sent(4.0), Products(0.0, 4, 0.1), RING) == 4.0
-    assert beside_s(Collective.POINT_TO_POINT, Sent(4.0), Products(9.0, 4, 0.1), RING) == 4.0
+    assert beside_s(Collective.ALL_GATHER, CommunicationTime(4.0), Products(0.0, 4, 0.1), RING) == 4.0
+    assert beside_s(Collective.POINT_TO_POINT, CommunicationTime(4.0), Products(9.0, 4, 0.1), RING) == 4.0
 
 
 def test_windows_of_several_chunks() -> None:

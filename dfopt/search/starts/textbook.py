@@ -21,8 +21,8 @@ from dfopt.documents.system import System
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.physics import ops
 from dfopt.setting.instance import Instance
-from dfopt.setting.listing import Listing
-from dfopt.setting.shares import Shared
+from dfopt.setting.listing import PlanListing
+from dfopt.setting.shares import AxisDims
 
 __all__ = ["VARIATIONS", "narrowed", "shardings", "textbook_plans"]
 
@@ -30,7 +30,7 @@ VARIATIONS = ("tokens", "layer norms whole", "norms whole", "ends whole", "heads
 """Ways to shard a layer, the usual one first; of the others each helps where some collective takes long."""
 
 
-def textbook_plans(graph: Graph, system: System, request: Request) -> Listing:
+def textbook_plans(graph: Graph, system: System, request: Request) -> PlanListing:
     """Plans whose axes lie inside out, in the order of how often they communicate, with usual schemes of modules.
 
     Axes of which dims are asked for lie where they are.
@@ -38,7 +38,7 @@ def textbook_plans(graph: Graph, system: System, request: Request) -> Listing:
     asked = request.asked_dims
     near = 2 * next((dim.size for dim in system.network if dim.size > 1), 1)
 
-    def share_outs(shared: Shared) -> bool:
+    def share_outs(shared: AxisDims) -> bool:
         placed = [
             (place, stride, number, size or system.network[place].size)
             for number, axis in enumerate(AXES)
@@ -63,7 +63,7 @@ def textbook_plans(graph: Graph, system: System, request: Request) -> Listing:
             and set(of.values()) <= tokens | by_features
         )
 
-    return Listing(share_outs=share_outs, modules=modules)
+    return PlanListing(share_outs=share_outs, modules=modules)
 
 
 def narrowed(request: Request) -> Request:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.physics.schedule import Block, blocks, passes, trains
+from dfopt.physics.schedule import ScheduledPass, blocks, passes, trains
 from dfopt.show.plots import style
 from dfopt.show.plots.breakdown import PARTS
 from dfopt.show.plots.style import BUBBLE, GREY, PALETTE, Axes, Look, bars, drawn, figure_with, letters, patch
@@ -137,7 +137,7 @@ def _title(result: Result, count: int, rows: int) -> str:
     return text + (f"\nthe first and the last {rows // 2} stages" if rows < plan.stages else "")
 
 
-def _numbers(ax: Axes, row: int, stage: list[Block], points: float, unit_s: float) -> None:
+def _numbers(ax: Axes, row: int, stage: list[ScheduledPass], points: float, unit_s: float) -> None:
     """The microbatch in every block that is wide enough for it."""
     from matplotlib.colors import to_rgba
 
