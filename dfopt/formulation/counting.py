@@ -24,7 +24,7 @@ from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Insid
 
 __all__ = ["Tally", "CountRows"]
 
-Entries = tuple[tuple[int, float], ...]
+Summands = tuple[tuple[int, float], ...]
 """Columns with coefficients, of which a count is at least the sum."""
 
 
@@ -77,9 +77,9 @@ class CountRows:
         read = [self._placed(kernel, scope, classes) for kernel in incidence.readers]
         inside = [self.both(incidence.source, kernel, scope, classes) for kernel in incidence.readers]
 
-        def parts(f: int, b: int) -> list[Entries]:
+        def parts(f: int, b: int) -> list[Summands]:
             source = int(written[f, b])
-            terms = list[Entries]()
+            terms = list[Summands]()
             for reader, both in zip(read, inside, strict=True):
                 taken, within = int(reader[f, b]), int(both[f, b])
                 ends = {column for column in (source, taken) if column >= 0}
@@ -95,7 +95,7 @@ class CountRows:
     def _deep(self, incidence: Inside, scope: Scope, classes: OptionClasses) -> Tally:
         inside = [self.both(incidence.source, kernel, scope, classes) for kernel in incidence.readers]
 
-        def parts(f: int, b: int) -> list[Entries]:
+        def parts(f: int, b: int) -> list[Summands]:
             deep = zip(inside, incidence.depths, strict=True)
             return [((int(both[f, b]), depth),) for both, depth in deep if both[f, b] >= 0 and depth > 0]
 
@@ -108,7 +108,7 @@ class CountRows:
         absent = self.choices.A_kb[[kernel for kernel, here in pairs if not here]]
         present = self.choices.A_kb[[kernel for kernel, here in pairs if here]]
 
-        def parts(f: int, b: int) -> list[Entries]:
+        def parts(f: int, b: int) -> list[Summands]:
             columns = {int(each[f, b]) for each in held}
             others = {int(column) for column in absent[:, b] if column >= 0}
             if -1 in columns or others & set(present[:, b].tolist()):
@@ -147,11 +147,11 @@ class CountRows:
         several = [axis for axis, each in enumerate(classes) if max(each)]
         return self.choices.chosen(scope[several[0]], classes[several[0]]) if len(several) == 1 else None
 
-    def _largest(self, combinations: int, parts: Callable[[int, int], Iterable[Entries]], together: int = 0) -> Tally:
+    def _largest(self, combinations: int, parts: Callable[[int, int], Iterable[Summands]], together: int = 0) -> Tally:
         """Counts that are at least each of some parts; ``together``: columns of the only part that must all be 1."""
         blocks, model = self.choices.blocks, self.choices.model
         columns, times = np.full((combinations, blocks), -1, dtype=np.int64), np.ones((combinations, blocks))
-        open_ = list[tuple[int, int, list[Entries]]]()
+        open_ = list[tuple[int, int, list[Summands]]]()
         for f in range(combinations):
             for b in range(blocks):
                 listed = list(dict.fromkeys(parts(f, b)))
@@ -166,7 +166,7 @@ class CountRows:
         if open_:
             name = f"count_{len(model.column_blocks)}"
             counted = model.continuous(name, (len(open_),), 0.0)
-            rows, lower = list[Entries](), list[float]()
+            rows, lower = list[Summands](), list[float]()
             for column, (f, b, listed) in zip(counted.tolist(), open_, strict=True):
                 columns[f, b] = column
                 for part in listed:
@@ -179,13 +179,13 @@ class CountRows:
                 self._no_more(name, counts, together > 0)
         return Tally(columns, times)
 
-    def _no_more(self, name: str, counted: list[tuple[int, list[Entries]]], together: bool) -> None:
+    def _no_more(self, name: str, counted: list[tuple[int, list[Summands]]], together: bool) -> None:
         """Counts are no more than all their parts together, nor than the largest.
 
         With ``together`` a count has one part, whose kernels must all be as it says. So it is no more than each column
         of a kernel that is held, and than 1 less each column of a kernel that must be elsewhere.
         """
-        rows, lower = list[Entries](), list[float]()
+        rows, lower = list[Summands](), list[float]()
         for column, listed in counted:
             if together:
                 (part,) = listed
@@ -199,7 +199,7 @@ class CountRows:
         self.choices.model.bound(np.array([column for column, _ in counted]), upper=np.array(most))
 
 
-def _summed(entries: Iterable[tuple[int, float]]) -> Entries:
+def _summed(entries: Iterable[tuple[int, float]]) -> Summands:
     """Entries of one column added up."""
     weights: dict[int, float] = {}
     for column, weight in entries:
@@ -207,7 +207,7 @@ def _summed(entries: Iterable[tuple[int, float]]) -> Entries:
     return tuple(weights.items())
 
 
-def _rows(model: Model, name: str, rows: list[Entries], lower: list[float]) -> None:
+def _rows(model: Model, name: str, rows: list[Summands], lower: list[float]) -> None:
     """Add rows of different lengths."""
     width = max(map(len, rows))
     columns, weights = np.full((len(rows), width), -1, dtype=np.int64), np.zeros((len(rows), width))

@@ -20,7 +20,7 @@ from dfopt.fusion.blocks import StageTables
 
 
 @dataclass(frozen=True)
-class Classes:
+class KernelClasses:
     """Class of every kernel and of every fan-out group.
 
     ``size_c``: kernels per class; ``first_c``: one of them; ``group_g``: class of a fan-out group.
@@ -36,13 +36,13 @@ class Classes:
         return np.bincount(self.class_k[kernels], minlength=len(self.size_c)).astype(np.float64)
 
 
-def distinct(tables: StageTables) -> Classes:
+def distinct(tables: StageTables) -> KernelClasses:
     """Every kernel and every fan-out group in a class of its own."""
     each = np.arange(tables.kernels)
-    return Classes(each, np.ones_like(each), each, np.arange(len(tables.bytes_g)))
+    return KernelClasses(each, np.ones_like(each), each, np.arange(len(tables.bytes_g)))
 
 
-def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> Classes:
+def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> KernelClasses:
     """The coarsest classes that colour refinement finds, numbered in the order of their first kernels.
 
     When the clock is over, the search is given up (:class:`OutOfTime`).
@@ -90,7 +90,7 @@ def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> Classes:
     _, first, class_k, size = np.unique(colour_k, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)
     rank = np.argsort(order)
-    return Classes(
+    return KernelClasses(
         rank[class_k].astype(np.int64),
         size[order].astype(np.int64),
         first[order].astype(np.int64),

@@ -115,7 +115,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Arcs:
+class LayeredArcs:
     """Arcs between copies of the lattice, one copy per partition number; blocks first, then empty partitions.
 
     ``block`` is the number of the block, -1 where a partition stays empty; nodes are down-sets, counted on from copy
@@ -128,7 +128,7 @@ class Arcs:
     number: Ints
 
 
-def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock = UNLIMITED) -> Arcs:
+def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock = UNLIMITED) -> LayeredArcs:
     """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
 
     Parameters
@@ -152,11 +152,11 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock =
     tail = before[chosen] + at * sets
     head = after[chosen] + (at + 1) * sets
     if search.limits.exactly:
-        return Arcs(tail, head, chosen, at)
+        return LayeredArcs(tail, head, chosen, at)
     # partitions behind the last used one are empty; under halves others may be as well
     where = np.arange(sets) if search.may_skip else np.array([sets - 1])
     skip = np.concatenate([where + layer * sets for layer in range(layers)])
-    return Arcs(
+    return LayeredArcs(
         np.concatenate([tail, skip]),
         np.concatenate([head, skip + sets]),
         np.concatenate([chosen, np.full(len(skip), -1)]),

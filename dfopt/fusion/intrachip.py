@@ -137,7 +137,7 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
     best = start if start is not None and legal(tables, limits, start) else None
     if best is None and clock.over:  # nothing would be returned: a small stage takes no longer
         clock = Clock.of_limit(_NO_TIME)
-    task = _Task(
+    task = _FusionProblem(
         tables=tables,
         limits=limits,
         gap=gap,
@@ -170,7 +170,7 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
 
 
 @dataclass(frozen=True)
-class _Task:
+class _FusionProblem:
     """One call of :func:`optimize_intrachip`, with the best start and the bound as they are known so far."""
 
     tables: StageTables
@@ -197,7 +197,7 @@ class _Task:
         return closed_form(value, time.perf_counter() - self.began, message)
 
 
-def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> IntraChipMapping:
+def _as_it_is(task: _FusionProblem, ended: Termination, form: str, message: str) -> IntraChipMapping:
     """The start as the best that is known, without a solve that could prove it."""
     assert task.best is not None
     gap = max(task.value - task.floor, 0.0) / task.value if ended is not Termination.OPTIMAL else 0.0
@@ -205,7 +205,7 @@ def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> Intra
     return IntraChipMapping(task.best, solution, form)
 
 
-def _as_far_as_shown(task: _Task, form: str) -> IntraChipMapping:
+def _as_far_as_shown(task: _FusionProblem, form: str) -> IntraChipMapping:
     """The start where there are too many blocks of kernels to list, and too many to leave to a MILP."""
     if task.best is None:
         raise NoSolution(task.floor, time.perf_counter() - task.began)
@@ -213,7 +213,7 @@ def _as_far_as_shown(task: _Task, form: str) -> IntraChipMapping:
     return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, message)
 
 
-def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapping | None]:
+def _by_path(task: _FusionProblem, lattice: Lattice | None) -> tuple[_FusionProblem, IntraChipMapping | None]:
     """The shortest path through the lattice, or piece by piece without one; else the task with what that has shown."""
     upper = min(task.value, np.inf if task.cutoff is None else task.cutoff)
     # half of the work at most: what is left goes to a form that returns something at any time
@@ -241,7 +241,7 @@ def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapp
     return replace(task, note=note, floor=max(task.floor, path.bound)), None
 
 
-def _by_pieces(task: _Task, result: PathResult | None) -> tuple[_Task, IntraChipMapping | None]:
+def _by_pieces(task: _FusionProblem, result: PathResult | None) -> tuple[_FusionProblem, IntraChipMapping | None]:
     """What pieces have shown, and the answer where their result is the best there is."""
     if result is None:
         return task, None
@@ -256,7 +256,7 @@ def _by_pieces(task: _Task, result: PathResult | None) -> tuple[_Task, IntraChip
     return task, IntraChipMapping(task.best, solution, "columns")
 
 
-def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChipMapping:
+def _by_columns(task: _FusionProblem, search: ShortestPath, path: PathResult) -> IntraChipMapping:
     """The blocks of a finished search once more, as a MILP for the solver that was asked for."""
     assert path.partition_k is not None
     value = path.objective
@@ -277,7 +277,7 @@ def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChi
     return IntraChipMapping(columns.decode(solution.x), replace(solution, message=note), "columns")
 
 
-def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | None]:
+def _by_generation(task: _FusionProblem, asked: bool) -> tuple[_FusionProblem, IntraChipMapping | None]:
     """Blocks generated on demand; without an answer, the task with what it has shown."""
     from dfopt.fusion.generation import Generation
 
@@ -300,7 +300,7 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
     return task, IntraChipMapping(generated.partition_k, solution, "columns")
 
 
-def _by_assignment(task: _Task) -> IntraChipMapping:
+def _by_assignment(task: _FusionProblem) -> IntraChipMapping:
     """Solve the paper's matrices as a MILP; see :func:`optimize_intrachip`."""
     floor, cutoff = task.floor, task.cutoff
     # its times are linear in bytes: where shares of bandwidth depend on them, those of a block are bounds

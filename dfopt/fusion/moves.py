@@ -8,7 +8,7 @@ import scipy
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.fusion.blocks import StageTables, price_blocks
-from dfopt.fusion.classes import Classes
+from dfopt.fusion.classes import KernelClasses
 from dfopt.fusion.partitioning import IntraChipLimits
 
 _STEPS = 8  # moves from one block at most: the prices change before long
@@ -19,7 +19,7 @@ _MOST = 3000  # kernels: the reachability matrix grows with their square
 class Moves:
     """Grows and shrinks convex blocks by a kernel, together with what convexity asks for."""
 
-    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: Classes, order: Ints) -> None:
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, order: Ints) -> None:
         self.tables, self.classes = tables, classes
         self.pure = limits.forward_backward == "separate"
         n = tables.kernels

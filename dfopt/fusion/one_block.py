@@ -16,7 +16,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
-from dfopt.fusion.classes import Classes
+from dfopt.fusion.classes import KernelClasses
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Solution, Termination, Terms, closed_form, solve
@@ -40,7 +40,7 @@ class OneBlock:
     """
 
     def __init__(
-        self, tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock = UNLIMITED
+        self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock = UNLIMITED
     ) -> None:
         self.tables, self.limits, self.classes = tables, limits, classes
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
@@ -109,7 +109,7 @@ class OneBlock:
 class Listed:
     """The same problem where all blocks can be listed: one kernel alone, or several that a library's kernel does."""
 
-    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> None:
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> None:
         self.tables, self.limits = tables, limits
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
         self.blocks = [*singles(tables), *library.several(tables.sharded, clock)]
@@ -130,7 +130,7 @@ class Listed:
         return solution, CountedBlock(inside, np.zeros_like(inside), float(self.seconds[best]))
 
 
-def pricing(tables: StageTables, limits: IntraChipLimits, classes: Classes, clock: Clock) -> OneBlock | Listed:
+def pricing(tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> OneBlock | Listed:
     """The pricing problem of a stage: as a model, or by a list of all blocks where a library allows few."""
     return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)
 

@@ -36,7 +36,7 @@ _SURE = 1e-7  # relative: the MILP looks for what is better by more than this
 _NOTHING = 1e-12  # relative: rounding of a sum
 # pieces of one block, kernels that fit none of them, SRAM and seconds to spare, totals by side, and of one side
 _Chosen = tuple[tuple[int, ...], NDArray[np.uint64], float, float, Floats, float]
-Step = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
+RestSplit = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
 
 
 class TooWide(Exception):
@@ -69,7 +69,7 @@ class Pieces:
         steps, masks = self._go_on(clock)
         fits = self._price(masks)
         number, size = (np.cumsum(fits) - 1).tolist(), [rest.bit_count() for rest in self.rests]
-        self.steps: list[Step] = [(rest, number[p], left) for rest, p, left in steps if fits[p]]
+        self.steps: list[RestSplit] = [(rest, number[p], left) for rest, p, left in steps if fits[p]]
         self.steps.sort(key=lambda step: -size[step[0]])
         self.masks = [mask for mask, fit in zip(masks, fits, strict=True) if fit]
         self.time, bounds = self.sides.max(axis=0), [(*self._least(side), side) for side in self.sides]
@@ -91,14 +91,14 @@ class Pieces:
         """Numbers of the rests that kernels form."""
         return tuple(self.rests.setdefault(part, len(self.rests)) for part in self._parts(mask))
 
-    def _go_on(self, clock: Clock) -> tuple[list[Step], list[int]]:
+    def _go_on(self, clock: Clock) -> tuple[list[RestSplit], list[int]]:
         """All steps from all rests that can be reached, and the pieces in them."""
         tables, n = self.tables, self.tables.kernels
         tiled, held = (tables.parts_k[self.order] > 1).tolist(), tables.sharded.stationary_k[self.order].tolist()
         connected: dict[int, bool] = {}
         falls: dict[int, tuple[int, ...]] = {}
         pieces: dict[int, int] = {}
-        steps, looked, at = list[Step](), 0, 0
+        steps, looked, at = list[RestSplit](), 0, 0
         while at < len(self.rests):
             clock.check()
             rest, most = list(self.rests)[at], min(looked + _WIDE * n, _MOST * n)
@@ -144,7 +144,7 @@ class Pieces:
 
     def _least(self, cost: Floats) -> tuple[float, list[float], list[int]]:
         """Least sum of a cost of pieces, that of each rest, and the pieces."""
-        value, first, price = [np.inf] * len(self.rests), dict[int, Step](), cost.tolist()
+        value, first, price = [np.inf] * len(self.rests), dict[int, RestSplit](), cost.tolist()
         for step in reversed(self.steps):
             rest, p, left = step
             total = price[p] + sum([value[r] for r in left])
@@ -189,7 +189,7 @@ class Pieces:
         """Raise ``low`` to ``below``, or find something better than that."""
         most, unit = below * (1 + 1e-9), below / 10
         extra: dict[int, float] = {}  # what a piece adds at least to the least: over the pieces of a way they add up
-        steps, goes, comes, uses, joins = list[Step](), *(defaultdict[int, list[int]](list) for _ in range(4))
+        steps, goes, comes, uses, joins = list[RestSplit](), *(defaultdict[int, list[int]](list) for _ in range(4))
         for step, way, above in zip(self.steps, *self.through(self.side)[1:], strict=True):
             if way > most:
                 continue

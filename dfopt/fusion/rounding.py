@@ -6,7 +6,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.fusion.classes import Classes
+from dfopt.fusion.classes import KernelClasses
 from dfopt.milp import Model, solve
 
 
@@ -50,7 +50,7 @@ def whole_blocks(
 
 
 def lined_up(
-    patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints, clock: Clock = UNLIMITED
+    patterns: list[Ints], classes: KernelClasses, before: list[list[int]], base: Ints, clock: Clock = UNLIMITED
 ) -> list[Ints]:
     """Kernels of blocks that are given as counts per class, one block after another; together a topological order.
 
@@ -62,7 +62,7 @@ def lined_up(
     ----------
     patterns : list of int arrays, shape (classes,)
         Kernels of each class in each block.
-    classes : Classes
+    classes : KernelClasses
         Of the kernels.
     before : list of lists of int
         Predecessors of every kernel.

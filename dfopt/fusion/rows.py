@@ -16,7 +16,7 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.classes import Classes
+from dfopt.fusion.classes import KernelClasses
 from dfopt.fusion.token_rows import Sum, TokenBlockRows, token_sums
 from dfopt.milp import Model, Terms
 from dfopt.terms.chip import CROSSING_TILES
@@ -47,7 +47,7 @@ class BlockRows:
     ----------
     model : Model
         Gets the columns and rows.
-    tables, classes : StageTables, Classes
+    tables, classes : StageTables, KernelClasses
         The stage and the classes of its kernels.
     A : int array, shape (classes, blocks)
         Columns: kernels of each class in each block.
@@ -70,7 +70,7 @@ class BlockRows:
         self,
         model: Model,
         tables: StageTables,
-        classes: Classes,
+        classes: KernelClasses,
         A: Ints,
         units: tuple[float, float],
         integral: bool = False,

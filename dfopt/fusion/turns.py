@@ -26,20 +26,20 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pieces:
+class LayerTurns:
     """What a layer gives chip and network in turns: ``busy`` ends with what comes after all that it sends."""
 
     busy: tuple[float, ...]
     sent: tuple[float, ...]
 
 
-def pieces(busy: Sequence[float], sent: Sequence[float]) -> Pieces:
+def pieces(busy: Sequence[float], sent: Sequence[float]) -> LayerTurns:
     """The pieces of a layer, from the seconds that its partitions compute and send.
 
     Examples
     --------
     >>> pieces([1.0, 2.0, 4.0], [0.0, 3.0, 0.0])
-    Pieces(busy=(3.0, 4.0), sent=(3.0,))
+    LayerTurns(busy=(3.0, 4.0), sent=(3.0,))
     """
     cut, open_ = list[float](), 0.0
     for computing, sending in zip(busy, sent, strict=True):
@@ -47,17 +47,17 @@ def pieces(busy: Sequence[float], sent: Sequence[float]) -> Pieces:
         if sending > 0:
             cut.append(open_)
             open_ = 0.0
-    return Pieces((*cut, open_), tuple(seconds for seconds in sent if seconds > 0))
+    return LayerTurns((*cut, open_), tuple(seconds for seconds in sent if seconds > 0))
 
 
-def together(rows: Iterable[tuple[Pieces, int]]) -> float:
+def together(rows: Iterable[tuple[LayerTurns, int]]) -> float:
     """Seconds of two microbatches that take turns, given layers in their order and how often each comes in a row.
 
     Examples
     --------
-    >>> together([(Pieces((2.0, 1.0), (2.5,)), 1)])  # 2 + 2.5 + 2.5 + 1: the second half waits for its message
+    >>> together([(LayerTurns((2.0, 1.0), (2.5,)), 1)])  # 2 + 2.5 + 2.5 + 1: the second half waits for its message
     8.0
-    >>> together([(Pieces((2.0, 1.0), (0.5,)), 10)])  # all that is sent is hidden
+    >>> together([(LayerTurns((2.0, 1.0), (0.5,)), 10)])  # all that is sent is hidden
     60.0
     """
     total = open_ = before = 0.0

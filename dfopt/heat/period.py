@@ -13,7 +13,7 @@ from dfopt.heat.bound import HeatBound, bound
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp import Model, Termination, solve
-from dfopt.milp.model import Term
+from dfopt.milp.model import LinearTerm
 
 _PROVEN = 1e-6  # relative: what MILP solvers call equal
 _TAKEN = 8  # rows that are too hot, taken up at once
@@ -270,7 +270,7 @@ class _HeatModel:
 
         def period_covers(name: str, needs: Floats, least: Floats) -> None:
             count = len(least)
-            terms: list[Term] = [(np.tile(period, (count, 1)), 1.0), (np.tile(every, (count, 1)), -needs)]
+            terms: list[LinearTerm] = [(np.tile(period, (count, 1)), 1.0), (np.tile(every, (count, 1)), -needs)]
             self.model.rows(name, terms, least)
 
         period_covers("time", np.concatenate(seconds, axis=1), problem.wait_r / self.unit)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dfopt.errors import PlanError
 from dfopt.milp.arrays import ModelArrays
-from dfopt.milp.outcome import Ending, Run, slack
+from dfopt.milp.outcome import Ending, SolverRun, slack
 
 _ENDINGS = {
     "kOptimal": Ending.OPTIMAL,
@@ -86,7 +86,7 @@ def _takes_starts(highs: Any) -> bool:
     return bool(cost[integrality == 0].any()) if integrality.size else bool(cost.any())
 
 
-class HighsRun(Run):
+class HighsRun(SolverRun):
     """One run of HiGHS; what it leaves behind is written by HiGHS callbacks."""
 
     # ------------------------------------------------ called inside HiGHS

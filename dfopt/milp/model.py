@@ -17,7 +17,7 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.milp.arrays import ModelArrays, check_bounds
 
 Shape = int | tuple[int, ...]
-Term = tuple[ArrayLike, ArrayLike]
+LinearTerm = tuple[ArrayLike, ArrayLike]
 Terms = list[tuple[Ints, Floats | float]]
 """Columns with their coefficients, as rows and objectives take them."""
 
@@ -117,7 +117,7 @@ class Model:
             )
         return array.astype(np.int64, copy=False)
 
-    def _terms(self, what: str, terms: Sequence[Term]) -> Iterator[tuple[str, Bools, Ints, Floats]]:
+    def _terms(self, what: str, terms: Sequence[LinearTerm]) -> Iterator[tuple[str, Bools, Ints, Floats]]:
         """Yield what each term is called, which of its entries count, and their columns and coefficients."""
         for number, (cols, coefs) in enumerate(terms):
             label = f"{what}, term {number}"
@@ -128,7 +128,9 @@ class Model:
                 raise ValueError(f"{label}: NaN or infinite coefficient")
             yield label, used, index[used], values
 
-    def rows(self, name: str, terms: Sequence[Term], lower: ArrayLike = -math.inf, upper: ArrayLike = math.inf) -> None:
+    def rows(
+        self, name: str, terms: Sequence[LinearTerm], lower: ArrayLike = -math.inf, upper: ArrayLike = math.inf
+    ) -> None:
         """Add one block of constraints ``lower <= sum of terms <= upper``.
 
         Parameters
@@ -178,7 +180,7 @@ class Model:
         self._row_count += count
         self._matrix = self._assembled = None
 
-    def minimize(self, terms: Sequence[Term], offset: float = 0.0) -> None:
+    def minimize(self, terms: Sequence[LinearTerm], offset: float = 0.0) -> None:
         """Replace the objective by the sum of ``terms`` plus ``offset``.
 
         ``cols`` of a term may have any shape; -1 is skipped, duplicates add up.

@@ -108,7 +108,7 @@ def with_cutoff(arrays: ModelArrays, cutoff: float | None) -> ModelArrays:
     )
 
 
-class Run(Worker):
+class SolverRun(Worker):
     """One run of a solver: the incumbent, the bound and the trace, each moving one way only, and how it ended."""
 
     def __init__(self, arrays: ModelArrays, settings: Settings, start: Floats | None) -> None:
@@ -193,4 +193,4 @@ class Run(Worker):
         return report
 
 
-Runner = Callable[[ModelArrays, Settings, Floats | None], Run]
+Runner = Callable[[ModelArrays, Settings, Floats | None], SolverRun]

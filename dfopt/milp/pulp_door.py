@@ -31,7 +31,7 @@ from dfopt.arrays import Floats
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.milp import cbc
 from dfopt.milp.arrays import ModelArrays, least
-from dfopt.milp.outcome import Ending, Run, Settings, with_cutoff
+from dfopt.milp.outcome import Ending, Settings, SolverRun, with_cutoff
 from dfopt.milp.verdict import FEASIBILITY
 
 _CHILD = Path(__file__).with_name("pulp_child.py")
@@ -130,7 +130,7 @@ def as_data(arrays: ModelArrays) -> dict[str, Any]:
 # ------------------------------------------------------------------ run
 
 
-class PulpRun(Run):
+class PulpRun(SolverRun):
     """One run of a solver behind PuLP: the thread that looks after its process and kills it if it does not stop."""
 
     def __init__(self, solver: str, arrays: ModelArrays, settings: Settings, start: Floats | None) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
-from dfopt.fusion.turns import Pieces, pieces, together
+from dfopt.fusion.turns import LayerTurns, pieces, together
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.chains import pareto_fronts
@@ -196,7 +196,7 @@ class Composed:
         busy_nr = [[with_point_to_point(seconds, 2.0 * hop, hidden) for seconds, hop in each] for each in hops]
         return np.asarray(self.of.steps.of_busy(np.array(busy_nr).T, self.beside_layers)[0])
 
-    def _pieces(self, kind: int, path: Ints) -> Pieces:
+    def _pieces(self, kind: int, path: Ints) -> LayerTurns:
         arcs, blocks = self.arcs_k[kind], self.arcs_k[kind].block_a[path]
         return pieces(self._price_kb[kind][blocks].tolist(), (arcs.member_bk[blocks] @ self._sent_k).tolist())
 

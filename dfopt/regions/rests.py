@@ -18,7 +18,7 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.bnb import Clock
-from dfopt.fusion.pieces import Step
+from dfopt.fusion.pieces import RestSplit
 
 __all__ = ["Part", "Rests", "given", "least_of", "least_over"]
 
@@ -38,7 +38,7 @@ class Rests:
     ----------
     roots : sequence of int
         Rests in front of all pieces.
-    steps : sequence of Step
+    steps : sequence of RestSplit
         Those along which rests are worked out; larger rests first.
     shared_r : sequence of tuple of int
         By rest, kernels whose options it shares with what ran before.
@@ -58,14 +58,14 @@ class Rests:
     def __init__(
         self,
         roots: Sequence[int],
-        steps: Sequence[Step],
+        steps: Sequence[RestSplit],
         shared_r: Sequence[tuple[int, ...]],
         sizes_k: Sequence[int],
         priced: Callable[[int], Part],
         clock: Clock,
     ) -> None:
         self._roots, self._sizes_k, self._priced = roots, sizes_k, priced
-        self._steps = defaultdict[int, list[Step]](list)
+        self._steps = defaultdict[int, list[RestSplit]](list)
         self._of_rest = dict[int, Part]()
         for step in reversed(steps):
             rest, p, left = step

@@ -64,8 +64,8 @@ class Budget:
     name : str
         What it is called in messages and totals.
     value : callable
-        A :class:`Block` -> its share of the sum, in any unit. It may look at the kernels and at all figures of the
-        block, and need not be additive over kernels. A block that may take its tokens in blocks has other figures for
+        A :class:`Block` -> its share of the sum, in any unit. It may look at its kernels and at all its
+        figures, and need not be additive over kernels. A block that may take its tokens in blocks has other figures for
         each number of them (:attr:`dfopt.terms.token_blocks.TokenRows.numbers`).
     at_least, at_most : float
         Ends of the range, both included.

@@ -17,10 +17,10 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.blocks import StageTables, price_blocks
-from dfopt.fusion.classes import Classes, interchangeable
+from dfopt.fusion.classes import KernelClasses, interchangeable
 
 
-def neighbours(tables: StageTables, classes: Classes, kernel: int) -> Counter[tuple[object, ...]]:
+def neighbours(tables: StageTables, classes: KernelClasses, kernel: int) -> Counter[tuple[object, ...]]:
     """Tensors of a kernel by what they are: in or out, class of the group, depth, class of the other end."""
     sharded = tables.sharded
     class_k = [*classes.class_k.tolist(), "outside"]
@@ -33,7 +33,7 @@ def neighbours(tables: StageTables, classes: Classes, kernel: int) -> Counter[tu
     return found
 
 
-def consumers(tables: StageTables, classes: Classes, group: int) -> Counter[tuple[object, ...]]:
+def consumers(tables: StageTables, classes: KernelClasses, group: int) -> Counter[tuple[object, ...]]:
     """Tensors of a fan-out group by depth and class of the consumer, with the group's own figures."""
     sharded = tables.sharded
     class_k = [*classes.class_k.tolist(), "outside"]

@@ -17,7 +17,7 @@ from typing import Any, Final
 from dfopt.documents.graph import SequenceState
 from dfopt.documents.phase import Segment
 from dfopt.frontends.onnx.canvas import Canvas
-from dfopt.frontends.onnx.model import Node, Type
+from dfopt.frontends.onnx.model import OnnxNode, Type
 from dfopt.frontends.onnx.ops import OPERATORS, Draw
 from dfopt.frontends.onnx.values import Axes, Value, normalized, one_each
 
@@ -58,7 +58,7 @@ class _Sizes:
 
 def attend(
     canvas: Canvas,
-    node: Node,
+    node: OnnxNode,
     reads: Sequence[Value],
     sizes: _Sizes,
     masks: Sequence[Value],
@@ -126,12 +126,12 @@ def _merged(axes: Axes) -> Axes:
     return sample, token, (*head, *feature)
 
 
-def _optional(canvas: Canvas, node: Node, place: int) -> Value | None:
+def _optional(canvas: Canvas, node: OnnxNode, place: int) -> Value | None:
     name = node.inputs[place] if place < len(node.inputs) else ""
     return canvas.value(name) if name else None
 
 
-def _present(canvas: Canvas, node: Node, places: Sequence[int], pasts: Sequence[Value | None]) -> bool:
+def _present(canvas: Canvas, node: OnnxNode, places: Sequence[int], pasts: Sequence[Value | None]) -> bool:
     """Whether keys and values are held; what is held goes to DRAM as a state and to no other kernel."""
     if any(past is not None and (past.source or past.constant) for past in pasts):
         raise node.refuse("its past keys and values are computed", "they are read where they are inputs of the model")
@@ -140,7 +140,7 @@ def _present(canvas: Canvas, node: Node, places: Sequence[int], pasts: Sequence[
     return bool(names) or any(past is not None for past in pasts)
 
 
-def _attention(canvas: Canvas, node: Node) -> None:
+def _attention(canvas: Canvas, node: OnnxNode) -> None:
     """`Attention` of opset 23 on."""
     query, key, value = canvas.inputs(node)[:3]
     pasts = [_optional(canvas, node, place) for place in (4, 5)]
@@ -163,7 +163,7 @@ def _attention(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, axes if by_head else _merged(axes))
 
 
-def _multi_head(canvas: Canvas, node: Node) -> None:
+def _multi_head(canvas: Canvas, node: OnnxNode) -> None:
     """`MultiHeadAttention`: Q, K and V apart."""
     query, key, value, bias = (_optional(canvas, node, place) for place in range(4))
     if query is None or key is None or value is None or len(query.shape) != 3:
@@ -187,7 +187,7 @@ def _multi_head(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, _merged(axes))
 
 
-def _projected(canvas: Canvas, node: Node) -> None:
+def _projected(canvas: Canvas, node: OnnxNode) -> None:
     """`Attention` of ONNX Runtime: its projections are its own, and their weights lie side by side."""
     given, weight = canvas.value(node.inputs[0]), canvas.value(node.inputs[1])
     if not weight.constant:
@@ -211,12 +211,12 @@ def _projected(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, _merged(axes))
 
 
-def _projections(node: Node, weight: Type) -> list[int]:
+def _projections(node: OnnxNode, weight: Type) -> list[int]:
     """Features of Q, K and V."""
     return list(node.attributes.get("qkv_hidden_sizes") or [weight.shape[1] // 3] * 3)
 
 
-def _grouped(canvas: Canvas, node: Node) -> None:
+def _grouped(canvas: Canvas, node: OnnxNode) -> None:
     """`GroupQueryAttention`, causal: Q, K and V apart or packed, and the past as long as its shape says."""
     query, key, value = (_optional(canvas, node, place) for place in range(3))
     assert query is not None
@@ -248,7 +248,7 @@ def _grouped(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, _merged(axes4))
 
 
-def _rotary(canvas: Canvas, node: Node) -> None:
+def _rotary(canvas: Canvas, node: OnnxNode) -> None:
     """Two products and a sum for each element; of the caches the rows of its tokens are read."""
     given = canvas.value(node.inputs[0])
     kernel = canvas.pointwise(node, given.axes, given, flop=3)
@@ -260,7 +260,7 @@ def _rotary(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, given.axes)
 
 
-def _skip_norm(canvas: Canvas, node: Node) -> None:
+def _skip_norm(canvas: Canvas, node: OnnxNode) -> None:
     """A residual, with a bias or not, and the norm behind it."""
     given, skip = canvas.inputs(node)[:2]
     simple = node.op == "SkipSimplifiedLayerNormalization"
@@ -280,7 +280,7 @@ def _skip_norm(canvas: Canvas, node: Node) -> None:
 def _activation(flop: int) -> Draw:
     """An activation of the first input, behind the addition of the second, if there is one."""
 
-    def draw(canvas: Canvas, node: Node) -> None:
+    def draw(canvas: Canvas, node: OnnxNode) -> None:
         values = canvas.inputs(node)
         axes = values[0].axes
         kernel = canvas.pointwise(node, axes, *values, flop=flop + len(values) - 1, role="activation")
@@ -290,15 +290,15 @@ def _activation(flop: int) -> Draw:
 
 
 # -- shapes where ONNX has no rule -----------------------------------------------------------------
-def _like_first(node: Node, given: Given) -> list[Type | None]:
+def _like_first(node: OnnxNode, given: Given) -> list[Type | None]:
     return [given[0]]
 
 
-def _skip_shapes(node: Node, given: Given) -> list[Type | None]:
+def _skip_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
     return [given[0], None, None, given[0]]
 
 
-def _matmul_shape(node: Node, given: Given) -> list[Type | None]:
+def _matmul_shape(node: OnnxNode, given: Given) -> list[Type | None]:
     a, b = given[:2]
     assert a is not None and b is not None
     if any(node.attributes.get(key) for key in ("transBatchA", "transBatchB")) or min(len(a.shape), len(b.shape)) < 2:
@@ -310,7 +310,7 @@ def _matmul_shape(node: Node, given: Given) -> list[Type | None]:
     return [Type(a.kind, (*map(max, left, right), rows, columns))]
 
 
-def _attended_shapes(node: Node, given: Given) -> list[Type | None]:
+def _attended_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
     """The output of an attention and, where they are stored by head, its present keys and values."""
     query, key, value = given[0], given[1] if len(given) > 1 else None, given[2] if len(given) > 2 else None
     if query is None or len(query.shape) != 3:
@@ -333,7 +333,7 @@ def _attended_shapes(node: Node, given: Given) -> list[Type | None]:
     return [Type(query.kind, (batch, new, v_wide)), *kept]
 
 
-def _projected_shapes(node: Node, given: Given) -> list[Type | None]:
+def _projected_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
     hidden, weight = given[0], given[1]
     if hidden is None or weight is None or len(hidden.shape) != 3 or node.attributes.get("do_rotary"):
         raise node.refuse("only sequences of tokens without a rotary embedding are understood")
@@ -344,8 +344,8 @@ def _projected_shapes(node: Node, given: Given) -> list[Type | None]:
     return [Type(hidden.kind, (*hidden.shape[:2], last)), kept]
 
 
-Shape = Callable[[Node, Given], list[Type | None]]
-_FUSED: Final[dict[str, tuple[Shape, Draw]]] = {
+ShapeRule = Callable[[OnnxNode, Given], list[Type | None]]
+_FUSED: Final[dict[str, tuple[ShapeRule, Draw]]] = {
     "Attention": (_projected_shapes, _projected),
     "MultiHeadAttention": (_attended_shapes, _multi_head),
     "GroupQueryAttention": (_attended_shapes, _grouped),
@@ -359,7 +359,7 @@ _FUSED: Final[dict[str, tuple[Shape, Draw]]] = {
     "FastGelu": (_like_first, _activation(8)),
     "QuickGelu": (_like_first, _activation(3)),
 }
-SHAPES: Final[dict[tuple[str, str], Shape]] = {
+SHAPES: Final[dict[tuple[str, str], ShapeRule]] = {
     **{(_MS, op): shape for op, (shape, _) in _FUSED.items()},
     ("", "SimplifiedLayerNormalization"): _like_first,
 }

@@ -11,7 +11,7 @@ from typing import Final
 
 from dfopt.documents.graph import SequenceState
 from dfopt.frontends.onnx.canvas import Canvas
-from dfopt.frontends.onnx.model import STANDARD, Node
+from dfopt.frontends.onnx.model import STANDARD, OnnxNode
 from dfopt.frontends.onnx.values import Value, resized
 
 __all__ = ["draw_cache"]
@@ -19,7 +19,7 @@ __all__ = ["draw_cache"]
 _VIEWS: Final = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def draw_cache(canvas: Canvas, node: Node) -> bool:
+def draw_cache(canvas: Canvas, node: OnnxNode) -> bool:
     """Draw a `Concat` as a cache of sequences that grows; whether it is one.
 
     Its dims are sequences, tokens, heads and features of a head, in the order in which the new ones have them.

@@ -12,7 +12,7 @@ from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, Tensor
 from dfopt.documents.kernel import needed
 from dfopt.errors import DocumentError, Issue
-from dfopt.frontends.onnx.model import ELEMENTS, FLOATS, Model, Node, Type
+from dfopt.frontends.onnx.model import ELEMENTS, FLOATS, OnnxModel, OnnxNode, Type
 from dfopt.frontends.onnx.values import Axes, Value, extents, of_products, one_each
 
 __all__ = ["Canvas"]
@@ -39,11 +39,11 @@ class Canvas:
 
     Parameters
     ----------
-    model : Model
+    model : OnnxModel
         Its constants and inputs are values from the start.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: OnnxModel) -> None:
         self.model, self.kind = model, _kind_of_activations(model)
         self.word = ELEMENTS[self.kind][0]
         self.kernels: dict[str, dict[str, Any]] = {}
@@ -71,13 +71,13 @@ class Canvas:
         axes = one_each("?" * len(kind.shape), kind.shape)
         return Value(name, kind, axes, constant=True, made_of=self.model.constants.get(name, frozenset()))
 
-    def inputs(self, node: Node) -> list[Value]:
+    def inputs(self, node: OnnxNode) -> list[Value]:
         """All inputs of a node that are given."""
         return [self.value(name) for name in node.inputs if name]
 
     def draw(
         self,
-        node: Node,
+        node: OnnxNode,
         op: str,
         sizes: dict[str, Any],
         *reads: Value | tuple[Value, Operand],
@@ -147,13 +147,13 @@ class Canvas:
         self.size_of[kernel] = kind.size
         return Value(kernel, kind, axes, kernel, kind.size)
 
-    def pointwise(self, node: Node, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
+    def pointwise(self, node: OnnxNode, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
         """Draw an elementwise kernel whose output has these axes; ``flop`` for each element."""
         return self.draw(node, "elementwise", extents(axes), *reads, part=part, flop_per_element=flop, **more)
 
     def product(
         self,
-        node: Node,
+        node: OnnxNode,
         a: tuple[Value, Sequence[str]],
         b: tuple[Value, Sequence[str]],
         out: Sequence[str],
@@ -361,7 +361,7 @@ def _shape(fields: dict[str, Any]) -> tuple[int, ...]:
     return tuple(fields.get(key, 1) for key in ("outer", "samples", "m", "n"))
 
 
-def _kind_of_activations(model: Model) -> str:
+def _kind_of_activations(model: OnnxModel) -> str:
     """The type of most that is computed, or else of most constants."""
     computed = [name for node in model.nodes for name in node.outputs]
     for names in (computed, model.constants):

@@ -22,7 +22,7 @@ from dfopt.workloads.fold import find_run, fold, with_entrances
 
 if TYPE_CHECKING:
     from dfopt.frontends.onnx.canvas import Canvas
-    from dfopt.frontends.onnx.model import Model, Node
+    from dfopt.frontends.onnx.model import OnnxModel, OnnxNode
     from dfopt.frontends.onnx.ops import Draw
 
 __all__ = ["read"]
@@ -111,14 +111,14 @@ def read(
     return fold(described, run)
 
 
-def _draw(draw: Draw, canvas: Canvas, node: Node) -> None:
+def _draw(draw: Draw, canvas: Canvas, node: OnnxNode) -> None:
     try:
         draw(canvas, node)
     except (LookupError, ValueError) as error:  # ONNX infers shapes of nodes that lack what others need
         raise node.refuse(f"its inputs and attributes are not those of the operator: {error}") from None
 
 
-def _refuse_unknown(model: Model, table: Mapping[str, frozenset[str]], file: str) -> None:
+def _refuse_unknown(model: OnnxModel, table: Mapping[str, frozenset[str]], file: str) -> None:
     """Refuse operators that are not understood, each once, at its first place."""
     places: dict[tuple[str, str], list[int]] = {}
     for place, node in enumerate(model.nodes):
@@ -135,7 +135,7 @@ def _refuse_unknown(model: Model, table: Mapping[str, frozenset[str]], file: str
         raise DocumentError(file, issues)
 
 
-def _size(model: Model, name: str, option: str, file: str) -> int:
+def _size(model: OnnxModel, name: str, option: str, file: str) -> int:
     if name and name not in model.sizes:
         close = did_you_mean(name, model.sizes, f"dims: {', '.join(model.sizes)}")
         raise DocumentError(file, [Issue("$.graph.input", f"{option}: no input has a dim {name!r}", close)])

@@ -29,7 +29,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.onnx.file import parse
 
-__all__ = ["ELEMENTS", "FLOATS", "STANDARD", "Model", "Node", "Type", "read_model"]
+__all__ = ["ELEMENTS", "FLOATS", "STANDARD", "OnnxModel", "OnnxNode", "Type", "read_model"]
 
 _KINDS: Final[dict[int, str]] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 SMALL: Final = 4096
@@ -61,7 +61,7 @@ class Type:
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """A node that computes something from inputs that are no constants, with its place in the file."""
 
     op: str
@@ -90,14 +90,14 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Model:
+class OnnxModel:
     """Nodes in the order of their evaluation, and what is known of values.
 
     ``constants`` are values that depend on no input, with the stored tensors that they are made of; ``values`` are the
     arrays of the small ones.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     types: Mapping[str, Type]
     constants: Mapping[str, frozenset[str]]
     values: Mapping[str, np.ndarray[Any, Any]]
@@ -106,9 +106,9 @@ class Model:
     sizes: Mapping[str, int]
 
     @cached_property
-    def readers(self) -> Mapping[str, list[Node]]:
+    def readers(self) -> Mapping[str, list[OnnxNode]]:
         """Nodes by what they read."""
-        readers: defaultdict[str, list[Node]] = defaultdict(list)
+        readers: defaultdict[str, list[OnnxNode]] = defaultdict(list)
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
                 readers[name].append(node)
@@ -117,7 +117,7 @@ class Model:
 
 def read_model(
     path: str | os.PathLike[str], dims: Mapping[str, int], shapes_of: Mapping[tuple[str, str], Any]
-) -> Model:
+) -> OnnxModel:
     """Read a file and find out the shape of everything.
 
     Parameters
@@ -127,7 +127,7 @@ def read_model(
     dims : mapping
         Sizes of symbolic dims, by their name, or as ``INPUT[AXIS]`` where a dim has none.
     shapes_of : mapping
-        Rules for operators that ONNX has no schema of, by domain and name: from a `Node` and the types of its inputs
+        Rules for operators that ONNX has no schema of, by domain and name: from a node and the types of its inputs
         (none where one is left out) to those of its outputs.
 
     Raises
@@ -160,7 +160,7 @@ class _Reader:
         self.values: dict[str, np.ndarray[Any, Any]] = {}
         self.constants: dict[str, frozenset[str]] = {}
 
-    def read(self) -> Model:
+    def read(self) -> OnnxModel:
         """The model, without what no output needs."""
         if self.graph.sparse_initializer:
             message = "found a sparse initializer, which is not understood"
@@ -176,7 +176,7 @@ class _Reader:
                 nodes.append(node)
         outputs = tuple(output.name for output in self.graph.output)
         self._check_typed(outputs)
-        return Model(
+        return OnnxModel(
             _needed(nodes, outputs), self.types, self.constants, self.values, tuple(value.name for value in inputs),
             outputs, sizes,
         )  # fmt: skip
@@ -281,7 +281,7 @@ class _Reader:
             message = f"the nodes form a cycle through {nodes[place].name or nodes[place].op_type!r}"
             raise DocumentError("", [Issue(f"$.graph.node[{place}]", message, "a model is acyclic")]) from None
 
-    def _works(self, node: Node) -> bool:
+    def _works(self, node: OnnxNode) -> bool:
         """Whether a node has to be run for every input; the types of its outputs, and its values if they are small."""
         proto = self.graph.node[node.place]
         if any(attribute.g.node or attribute.graphs for attribute in proto.attribute):
@@ -328,7 +328,7 @@ class _Reader:
         self.data[name] = numpy_helper.from_array(value, name)
         self._typed(name, helper.make_tensor_type_proto(self.data[name].data_type, list(value.shape)), repr(name))
 
-    def _types_of(self, node: Node, proto: onnx.NodeProto) -> onnx.ModelProto | None:
+    def _types_of(self, node: OnnxNode, proto: onnx.NodeProto) -> onnx.ModelProto | None:
         """Find the types of a node's outputs; the node as a model of its own, if ONNX knows it."""
         rule = self.shapes_of.get((node.domain, node.op))
         if rule is not None:
@@ -363,17 +363,17 @@ class _Reader:
         return model
 
 
-def _node(proto: onnx.NodeProto, place: int, opsets: Mapping[str, int]) -> Node:
+def _node(proto: onnx.NodeProto, place: int, opsets: Mapping[str, int]) -> OnnxNode:
     name = proto.name or next((output for output in proto.output if output), proto.op_type)
     opset = opsets.get(proto.domain, opsets.get("", opsets.get("ai.onnx", 1)))
     values = {a.name: a.t if a.HasField("t") else helper.get_attribute_value(a) for a in proto.attribute}
     values = {key: value.decode() if isinstance(value, bytes) else value for key, value in values.items()}
-    return Node(proto.op_type, proto.domain, name, place, tuple(proto.input), tuple(proto.output), values, opset)
+    return OnnxNode(proto.op_type, proto.domain, name, place, tuple(proto.input), tuple(proto.output), values, opset)
 
 
-def _needed(nodes: Sequence[Node], outputs: Iterable[str]) -> tuple[Node, ...]:
+def _needed(nodes: Sequence[OnnxNode], outputs: Iterable[str]) -> tuple[OnnxNode, ...]:
     """The nodes that the outputs of a model depend on."""
-    wanted, needed = set(outputs), list[Node]()
+    wanted, needed = set(outputs), list[OnnxNode]()
     for node in reversed(nodes):
         if wanted.intersection(filter(None, node.outputs)):
             wanted.update(node.inputs)

@@ -20,21 +20,21 @@ from dfopt.documents.kernel import Role
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.frontends.onnx.cache import draw_cache
 from dfopt.frontends.onnx.canvas import Canvas
-from dfopt.frontends.onnx.model import Node
+from dfopt.frontends.onnx.model import OnnxNode
 from dfopt.frontends.onnx.recurrent import draw_cells
 from dfopt.frontends.onnx.values import Axes, Value, broadcast, normalized, one_each, regrouped, resized
 
 __all__ = ["Draw", "OPERATORS"]
 
-Draw = Callable[[Canvas, Node], None]
+Draw = Callable[[Canvas, OnnxNode], None]
 _MOST_FLOP: Final = 10**6  # of an element, as a kernel says it
 
 
 # -- nothing to compute ----------------------------------------------------------------------------
-def _view(axes_of: Callable[[Canvas, Node, Value, tuple[int, ...]], Axes]) -> Draw:
+def _view(axes_of: Callable[[Canvas, OnnxNode, Value, tuple[int, ...]], Axes]) -> Draw:
     """An operator that only looks at its first input in another way."""
 
-    def draw(canvas: Canvas, node: Node) -> None:
+    def draw(canvas: Canvas, node: OnnxNode) -> None:
         given = canvas.value(node.inputs[0])
         for name in filter(None, node.outputs):
             if name in canvas.model.types:
@@ -44,23 +44,23 @@ def _view(axes_of: Callable[[Canvas, Node, Value, tuple[int, ...]], Axes]) -> Dr
     return draw
 
 
-def _transposed(canvas: Canvas, node: Node, given: Value, shape: tuple[int, ...]) -> Axes:
+def _transposed(canvas: Canvas, node: OnnxNode, given: Value, shape: tuple[int, ...]) -> Axes:
     order = node.attributes.get("perm") or range(len(shape))[::-1]
     return tuple(given.axes[place] for place in order)
 
 
-def _blocks(canvas: Canvas, node: Node, given: Value, shape: tuple[int, ...]) -> Axes:
+def _blocks(canvas: Canvas, node: OnnxNode, given: Value, shape: tuple[int, ...]) -> Axes:
     return one_each("nm" + "n" * (len(shape) - 2), shape)
 
 
-def _dropout(canvas: Canvas, node: Node) -> None:
+def _dropout(canvas: Canvas, node: OnnxNode) -> None:
     training = node.inputs[2] if len(node.inputs) > 2 else ""
     if training and (training not in canvas.model.values or bool(canvas.model.values[training])):
         raise node.refuse("it is drawn for training", "export the model for inference")
     _RESHAPED(canvas, node)
 
 
-def _gather(canvas: Canvas, node: Node) -> None:
+def _gather(canvas: Canvas, node: OnnxNode) -> None:
     data, index = canvas.inputs(node)
     out, axis = canvas.model.types[node.outputs[0]], node.attributes.get("axis", 0) % len(data.shape)
     before, behind = data.axes[:axis], data.axes[axis + 1 :]
@@ -81,10 +81,10 @@ def _gather(canvas: Canvas, node: Node) -> None:
 
 
 # -- element by element ----------------------------------------------------------------------------
-def _each(flop: int | Callable[[Node, list[Value]], int], role: Role | None = None) -> Draw:
+def _each(flop: int | Callable[[OnnxNode, list[Value]], int], role: Role | None = None) -> Draw:
     """An operator that computes each element of its output from one of every input."""
 
-    def draw(canvas: Canvas, node: Node) -> None:
+    def draw(canvas: Canvas, node: OnnxNode) -> None:
         values = canvas.inputs(node)
         axes = broadcast(canvas.model.types[node.outputs[0]].shape, values)
         each = flop if isinstance(flop, int) else flop(node, values)
@@ -96,31 +96,31 @@ def _each(flop: int | Callable[[Node, list[Value]], int], role: Role | None = No
     return draw
 
 
-def _bias(node: Node, values: Sequence[Value]) -> dict[str, Any]:
+def _bias(node: OnnxNode, values: Sequence[Value]) -> dict[str, Any]:
     """The role of a sum with a constant of features, which is a bias; none of other sums."""
     added = [len(value.shape) for value in values if value.constant]
     return {"role": "bias"} if node.op == "Add" and added == [1] else {}
 
 
-def _operands(node: Node, values: list[Value]) -> int:
+def _operands(node: OnnxNode, values: list[Value]) -> int:
     return max(len(values) - 1, 1)
 
 
-def _gelu(node: Node, values: list[Value]) -> int:
+def _gelu(node: OnnxNode, values: list[Value]) -> int:
     return 8 if node.attributes.get("approximate") == "tanh" else 5
 
 
-def _clip(node: Node, values: list[Value]) -> int:
+def _clip(node: OnnxNode, values: list[Value]) -> int:
     return max(len(values) - 1, 1) if node.opset >= 11 else 2
 
 
-def _resize(node: Node, values: list[Value]) -> int:
+def _resize(node: OnnxNode, values: list[Value]) -> int:
     """A sum over the points that an element is interpolated from, each with a factor."""
     points = {"nearest": 1, "linear": 2, "cubic": 4}[node.attributes.get("mode", "nearest")]
     return 2 * points ** (len(values[0].shape) - 2) - 1 if points > 1 else 1
 
 
-def _concat(canvas: Canvas, node: Node) -> None:
+def _concat(canvas: Canvas, node: OnnxNode) -> None:
     if draw_cache(canvas, node):
         return
     values = [value for value in canvas.inputs(node) if value.type.size]
@@ -133,7 +133,7 @@ def _concat(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], canvas.pointwise(node, axes, *values), axes)
 
 
-def _copied(canvas: Canvas, node: Node) -> None:
+def _copied(canvas: Canvas, node: OnnxNode) -> None:
     """Elements chosen or placed by computed indices: one copy of each, and all inputs are read."""
     out = canvas.model.types[node.outputs[0]]
     values = canvas.inputs(node)
@@ -149,7 +149,7 @@ def _plain(canvas: Canvas, name: str) -> Axes:
 
 
 # -- norms and softmax -----------------------------------------------------------------------------
-def _dims(node: Node, rank: int) -> list[int]:
+def _dims(node: OnnxNode, rank: int) -> list[int]:
     """The dims that a norm or a softmax runs over, by its attributes and its opset."""
     if node.op in ("Softmax", "LogSoftmax", "Hardmax"):
         axis = node.attributes.get("axis", -1 if node.opset >= 13 else 1) % rank
@@ -162,7 +162,7 @@ def _dims(node: Node, rank: int) -> list[int]:
 def _normalizes(flop: int, role: Role = "norm", bias: int = 1) -> Draw:
     """A norm or softmax along the last dims or an axis; ``bias`` more where it has one (a third input)."""
 
-    def draw(canvas: Canvas, node: Node) -> None:
+    def draw(canvas: Canvas, node: OnnxNode) -> None:
         values = canvas.inputs(node)
         axes = normalized(values[0].axes, _dims(node, len(values[0].shape)))
         each = flop + (bias if len(values) > 2 else 0)
@@ -172,7 +172,7 @@ def _normalizes(flop: int, role: Role = "norm", bias: int = 1) -> Draw:
     return draw
 
 
-def _batch_norm(canvas: Canvas, node: Node) -> None:
+def _batch_norm(canvas: Canvas, node: OnnxNode) -> None:
     if node.attributes.get("training_mode") or len([name for name in node.outputs if name]) > 1:
         raise node.refuse("it is drawn for training", "export the model for inference")
     values = canvas.inputs(node)
@@ -183,7 +183,7 @@ def _batch_norm(canvas: Canvas, node: Node) -> None:
 def _whole_norm(flop: int) -> Draw:
     """A norm over the whole image of a channel, or of a group of them: no tile is done before all have come."""
 
-    def draw(canvas: Canvas, node: Node) -> None:
+    def draw(canvas: Canvas, node: OnnxNode) -> None:
         values = canvas.inputs(node)
         axes = _channels(values[0])
         alone = node.op != "GroupNormalization" or node.attributes["num_groups"] == values[0].shape[1]
@@ -202,7 +202,7 @@ def _channels(value: Value) -> Axes:
 def _reduces(flop: int) -> Draw:
     """A reduction over some dims, ``flop`` for each element that it takes in."""
 
-    def draw(canvas: Canvas, node: Node) -> None:
+    def draw(canvas: Canvas, node: OnnxNode) -> None:
         given, rank = canvas.value(node.inputs[0]), len(canvas.value(node.inputs[0]).shape)
         dims = node.attributes.get("axes")
         if node.op in ("ArgMax", "ArgMin"):
@@ -219,7 +219,7 @@ def _reduces(flop: int) -> Draw:
     return draw
 
 
-def _reduced(canvas: Canvas, node: Node, given: Value, over: set[int], flop: int) -> None:
+def _reduced(canvas: Canvas, node: OnnxNode, given: Value, over: set[int], flop: int) -> None:
     """Over features a kernel has the extents of its input, as it needs all of them; over tokens those of its output."""
     size = math.prod(given.shape[dim] for dim in over)
     left = [dim for place, dim in enumerate(given.axes) if place not in over]
@@ -233,7 +233,7 @@ def _reduced(canvas: Canvas, node: Node, given: Value, over: set[int], flop: int
     canvas.give(node.outputs[0], kernel, regrouped(tuple(left), out.shape))
 
 
-def _pools(canvas: Canvas, node: Node) -> None:
+def _pools(canvas: Canvas, node: OnnxNode) -> None:
     given, out = canvas.value(node.inputs[0]), canvas.model.types[node.outputs[0]]
     axes = one_each("nm" + "n" * (len(out.shape) - 2), out.shape)
     kernel = canvas.pointwise(node, axes, given, flop=math.prod(node.attributes["kernel_shape"]))
@@ -241,13 +241,13 @@ def _pools(canvas: Canvas, node: Node) -> None:
         canvas.give(name, kernel, axes)
 
 
-def _pools_all(canvas: Canvas, node: Node) -> None:
+def _pools_all(canvas: Canvas, node: OnnxNode) -> None:
     given = canvas.value(node.inputs[0])
     _reduced(canvas, node, Value(**{**vars(given), "axes": _channels(given)}), set(range(2, len(given.shape))), 1)
 
 
 # -- products --------------------------------------------------------------------------------------
-def _matmul(canvas: Canvas, node: Node) -> None:
+def _matmul(canvas: Canvas, node: OnnxNode) -> None:
     a, b = canvas.inputs(node)[:2]
     batch = [f"b{place}" for place in range(max(len(a.shape), len(b.shape)) - 2)]
 
@@ -263,7 +263,7 @@ def _matmul(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, axes)
 
 
-def _gemm(canvas: Canvas, node: Node) -> None:
+def _gemm(canvas: Canvas, node: OnnxNode) -> None:
     values = canvas.inputs(node)
     a, b = values[:2]
     labels = ["kr" if node.attributes.get("transA") else "rk", "ck" if node.attributes.get("transB") else "kc"]
@@ -276,7 +276,7 @@ def _gemm(canvas: Canvas, node: Node) -> None:
             canvas.give(node.outputs[0], added, axes)
 
 
-def _einsum(canvas: Canvas, node: Node) -> None:
+def _einsum(canvas: Canvas, node: OnnxNode) -> None:
     values = canvas.inputs(node)
     terms, arrow, out = node.attributes["equation"].replace(" ", "").partition("->")
     of = terms.split(",")
@@ -294,7 +294,7 @@ def _einsum(canvas: Canvas, node: Node) -> None:
     canvas.give(node.outputs[0], kernel, axes)
 
 
-def _conv(canvas: Canvas, node: Node) -> None:
+def _conv(canvas: Canvas, node: OnnxNode) -> None:
     values = canvas.inputs(node)
     image, weight, out = values[0], values[1], canvas.model.types[node.outputs[0]]
     if not weight.constant:

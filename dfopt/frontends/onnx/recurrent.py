@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from dfopt.frontends.onnx.canvas import Canvas
-from dfopt.frontends.onnx.model import Node
+from dfopt.frontends.onnx.model import OnnxNode
 from dfopt.frontends.onnx.values import Value, one_each
 
 __all__ = ["CELLS", "draw_cells"]
@@ -23,7 +23,7 @@ CELLS: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Gates of a cell."""
 
 
-def draw_cells(canvas: Canvas, node: Node) -> None:
+def draw_cells(canvas: Canvas, node: OnnxNode) -> None:
     """Draw a layer of cells: products, gates, and state.
 
     Raises
