@@ -45,8 +45,8 @@ from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import ENDED, UNITS_PER_S, UNLIMITED, Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, BranchingRule, Heuristic, LeafSolver, Problem, Reduction, Relaxation, View
 from dfopt.bnb.node import BestFirst, Node, NodeSelection
-from dfopt.bnb.outcome import Leaf, Outcome, Progress, SearchEnding
-from dfopt.bnb.parameters import Parameters
+from dfopt.bnb.outcome import Leaf, Outcome, SearchEnding, SearchProgress
+from dfopt.bnb.parameters import SearchParameters
 from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.search import branch_and_bound
 from dfopt.bnb.state import BoundStore, Incumbents
@@ -75,9 +75,9 @@ __all__ = [
     "NodeSelection",
     "OutOfTime",
     "Outcome",
-    "Parameters",
+    "SearchParameters",
     "Problem",
-    "Progress",
+    "SearchProgress",
     "ProofLog",
     "Reduced",
     "Reduction",

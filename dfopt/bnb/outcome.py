@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 from dfopt.bnb.answers import Candidate
 from dfopt.bnb.proof_log import ProofLog
 
-__all__ = ["SearchEnding", "Leaf", "Outcome", "Progress"]
+__all__ = ["SearchEnding", "Leaf", "Outcome", "SearchProgress"]
 
 Region = TypeVar("Region", bound=Hashable)
 Solution = TypeVar("Solution")
@@ -41,7 +41,7 @@ class Leaf(Generic[Region]):
 
 
 @dataclass(frozen=True)
-class Progress(Generic[Solution]):
+class SearchProgress(Generic[Solution]):
     """Where a search stands.
 
     Attributes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Parameters"]
+__all__ = ["SearchParameters"]
 
 
 @dataclass(frozen=True)
-class Parameters:
+class SearchParameters:
     """How exact a search is and how it shares out its work.
 
     Attributes

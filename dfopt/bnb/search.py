@@ -19,8 +19,8 @@ from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, Problem, Relaxation
 from dfopt.bnb.node import BestFirst, Node, NodeSelection, OpenNodes
-from dfopt.bnb.outcome import Outcome, Progress, SearchEnding
-from dfopt.bnb.parameters import Parameters
+from dfopt.bnb.outcome import Outcome, SearchEnding, SearchProgress
+from dfopt.bnb.parameters import SearchParameters
 from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.state import BoundStore, Incumbents, Stored
 from dfopt.interrupts import LIMIT, cause, interruptible
@@ -33,16 +33,16 @@ Solution = TypeVar("Solution")
 
 def branch_and_bound(
     problem: Problem[Region, Solution],
-    parameters: Parameters | None = None,
+    parameters: SearchParameters | None = None,
     *,
     clock: Clock | None = None,
     selection: NodeSelection | None = None,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[Progress[Solution]], None] | None = None,
+    progress: Callable[[SearchProgress[Solution]], None] | None = None,
 ) -> Outcome[Region, Solution]:
     """Find the solution with the least value, or several, and show what no other is below.
 
-    Parameters
+    SearchParameters
     ----------
     problem
         What is searched.
@@ -85,7 +85,7 @@ def branch_and_bound(
     (5, -25, -25, 'optimal')
     """
     return _Search(
-        problem, parameters or Parameters(), clock or Clock(), selection or BestFirst(), kept, progress
+        problem, parameters or SearchParameters(), clock or Clock(), selection or BestFirst(), kept, progress
     ).run()
 
 
@@ -95,11 +95,11 @@ class _Search(Generic[Region, Solution]):
     def __init__(
         self,
         problem: Problem[Region, Solution],
-        parameters: Parameters,
+        parameters: SearchParameters,
         clock: Clock,
         selection: NodeSelection,
         kept: Sequence[Candidate],
-        progress: Callable[[Progress[Solution]], None] | None,
+        progress: Callable[[SearchProgress[Solution]], None] | None,
     ) -> None:
         self.problem, self.parameters, self.clock, self.progress = problem, parameters, clock, progress
         self.began = time.perf_counter()
@@ -310,11 +310,11 @@ class _Search(Generic[Region, Solution]):
         """The lower bound on all solutions: of the open nodes, the closed ones and the best solution."""
         return min(self.incumbents.best, self.closed, self.open.least())
 
-    def _now(self) -> Progress[Solution]:
+    def _now(self) -> SearchProgress[Solution]:
         kept = self.incumbents.kept
         solution = kept[0].solution if kept else None
         seconds = time.perf_counter() - self.began
-        return Progress(self.incumbents.best, self._least(), len(self.log.regions), solution, seconds)
+        return SearchProgress(self.incumbents.best, self._least(), len(self.log.regions), solution, seconds)
 
     def _ended(self, stopped: SearchEnding | None) -> Outcome[Region, Solution]:
         bound = self._least()

@@ -46,7 +46,7 @@ class KernelMapping(Part):
     tiles: int = Field(default=1, ge=1)
 
 
-class Clock(Part):
+class PartitionClock(Part):
     """A partition that runs below the nominal frequency, to keep the chip cool.
 
     Attributes
@@ -129,7 +129,7 @@ class Mapping(Document):
     kernels: tuple[KernelMapping, ...] = Field(min_length=1)
     tile_count: int = Field(default=1, ge=1)
     token_blocks: tuple[TokenBlocks, ...] | None = None
-    clocks: tuple[Clock, ...] | None = None
+    clocks: tuple[PartitionClock, ...] | None = None
     pauses: tuple[Pause, ...] | None = None
 
     @model_validator(mode="after")

@@ -164,7 +164,7 @@ class GraphRecord(Part):
         return self.bound, self.microbatch, self.variant or ""
 
 
-class PlanGroup(Part):
+class GroupRecord(Part):
     """Plans of one graph of which the search says the same.
 
     Attributes
@@ -199,7 +199,7 @@ class UnlistedPlans(Part):
 
     microbatch: int
     variant: str | None = None
-    groups: tuple[PlanGroup, ...]
+    groups: tuple[GroupRecord, ...]
     members: str
 
     @property
@@ -218,21 +218,21 @@ class UnlistedPlans(Part):
         return self
 
     @classmethod
-    def of(cls, graph: Graph, groups: Sequence[PlanGroup | None]) -> Self:
+    def of(cls, graph: Graph, groups: Sequence[GroupRecord | None]) -> Self:
         """From the group of every plan in order; none: the plan has a record of its own."""
         different = tuple(dict.fromkeys(group for group in groups if group is not None))
-        letter_of = dict[PlanGroup | None, str](zip(different, map(chr, itertools.count(97)), strict=False))
+        letter_of = dict[GroupRecord | None, str](zip(different, map(chr, itertools.count(97)), strict=False))
         letter_of[None] = "."
         members = packed("".join(map(letter_of.__getitem__, groups)))
         return cls(microbatch=graph.microbatch, variant=graph.variant, groups=different, members=members)
 
     @property
-    def group_of_each(self) -> tuple[PlanGroup | None, ...]:
+    def group_of_each(self) -> tuple[GroupRecord | None, ...]:
         """The group of every plan in order; none: the plan has a record of its own."""
         return tuple(None if letter == "." else self.groups[ord(letter) - 97] for letter in unpacked(self.members))
 
     @property
-    def counts(self) -> Counter[PlanGroup]:
+    def counts(self) -> Counter[GroupRecord]:
         """How many plans are in each group."""
         return Counter(group for group in self.group_of_each if group is not None)
 

@@ -21,7 +21,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import (
     Alternative,
     GraphRecord,
-    PlanGroup,
+    GroupRecord,
     PlanRecord,
     Provenance,
     Sensitivity,
@@ -265,7 +265,7 @@ def _proven_words(result: Result) -> str:
 def _ended(result: Result, late: str) -> str:
     """What ended a search without the proof that was asked for: time, or that nothing is left to do."""
     groups = [group for plans in result.unlisted or () for group in plans.groups]
-    records: list[PlanRecord | GraphRecord | PlanGroup] = [*result.plans, *(result.apart or ()), *groups]
+    records: list[PlanRecord | GraphRecord | GroupRecord] = [*result.plans, *(result.apart or ()), *groups]
     notes = {record.note for record in records if record.status in ("limit", "not_reached")}
     if notes - {TOO_WIDE, TOO_MANY, LOOSE, NEAR} and result.seconds >= _SPENT * result.request.time_limit:
         return late

@@ -26,10 +26,10 @@ from dfopt.bnb import (
     LeafSolver,
     Node,
     Outcome,
-    Parameters,
     Problem,
-    Progress,
     Relaxation,
+    SearchParameters,
+    SearchProgress,
     View,
     branch_and_bound,
 )
@@ -116,7 +116,7 @@ def batches_of(
 ) -> Batches:
     """The problem of an exploration of graphs of one batch or more, each drawn in several ways.
 
-    Parameters
+    SearchParameters
     ----------
     graphs : sequence of Graph
         In any order; those of one batch are the same work.
@@ -172,11 +172,11 @@ def explore_boxes(
     *,
     top: int = 1,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[Progress[Choice]], None] | None = None,
+    progress: Callable[[SearchProgress[Choice]], None] | None = None,
 ) -> Outcome[Box, Choice]:
     """Search the boxes of a problem for the best designs, as far as time goes; see :func:`branch_and_bound`.
 
-    Parameters
+    SearchParameters
     ----------
     batches : Batches
         The designs with each batch.
@@ -192,7 +192,9 @@ def explore_boxes(
         Called after every bound.
     """
     clock = Clock(time.perf_counter() + time_limit)
-    return branch_and_bound(batches.problem, Parameters(gap=gap, top=top), clock=clock, kept=kept, progress=progress)
+    return branch_and_bound(
+        batches.problem, SearchParameters(gap=gap, top=top), clock=clock, kept=kept, progress=progress
+    )
 
 
 def best_of(workload: Workload, gap: float) -> Outcome[Box, Choice]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.arrays import Ints
-from dfopt.documents.mapping import Clock, Mapping, Pause
+from dfopt.documents.mapping import Mapping, PartitionClock, Pause
 from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
@@ -97,7 +97,7 @@ class HeatSettler:
         """A mapping with all partitions at one level, without pauses."""
         frequency = float(self.limits.frequency_l[level])
         places = sorted({(kernel.stage, kernel.partition) for kernel in mapping.kernels})
-        clocks = tuple(Clock(stage=s, partition=p, frequency=frequency) for s, p in places)
+        clocks = tuple(PartitionClock(stage=s, partition=p, frequency=frequency) for s, p in places)
         return mapping.model_copy(update={"clocks": clocks if frequency < 1 else None, "pauses": None})
 
     def over(self, score: Score, rate: Rate) -> float:
@@ -188,7 +188,7 @@ class HeatSettler:
             partition_k[members], level_k[members], tokens_k[members] = blocks[s].partition_of(choice, s)
         places = {(int(ready.stage_k[k]), int(partition_k[k])): int(level_k[k]) for k in range(count)}
         clocks = tuple(
-            Clock(stage=stage, partition=partition, frequency=float(self.limits.frequency_l[level]))
+            PartitionClock(stage=stage, partition=partition, frequency=float(self.limits.frequency_l[level]))
             for (stage, partition), level in sorted(places.items())
             if level > 0
         )

@@ -12,10 +12,10 @@ from dfopt.bnb import (
     LeafAnswer,
     Node,
     Outcome,
-    Parameters,
     Problem,
-    Progress,
     Relaxation,
+    SearchParameters,
+    SearchProgress,
     branch_and_bound,
 )
 from dfopt.documents.plan import Plan
@@ -66,7 +66,7 @@ class ClassesFirst:
     until nothing has a lower bound. Of bounds that differ by rounding only, that of the earlier class comes first: the
     simpler plan.
 
-    Parameters
+    SearchParameters
     ----------
     relaxations : int
         How many there are.
@@ -86,10 +86,10 @@ class ClassesFirst:
         return float(not first), node.deferrals, float(later), rounded(node.bound.value), -node.answered
 
 
-def parameters_of(request: Request) -> Parameters:
+def parameters_of(request: Request) -> SearchParameters:
     """How exact a search is, and which mappings count: as asked for, but for rounding."""
     limit = request.objective.ceiling * (1 + _AS_ASKED)
-    return Parameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
+    return SearchParameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
 
 def relaxations_of(memory: Memory) -> list[Relaxation[Part, Any]]:
@@ -102,7 +102,7 @@ def relaxations_of(memory: Memory) -> list[Relaxation[Part, Any]]:
 def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
     """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
 
-    Parameters
+    SearchParameters
     ----------
     spaces : sequence of Space
         All mappings of a question: one space for each graph that it may be drawn as.
@@ -143,7 +143,7 @@ def one_by_one(
     Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
     holds with them; that an option dominates does not.
 
-    Parameters
+    SearchParameters
     ----------
     plans : dict
         Plans by setting; the pipeline stages of none are open.
@@ -164,15 +164,15 @@ def one_by_one(
         reductions=[AboveCutoff(memory)],
         leaves=[Limited(within, options)],
     )
-    return branch_and_bound(problem, Parameters(gap=options.request.gap), clock=options.clock, kept=kept)
+    return branch_and_bound(problem, SearchParameters(gap=options.request.gap), clock=options.clock, kept=kept)
 
 
 def searched(
     problem: Problem[Part, JudgedMapping],
-    parameters: Parameters,
+    parameters: SearchParameters,
     clock: Clock,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[Progress[JudgedMapping]], None] | None = None,
+    progress: Callable[[SearchProgress[JudgedMapping]], None] | None = None,
 ) -> Outcome[Part, JudgedMapping]:
     """Search a mapping problem, the classes of plans first: see :func:`~dfopt.bnb.branch_and_bound`."""
     best = next((candidate.solution.solved for candidate in kept), None)
@@ -182,4 +182,4 @@ def searched(
 
 def _best_of_space(space: Space, options: Options) -> JudgedMapping | None:
     """The best mapping of a space, as far as the clock allows."""
-    return searched(problem_in([space], options), Parameters(gap=options.request.gap), options.clock).solution
+    return searched(problem_in([space], options), SearchParameters(gap=options.request.gap), options.clock).solution

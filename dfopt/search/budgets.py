@@ -31,14 +31,14 @@ from dfopt.solving.options import Options
 from dfopt.solving.solved import check_stage
 from dfopt.terms.chip import RESOURCES
 
-__all__ = ["Block", "Budget", "Fitted", "fit", "totals_of"]
+__all__ = ["Budget", "Fitted", "PricedBlock", "fit", "totals_of"]
 
 _AGREE = 1e-6
 _ROUNDS = (1.1, 1.5, 3.0)  # times the unlimited optimum: blocks of slower mappings enter only if these are not enough
 
 
 @dataclass(frozen=True)
-class Block:
+class PricedBlock:
     """A set of kernels that could be one on-chip partition, for one layer and one microbatch on one chip.
 
     ``compute_s``, ``memory_s`` and ``network_s`` are busy times, and so is ``sram_s`` where the bandwidth of SRAM is
@@ -64,7 +64,7 @@ class Budget:
     name : str
         What it is called in messages and totals.
     value : callable
-        A :class:`Block` -> its share of the sum, in any unit. It may look at its kernels and at all its
+        A :class:`PricedBlock` -> its share of the sum, in any unit. It may look at its kernels and at all its
         figures, and need not be additive over kernels. A block that may take its tokens in blocks has other figures for
         each number of them (:attr:`dfopt.terms.token_blocks.TokenRows.numbers`).
     at_least, at_most : float
@@ -87,7 +87,7 @@ class Budget:
     """
 
     name: str
-    value: Callable[[Block], float]
+    value: Callable[[PricedBlock], float]
     at_least: float = -math.inf
     at_most: float = math.inf
     grows: bool = False
@@ -100,7 +100,7 @@ class Budget:
             raise PlanError(f"budget {self.name!r}: {ends}, expected at_least <= at_most")
 
 
-class _Watched(Block):
+class _Watched(PricedBlock):
     """A block that notes whether anything of it is looked at beside its kernels."""
 
     looked = False
@@ -346,6 +346,6 @@ def totals_of(
     return totals
 
 
-def _judged(part: PartitionScore) -> Block:
+def _judged(part: PartitionScore) -> PricedBlock:
     busy = part.compute_s, part.memory_s, part.network_s, part.time_s
-    return Block(part.kernels, *busy, part.dram_bytes, part.sram_bytes, part.sram_s or 0.0)
+    return PricedBlock(part.kernels, *busy, part.dram_bytes, part.sram_bytes, part.sram_s or 0.0)

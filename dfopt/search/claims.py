@@ -18,11 +18,11 @@ from dfopt.documents.result import ENDED, NEAR, TOO_MANY, Result
 from dfopt.documents.space import Space
 from dfopt.errors import PlanError
 from dfopt.search.kept import PROOF, Kept
-from dfopt.search.other_code import OtherCode, Rests, tiles_of
-from dfopt.search.region_proof import ClaimedPlans, Claims, RegionProof, Shown
+from dfopt.search.other_code import OtherCode, TrustedCounts, tiles_of
+from dfopt.search.region_proof import ClaimedPlans, Claims, PlanProof, RegionProof
 from dfopt.search.space import together
 from dfopt.search.state import SearchState
-from dfopt.search.unit_state import Unit
+from dfopt.search.unit_state import TiledPlan
 from dfopt.search.unlisted import expanded
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
@@ -91,7 +91,7 @@ class Plans:
         be below; with why it is no more.
     problems, unchecked : list of str
         What is wrong, and what could not be checked.
-    rests : Rests
+    rests : TrustedCounts
         What of all this rests on the search's own code.
     other : OtherCode
         What shows bounds as far as that is possible without the search, and how it did.
@@ -110,7 +110,7 @@ class Plans:
         self.problems, self.unchecked = list[str](), list[str]()
         self.undecided, self.short = list[str](), list[str]()
         self.least = dict.fromkeys(("gap", "level_gap"), (value, ""))
-        self.records, self.rests = list[PlanRecord](), Rests()
+        self.records, self.rests = list[PlanRecord](), TrustedCounts()
         self.other = OtherCode(result, clock, certificate)
         self._left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
@@ -179,7 +179,7 @@ class Plans:
 
     def _claims(self, setting: Setting, ways: Mapping[Plan, Sequence[Plan]]) -> Claims:
         """What is said that no mapping of the plans of a graph is below, as far as that matters."""
-        lows, empty = defaultdict[Plan, dict[int | None, float]](dict), set[Unit]()
+        lows, empty = defaultdict[Plan, dict[int | None, float]](dict), set[TiledPlan]()
         for every in ways.values():
             separate = self._are_apart(setting, every)
             for plan in every:
@@ -248,7 +248,7 @@ class Plans:
             for ways in plans.ways.values():
                 each = [shown.get(plan, shown[ways[0]]) for plan in ways]
                 if not self._are_apart(setting, ways):
-                    ways, each = ways[:1], [Shown.together(each)]
+                    ways, each = ways[:1], [PlanProof.together(each)]
                 for plan, of_plan in zip(ways, each, strict=True):
                     self._check_plan(setting, plan, of_plan)
             spaces.append(plans.size(self.result.request))
@@ -276,7 +276,7 @@ class Plans:
 
     # -- plan by plan -----------------------------------------------------------------------------------------------
 
-    def _check_plan(self, setting: Setting, plan: Plan, shown: Shown) -> None:
+    def _check_plan(self, setting: Setting, plan: Plan, shown: PlanProof) -> None:
         """Hold the records of a plan against what could be shown of it."""
         records = self._take((plan, setting.graph.variant))
         if shown.every is not None:
@@ -293,7 +293,7 @@ class Plans:
             self._check_bounds(number, record, shown)
             self._check_value(number, record)
 
-    def _check_status(self, number: int, record: PlanRecord, shown: Shown) -> None:
+    def _check_status(self, number: int, record: PlanRecord, shown: PlanProof) -> None:
         """Hold what is said to exclude a plan against what others have to beat, and "infeasible" against what fits."""
         status = record.status
         if status.endswith("_per_level") and shown.for_all and self.joint:
@@ -309,7 +309,7 @@ class Plans:
             if abs((record.level_bound or 0.0) - least) > 2 * PROOF * least:
                 self._wrong(number, "level_bound", record.level_bound, least)
 
-    def _check_nothing_fits(self, number: int, record: PlanRecord, shown: Shown) -> None:
+    def _check_nothing_fits(self, number: int, record: PlanRecord, shown: PlanProof) -> None:
         """Hold "infeasible" against a plan of which not all was shown to be."""
         if (shown.every if record.status == "infeasible" else shown.level) is None:
             return
@@ -321,7 +321,7 @@ class Plans:
         elif record.status == "infeasible" and not shown.for_all:
             self._wrong(number, "status", record.status, "another sharding may fit")
 
-    def _check_reason(self, number: int, record: PlanRecord, shown: Shown) -> None:
+    def _check_reason(self, number: int, record: PlanRecord, shown: PlanProof) -> None:
         """Hold the reason of a record against its status: of what is settled there is none, but why nothing fits."""
         name = "$.plans[*].note" if (listed := number < len(self.result.plans)) else "$.unlisted[*].groups[*].note"
         if record.status in OPEN:
@@ -332,7 +332,7 @@ class Plans:
         elif record.note:
             self._wrong(number, "note", record.note, "")
 
-    def _check_bounds(self, number: int, record: PlanRecord, shown: Shown) -> None:
+    def _check_bounds(self, number: int, record: PlanRecord, shown: PlanProof) -> None:
         """Hold bounds against what could be shown; beyond the claimed value nothing needs to be."""
         if (record.bound is None) != (record.status == "infeasible"):
             self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")

@@ -26,7 +26,7 @@ from dfopt.search.kept import Kept
 from dfopt.search.space import search_space
 from dfopt.search.state import SearchState
 from dfopt.search.status_record import AnyRecord, StatusRecord, with_note
-from dfopt.search.unit_state import Unit, UnitState
+from dfopt.search.unit_state import TiledPlan, UnitState
 from dfopt.setting.instance import Setting
 from dfopt.setting.listing import PlanListing
 from dfopt.setting.plans import Rejected, asked_plans
@@ -78,7 +78,7 @@ class GraphSearch:
     def __init__(self, setting: Setting, state: SearchState, legal: Sequence[Plan] | None = None) -> None:
         self.setting, self.state = setting, state
         self.records: list[AnyRecord] = []
-        self.units: dict[Unit, UnitState] = {}
+        self.units: dict[TiledPlan, UnitState] = {}
         self.apart: GraphRecord | None = None
         self.refused: PlanError | None = None
         self.rejected: list[Rejected] = []
@@ -228,7 +228,7 @@ class GraphSearch:
         """Whether there are several numbers of tiles, each with a record of its own."""
         return len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
 
-    def unit_of(self, plan: Plan, tiles: int | None) -> Unit:
+    def unit_of(self, plan: Plan, tiles: int | None) -> TiledPlan:
         """What has a record of its own."""
         return plan, tiles if self._several_tiles else None
 
@@ -250,7 +250,7 @@ class GraphSearch:
             state.wide |= not of.complete
             state.sharded_first = of.sharded_first or state.sharded_first
 
-    def give_up_unit(self, unit: Unit, low: float, *, late: bool) -> UnitState:
+    def give_up_unit(self, unit: TiledPlan, low: float, *, late: bool) -> UnitState:
         """Leave a plan and tile count with a bound: what is known of it then."""
         state = self.units.setdefault(unit, UnitState())
         state.give_up(low, late=late)
@@ -281,9 +281,9 @@ class GraphSearch:
             units = [*(self.units.items() if by_variant else self._together())]
             self.records += [self._record(unit, state, kept) for unit, state in units]
 
-    def _together(self) -> Iterator[tuple[Unit, UnitState]]:
+    def _together(self) -> Iterator[tuple[TiledPlan, UnitState]]:
         """Units with what is known; of plans that differ in variants only one, where nothing was found of any."""
-        of_plan = defaultdict[Plan, list[tuple[Unit, UnitState]]](list)
+        of_plan = defaultdict[Plan, list[tuple[TiledPlan, UnitState]]](list)
         for each in self.units.items():
             of_plan[each[0][0]].append(each)
         for plan in self.legal:
@@ -306,7 +306,7 @@ class GraphSearch:
         unfit = None if record.note or record.status != "infeasible" else self._unfit.get(record.plan)
         return record.note if unfit is None else self._too_large(unfit)
 
-    def _record(self, unit: Unit, state: UnitState, kept: Kept) -> AnyRecord:
+    def _record(self, unit: TiledPlan, state: UnitState, kept: Kept) -> AnyRecord:
         """The record of a plan and tile count; where nothing fits, why."""
         plan, _ = unit
         record = state.plan_record(unit, self.setting.graph.variant, self.bounds[plan], kept, self.state.stopped)

@@ -19,13 +19,13 @@ from dfopt.questions import Resolver
 from dfopt.search.claims import differences
 from dfopt.setting.instance import Setting
 
-__all__ = ["Names", "names_of"]
+__all__ = ["NameCheck", "names_of"]
 
 _FEW = 3
 _NAMED = "graph", "system", "assumptions"
 
 
-class Names(NamedTuple):
+class NameCheck(NamedTuple):
     """Names that are not those of what they name, what is said of documents besides, and what was not compared."""
 
     problems: list[str]
@@ -33,7 +33,7 @@ class Names(NamedTuple):
     unchecked: list[str]
 
 
-def names_of(result: Result, today: bool) -> Names:
+def names_of(result: Result, today: bool) -> NameCheck:
     """Hold the names in a result against what they name.
 
     Parameters
@@ -43,7 +43,7 @@ def names_of(result: Result, today: bool) -> Names:
     today : bool
         Whether this version of dfopt made it: of another one the zoo may have been another.
     """
-    names = Names([], [], [])
+    names = NameCheck([], [], [])
     question = result.question
     unnamed = [what for what in _NAMED if question is None or getattr(question, what) is None]
     names.notes.extend(_like_the_zoo(result, unnamed))

@@ -22,14 +22,14 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.sharded_graph import tile_counts
 
-__all__ = ["OtherCode", "Rests", "tiles_of"]
+__all__ = ["OtherCode", "tiles_of", "TrustedCounts"]
 
 _GIVEN_UP: Final = 3000
 """Plans of graphs that were given up as a whole, about, up to which they are listed: that takes a few seconds."""
 
 
 @dataclass
-class Rests:
+class TrustedCounts:
     """What of a proof rests on the search's own code, and how much there is: plans, and regions of them.
 
     ``graphs``: how many graphs whose plans are not listed were excluded by what all chips have to do.

@@ -19,8 +19,8 @@ from dfopt.bnb import (
     LeafSolver,
     Outcome,
     OutOfTime,
-    Parameters,
     Problem,
+    SearchParameters,
     View,
 )
 from dfopt.documents import mapping as documents
@@ -37,13 +37,13 @@ from dfopt.search.graph_search import GraphSearch
 from dfopt.search.kept import PROOF
 from dfopt.search.state import SearchState
 from dfopt.search.status_record import with_note
-from dfopt.search.unit_state import Unit, UnitState
+from dfopt.search.unit_state import TiledPlan, UnitState
 from dfopt.search.workload_search import WorkloadSearch, is_late
 from dfopt.setting.instance import Setting
 from dfopt.solving.priced import priced_mapping
 from dfopt.solving.solved import Solved, scored
 
-__all__ = ["ClaimedPlans", "Claims", "RegionProof", "Shown"]
+__all__ = ["ClaimedPlans", "Claims", "PlanProof", "RegionProof"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Claims:
     """
 
     lows: Mapping[Plan, Mapping[int | None, float]]
-    empty: Collection[Unit]
+    empty: Collection[TiledPlan]
     otherwise: float
     jointly: bool
 
@@ -86,7 +86,7 @@ class Claims:
 class Claimed(LeafSolver[Part, JudgedMapping]):
     """Closes regions whose bound shows what is claimed of their plans.
 
-    Parameters
+    SearchParameters
     ----------
     claims : Claims
         The claims.
@@ -109,10 +109,10 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
         return LeafAnswer([], bound.value)
 
 
-class Wanted(BranchingRule[Part]):
+class RestrictedBranching(BranchingRule[Part]):
     """A rule whose parts hold some plans only, in some numbers of tiles.
 
-    Parameters
+    SearchParameters
     ----------
     rule : BranchingRule
         The rule.
@@ -139,7 +139,7 @@ class Wanted(BranchingRule[Part]):
 
 
 @dataclass(frozen=True)
-class Shown:
+class PlanProof:
     """What could be shown of a plan, or of all its variants together.
 
     Attributes
@@ -155,7 +155,7 @@ class Shown:
     for_all: bool
 
     @classmethod
-    def together(cls, each: Sequence[Shown]) -> Shown:
+    def together(cls, each: Sequence[PlanProof]) -> PlanProof:
         """What is shown of several plans: the least, unless none fits any."""
         return cls([record for shown in each for record in shown.records], all(shown.for_all for shown in each))
 
@@ -191,7 +191,7 @@ def _level(record: PlanRecord) -> float:
 class ClaimedPlans(GraphSearch):
     """Plans of which something is claimed, each variant for itself, and what is shown of them.
 
-    Parameters
+    SearchParameters
     ----------
     setting, state, legal : Setting, SearchState, sequence of Plan
         See :class:`GraphSearch`.
@@ -263,7 +263,7 @@ class ClaimedPlans(GraphSearch):
         """Of how many units a mapping is known."""
         return sum(bool(np.isfinite(unit.value)) for unit in self.units.values())
 
-    def shown(self) -> dict[Plan, Shown]:
+    def shown(self) -> dict[Plan, PlanProof]:
         """What is shown of every plan and variant; one that is excluded with its plan has nothing of its own."""
         self.write_records(by_variant=True)
         of_plan, part = defaultdict[Plan, list[PlanRecord]](list), set[Plan]()
@@ -273,13 +273,13 @@ class ClaimedPlans(GraphSearch):
             if not for_all and record.status != "infeasible":
                 part.add(record.plan)
             of_plan[record.plan].append(with_note(record, self.reason(record)))
-        return {plan: Shown(records, plan not in part) for plan, records in of_plan.items()}
+        return {plan: PlanProof(records, plan not in part) for plan, records in of_plan.items()}
 
 
 class RegionProof(WorkloadSearch):
     """Shows what is claimed of the plans of one graph, and looks for mappings only to refute "none fits".
 
-    Parameters
+    SearchParameters
     ----------
     plans : ClaimedPlans
         The plans, and what is claimed of them.
@@ -296,7 +296,7 @@ class RegionProof(WorkloadSearch):
         pairs = sorted(plans.kept.items(), key=lambda pair: pair[1])
         self._kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
-    def shown(self) -> dict[Plan, Shown]:
+    def shown(self) -> dict[Plan, PlanProof]:
         """What can be shown of every plan and variant; one that is excluded with its plan has nothing of its own.
 
         Raises
@@ -314,7 +314,7 @@ class RegionProof(WorkloadSearch):
         self._leave_proven(every)
         return self.plans.shown()
 
-    def _late(self, plan: Plan) -> Shown:
+    def _late(self, plan: Plan) -> PlanProof:
         """What is shown of a plan that there was no time to look at: its claims, if they are already."""
         proven = plan in self.plans.proven
         lows = self._claims.lows.get(plan, {None: self._claims.otherwise}) if proven else {None: self.plans.least}
@@ -323,7 +323,7 @@ class RegionProof(WorkloadSearch):
             for tiles, low in lows.items()
             if np.isfinite(low)
         ]
-        return Shown(records or [PlanRecord(plan=plan, status="infeasible", bound=None)], for_all=proven)
+        return PlanProof(records or [PlanRecord(plan=plan, status="infeasible", bound=None)], for_all=proven)
 
     def _leave_proven(self, plans: Collection[Plan]) -> None:
         """Leave plans whose claims are shown already with these; of those that none fits nothing has to be said."""
@@ -349,7 +349,7 @@ class RegionProof(WorkloadSearch):
         problem = replace(problem, heuristics=[], leaves=[Claimed(self._claims), *problem.leaves])
         # where more were asked for, the last that is known is nothing that others have to beat
         top = max(len(self._kept) + self._more_asked, 1)
-        parameters = Parameters(gap=ROUNDED, top=top, limit=max(claimed, default=0.0))
+        parameters = SearchParameters(gap=ROUNDED, top=top, limit=max(claimed, default=0.0))
         outcome = self.outcome(problem, parameters, self._kept)
         if not is_late(outcome) and any(each not in self._kept for each in outcome.kept):
             parameters = replace(parameters, top=sys.maxsize)
@@ -361,7 +361,7 @@ class RegionProof(WorkloadSearch):
         if not plans:
             return
         kept = self._kept if self._more_asked else []
-        parameters = Parameters(gap=ROUNDED, top=len(kept) + 1)
+        parameters = SearchParameters(gap=ROUNDED, top=len(kept) + 1)
         while True:
             before = self.plans.unit_count
             outcome = self.outcome(self._problem(plans, np.isinf), parameters, kept)
@@ -378,9 +378,11 @@ class RegionProof(WorkloadSearch):
         lows = {plan: self.plans.bounds[plan] for plan in plans}
         space = Space(self.plans.setting, self.state.request, self.plans.plan_bounds, lambda: lows)
         problem = problem_in([space], self.state.options)
-        return replace(problem, branching=[Wanted(rule, wanted) for rule in problem.branching])
+        return replace(problem, branching=[RestrictedBranching(rule, wanted) for rule in problem.branching])
 
-    def _give_up(self, plans: Sequence[Plan], outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> None:
+    def _give_up(
+        self, plans: Sequence[Plan], outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters
+    ) -> None:
         """Leave plans with what a search shows of them."""
         self.regions += len(outcome.leaves)
         if self.state.stopped:

@@ -15,14 +15,14 @@ from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.search.kept import Kept
 from dfopt.search.status_record import AnyRecord, StatusRecord
 
-__all__ = ["Unit", "UnitState"]
+__all__ = ["TiledPlan", "UnitState"]
 
 _SAME: Final = 1e-12
 """Relative: values that differ by less are one value, as computed."""
 _CLOSE: Final = 1e-9
 """The same of a value that is reached and a bound that is proven."""
 
-Unit = tuple[Plan, int | None]
+TiledPlan = tuple[Plan, int | None]
 """A plan, and a number of tiles where that is a choice: what has a record of its own."""
 
 
@@ -78,12 +78,12 @@ class UnitState:
         fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]
         return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
-    def plan_record(self, unit: Unit, variant: str | None, least: float, kept: Kept, stopped: str) -> AnyRecord:
+    def plan_record(self, unit: TiledPlan, variant: str | None, least: float, kept: Kept, stopped: str) -> AnyRecord:
         """Its record; where nothing fits without the reason.
 
         Parameters
         ----------
-        unit : Unit
+        unit : TiledPlan
             Plan and tile count.
         variant : str, optional
             Of the graph.

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from dfopt.documents.axes import keys
 from dfopt.documents.plan import Plan
-from dfopt.documents.plan_records import OPEN, PlanGroup, PlanRecord, UnlistedPlans
+from dfopt.documents.plan_records import OPEN, GroupRecord, PlanRecord, UnlistedPlans
 from dfopt.documents.uncollected import uncollected
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.status_record import AnyRecord, StatusRecord, with_note
@@ -63,8 +63,8 @@ def _of_graph(search: GraphSearch, stay: set[int], text: Callable[[Plan], str]) 
         return None
     places = {key: place for place, key in enumerate(_in_order(search.legal, search.rejected, text))}
     several = Counter(record.plan for record in search.records)
-    groups: list[PlanGroup | None] = [None] * len(places)
-    group_of = cache(lambda status, note: PlanGroup(status=status, note=note))  # there are few
+    groups: list[GroupRecord | None] = [None] * len(places)
+    group_of = cache(lambda status, note: GroupRecord(status=status, note=note))  # there are few
     for record in search.records:
         if (place := places.get((record.plan, ""))) is None:
             place = places.get((record.plan, record.note))

@@ -23,7 +23,7 @@ from dfopt.search.assembling import conclusions, digests_of, matrices
 from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
-from dfopt.search.other_code import Rests
+from dfopt.search.other_code import TrustedCounts
 from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -58,7 +58,7 @@ class Verification:
     unchecked: tuple[str, ...] = NOT_CHECKED
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    rests: Rests | None = None
+    rests: TrustedCounts | None = None
     certificate: Certificate | None = None
 
     @property

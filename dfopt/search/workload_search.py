@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Parameters, Problem
-from dfopt.bnb import Progress as Step
+from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Problem, SearchParameters
+from dfopt.bnb import SearchProgress as Step
 from dfopt.documents.plan_records import OPEN, GraphRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.interrupts import LIMIT, SIGNALS, now
@@ -32,7 +32,7 @@ _REPORT_S: Final = 1.0
 class WorkloadSearch:
     """A search over the mappings of some graphs, which are one workload drawn in several ways.
 
-    Parameters
+    SearchParameters
     ----------
     graphs : sequence of GraphSearch
         One for each graph; they share a state.
@@ -72,7 +72,7 @@ class WorkloadSearch:
         self._write(self.outcome(problem, parameters, kept), parameters)
 
     def outcome(
-        self, problem: Problem[Part, JudgedMapping], parameters: Parameters, kept: Sequence[Candidate] = ()
+        self, problem: Problem[Part, JudgedMapping], parameters: SearchParameters, kept: Sequence[Candidate] = ()
     ) -> Outcome[Part, JudgedMapping]:
         """Run a branch and bound; mappings that it finds are kept."""
         outcome = searched(problem, parameters, self.state.clock, kept, self._stepped)
@@ -94,7 +94,7 @@ class WorkloadSearch:
         if mapping is not None and mapping.solved is not None:
             self._of_model[id(mapping.solved.graph)].keep(mapping.solved)
 
-    def _write(self, outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> None:
+    def _write(self, outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters) -> None:
         """The records of all graphs, from what a search shows of every plan."""
         late = is_late(outcome)
         self.state.stopped = self.state.stopped or (LIMIT if late else "")
@@ -105,7 +105,7 @@ class WorkloadSearch:
             else:
                 graph.write_records()
 
-    def leave(self, outcome: Outcome[Part, JudgedMapping], parameters: Parameters) -> dict[GraphSearch, float]:
+    def leave(self, outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters) -> dict[GraphSearch, float]:
         """Leave all plans that were searched with what is shown of each.
 
         Returns
@@ -222,7 +222,7 @@ def is_late(outcome: Outcome[Part, JudgedMapping]) -> bool:
 
 
 def lows(
-    outcome: Outcome[Part, JudgedMapping], parameters: Parameters, *, several: bool
+    outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters, *, several: bool
 ) -> Callable[[PlanGroup], Floats]:
     """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
 

@@ -12,28 +12,28 @@ from typing import Final
 
 from dfopt.documents.assumptions import CHANGED
 from dfopt.documents.evaluation import phase_of
-from dfopt.show.omissions import Answer, has_experts
+from dfopt.show.omissions import JudgedResult, has_experts
 
 NEVER: Final = "never compared with a measurement"
 
 
-def efficiency_of(answer: Answer) -> str:
+def efficiency_of(answer: JudgedResult) -> str:
     """Whether kernels have the efficiency that was measured on their chip, or the ideal one."""
     return "measured" if answer.assumptions.compute_model == "efficiency" else "ideal"
 
 
-def accuracy_words(answer: Answer) -> str:
+def accuracy_words(answer: JudgedResult) -> str:
     """How far answers of this kind are from measurements, with the table; or that there was none."""
     off, over, table = _accuracy(answer)
     return f"{off}, {over} (dfopt guide accuracy: {table})" if table else off
 
 
-def accuracy_off(answer: Answer) -> str:
+def accuracy_off(answer: JudgedResult) -> str:
     """How far answers of this kind are from measurements."""
     return _accuracy(answer)[0]
 
 
-def _accuracy(answer: Answer) -> tuple[str, str, str]:
+def _accuracy(answer: JudgedResult) -> tuple[str, str, str]:
     """How far, over what, and in which table; or that there was no measurement."""
     kind = [phase_of(answer.graph), str(has_experts(answer.graph)), efficiency_of(answer), answer.system.chip.name]
     profile = answer.assumptions.profile

@@ -22,7 +22,7 @@ from dfopt.physics.ops import output_axis
 from dfopt.show.accuracy import NEVER, accuracy_off, efficiency_of
 from dfopt.show.asked import PHASES, batch_words, short_types
 from dfopt.show.inputs import routing_facts
-from dfopt.show.omissions import Answer, omissions
+from dfopt.show.omissions import JudgedResult, omissions
 from dfopt.show.parts import RESOURCES, held_words, time_parts
 from dfopt.show.stages import order_of
 from dfopt.show.tables import counted
@@ -67,7 +67,7 @@ def seconds(value: float) -> str:
     return f"{brief(value)} s" if value >= 1e3 else show_unit(value, "time", 3)
 
 
-def headline(answer: Answer) -> tuple[str, str]:
+def headline(answer: JudgedResult) -> tuple[str, str]:
     """What was asked, and of which machine: two lines."""
     graph, system = answer.graph, answer.system
     phase = PHASES.get(phase_of(graph), phase_of(graph))
@@ -79,7 +79,7 @@ def headline(answer: Answer) -> tuple[str, str]:
     )
 
 
-def summary(answer: Answer, other: Score | None = None) -> list[tuple[str, str]]:
+def summary(answer: JudgedResult, other: Score | None = None) -> list[tuple[str, str]]:
     """Names and texts of the lines below the headline.
 
     Parameters
@@ -131,7 +131,7 @@ def _shares(counts: Mapping[str, int], of: int, room: int, least: int = 1) -> st
 # ------------------------------------------------------------------------------------------------ plan
 
 
-def plan_in_words(answer: Answer) -> str:
+def plan_in_words(answer: JudgedResult) -> str:
     """Degrees of parallelism, schedule, microbatches and what else a plan decides, in at most two lines."""
     plan, graph, kernels = answer.plan, answer.graph, answer.mapping.kernels
     words = []
@@ -173,7 +173,7 @@ def _axis(plan: Plan, name: str, degree: int, dims: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------------ figures
 
 
-def _speed(answer: Answer) -> str:
+def _speed(answer: JudgedResult) -> str:
     """Step time, rates by all, by a chip and by a user, and the share of peak."""
     score, graph, chips = answer.score, answer.graph, answer.system.chips
     keeps, unit = score.sustained, counted(score)
@@ -195,7 +195,7 @@ def _time(score: Score) -> str:
     return _shares(apportioned(parts, 1000), 1000, _TWO_LINES, least=5)
 
 
-def _memory(answer: Answer) -> str:
+def _memory(answer: JudgedResult) -> str:
     """Bytes of the fullest chip, of how many, and what fills them; of several memories a line each."""
     score, chip = answer.score, answer.system.chip
     lines = []
@@ -224,7 +224,7 @@ def _gains(result: Result) -> str:
     return ", ".join(words) or f"of any resource: less than {100 * _LEAST_GAIN:g} % faster"
 
 
-def _efficiency(answer: Answer, other: Score | None) -> str:
+def _efficiency(answer: JudgedResult, other: Score | None) -> str:
     """Measured or ideal, the other figure beside it, and how far such answers usually are from measurements."""
     kind = efficiency_of(answer)
     words = f"{kind} ({answer.assumptions.profile})"

@@ -8,7 +8,7 @@ from dfopt.documents.assumptions import CHANGED
 from dfopt.documents.evaluation import phase_of, segments_of
 from dfopt.documents.graph import Graph
 from dfopt.show.accuracy import accuracy_words, efficiency_of
-from dfopt.show.omissions import Answer, has_experts
+from dfopt.show.omissions import JudgedResult, has_experts
 from dfopt.show.parts import percent
 
 PHASES: Final = {"forward": "forward pass", "verify": "verification of drafts"}
@@ -54,7 +54,7 @@ def short_types(graph: Graph) -> str:
     return next(iter(types)) if len(types) == 1 else _types(graph)
 
 
-def asked_facts(answer: Answer) -> list[tuple[str, str]]:
+def asked_facts(answer: JudgedResult) -> list[tuple[str, str]]:
     """The question of an answer, and how far such answers are from measured runs."""
     graph, system, assumptions = answer.graph, answer.system, answer.assumptions
     kind, rate = efficiency_of(answer), assumptions.compute_utilization

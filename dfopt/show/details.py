@@ -20,7 +20,7 @@ from dfopt.show.grid import FactList, Grid
 from dfopt.show.html import TableCell
 from dfopt.show.inputs import routing_facts, type_words
 from dfopt.show.matrices import grids
-from dfopt.show.omissions import Answer, Judged, omissions
+from dfopt.show.omissions import Judged, JudgedResult, omissions
 from dfopt.show.parts import RESOURCES, dollars, held_words, parts_words, time_facts
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.stages import stage_facts
@@ -31,7 +31,7 @@ _WIDEST: Final = 100  # columns of a summary, on a terminal that has more
 _TILES: Final = 5  # of a stack, the hottest
 
 
-def _plan(answer: Answer) -> Iterator[RenderableType]:
+def _plan(answer: JudgedResult) -> Iterator[RenderableType]:
     graph = answer.graph
     facts = [*asked_facts(answer), ("plan", plan_words(answer.plan, graph.microbatch))]
     facts += [("computed", graph.variant)] if graph.variant else []
@@ -40,13 +40,13 @@ def _plan(answer: Answer) -> Iterator[RenderableType]:
     yield FactList([*facts, *routing_facts(routing_of(graph))])
 
 
-def _kernels(answer: Answer) -> Iterator[RenderableType]:
+def _kernels(answer: JudgedResult) -> Iterator[RenderableType]:
     score, kinds = answer.score, answer.graph.layers.kinds
     title, blocks = "Partitions of one layer and microbatch, in order", answer.mapping.blocks_by_partition
     yield partitions(score, title, len(score.stages) == 1, kinds, blocks)
 
 
-def time_details(answer: Answer) -> list[tuple[str, str]]:
+def time_details(answer: JudgedResult) -> list[tuple[str, str]]:
     """Speed, what binds it, parts of the step, collectives, price and power."""
     score = answer.score
     facts = [*speed_facts(score, answer.graph.trains), ("bottleneck", score.bound_by), *time_facts(score)]
@@ -68,7 +68,7 @@ def _cost(score: Score) -> Iterator[tuple[str, str]]:
     yield from (score.unpriced or {}).items()
 
 
-def memory_details(answer: Answer) -> list[tuple[str, str]]:
+def memory_details(answer: JudgedResult) -> list[tuple[str, str]]:
     """Bytes in each memory of a chip, and what fills them, by pipeline stage."""
     score, chip = answer.score, answer.system.chip
     facts = []
@@ -80,12 +80,12 @@ def memory_details(answer: Answer) -> list[tuple[str, str]]:
     return facts
 
 
-def _decisions(answer: Answer) -> Iterator[RenderableType]:
+def _decisions(answer: JudgedResult) -> Iterator[RenderableType]:
     decided = decisions(answer) if isinstance(answer, Result) else None
     yield decided if decided is not None else "Decisions: none but the plan; the way to compute a step was not searched"
 
 
-def _proof(answer: Answer) -> Iterator[RenderableType]:
+def _proof(answer: JudgedResult) -> Iterator[RenderableType]:
     if isinstance(answer, Judged):
         return
     facts = [("status", status_line(answer))]
@@ -110,26 +110,26 @@ def sensitivity(result: Result) -> Grid:
     return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 
 
-def _sensitivity(answer: Answer) -> Iterator[RenderableType]:
+def _sensitivity(answer: JudgedResult) -> Iterator[RenderableType]:
     if isinstance(answer, Result) and answer.sensitivity:
         yield sensitivity(answer)
 
 
-def _heat(answer: Answer, tiles: int = _TILES) -> Iterator[RenderableType]:
+def _heat(answer: JudgedResult, tiles: int = _TILES) -> Iterator[RenderableType]:
     physical, per = answer.score.physical, counted(answer.score)
     if physical is not None:
         yield FactList(physical_facts(physical, per))
         yield from (part for table in physical_tables(physical, tiles, per) for part in ("", table))
 
 
-def _matrices(answer: Answer) -> Iterator[RenderableType]:
+def _matrices(answer: JudgedResult) -> Iterator[RenderableType]:
     if isinstance(answer, Judged):
         yield "Matrices: only a result of a search has them"
         return
     yield from grids(answer.matrices, answer.graph)
 
 
-_DetailSection = Callable[[Answer], Iterator[RenderableType]]
+_DetailSection = Callable[[JudgedResult], Iterator[RenderableType]]
 _SECTIONS: Final[dict[str, _DetailSection]] = {
     "plan": _plan,
     "kernels": _kernels,
@@ -146,7 +146,7 @@ DETAILS: Final = (*_SECTIONS, *_APART, "all")
 
 
 def answer_report(
-    answer: Answer, other: Score | None = None, detail: Sequence[str] = (), tiles: int = _TILES
+    answer: JudgedResult, other: Score | None = None, detail: Sequence[str] = (), tiles: int = _TILES
 ) -> RenderableType:
     """The answer in at most 16 lines, and the sections that are asked for below it.
 

@@ -36,27 +36,27 @@ class Judged(NamedTuple):
         return self.mapping.plan
 
 
-Answer = Result | Judged
+JudgedResult = Result | Judged
 
 
 _ALONE: Final = "kernel_by_kernel"
 _FP32_LOSS: Final = 12  # B of a logit: log-softmax, and the gradients of nll_loss and log_softmax (torch.nn.functional)
 
 
-def _runs(answer: Answer, *ways: str) -> bool:
+def _runs(answer: JudgedResult, *ways: str) -> bool:
     """Whether the assumed execution is one of some kinds."""
     chip = answer.system.chip
     return resolve(answer.assumptions, chip.execution, chip.compute_utilization).execution in ways
 
 
-def _follows(answer: Answer, first: str, then: str) -> bool:
+def _follows(answer: JudgedResult, first: str, then: str) -> bool:
     """Whether a kernel of one op reads what one of another op wrote."""
     kernels = {kernel.name: kernel for kernel in answer.graph.kernels}
     pairs = ((kernels[tensor.src], kernels[tensor.dst]) for tensor in answer.graph.tensors)
     return any(a.op == first and b.op == then for a, b in pairs)
 
 
-def _loss_held(answer: Answer) -> float:
+def _loss_held(answer: JudgedResult) -> float:
     """Bytes of a chip that a loss which is not fused holds beside logits; 0 where that is counted."""
     kernels = {kernel.name: kernel for kernel in answer.graph.kernels}
     pairs = ((kernels[tensor.src], kernels[tensor.dst]) for tensor in answer.graph.tensors)
@@ -66,7 +66,7 @@ def _loss_held(answer: Answer) -> float:
     return _FP32_LOSS * logits / (answer.plan.shards * answer.plan.members)
 
 
-def _has_other_types(answer: Answer) -> bool:
+def _has_other_types(answer: JudgedResult) -> bool:
     """Whether a graph states types that are not of 16 bits, and the chip one rate for all."""
     if answer.graph.dtypes is None or isinstance(answer.system.chip.peak, Peaks):
         return False
@@ -84,7 +84,7 @@ def _is_mixed(graph: Graph) -> bool:
     return len({state.sequences for kernel in graph.kernels for state in kernel.states or ()}) > 1
 
 
-OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
+OMISSIONS: Final[tuple[tuple[Callable[[JudgedResult], bool], str], ...]] = (
     (lambda answer: _runs(answer, _ALONE) and _follows(answer, "matmul", "elementwise"), "fused attention"),
     (
         lambda answer: _runs(answer, _ALONE) and _follows(answer, "gemm", "elementwise"),
@@ -124,7 +124,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
 """When something is left out of the answer, and what it is."""
 
 
-def omissions(answer: Answer) -> list[str]:
+def omissions(answer: JudgedResult) -> list[str]:
     """What the model leaves out of an answer, each with its size in brackets where that is known."""
     words = {"word": answer.graph.word_bytes, "peak": show_unit(answer.system.chip.peak_flops, "flop_rate")}
     words["reduced"] = percent(answer.score.gradient_reduction_s / answer.score.step_time_s)
@@ -132,6 +132,6 @@ def omissions(answer: Answer) -> list[str]:
     return [what.format(**words) for applies, what in OMISSIONS if applies(answer)]
 
 
-def left_out(answer: Answer) -> str:
+def left_out(answer: JudgedResult) -> str:
     """What the model leaves out of an answer, on one line; empty if nothing that is known."""
     return ", ".join(omissions(answer))

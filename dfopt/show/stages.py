@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
-from dfopt.show.omissions import Answer
+from dfopt.show.omissions import JudgedResult
 from dfopt.units import show_unit
 
 
@@ -30,7 +30,7 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
     return facts
 
 
-def order_of(result: Answer) -> str:
+def order_of(result: JudgedResult) -> str:
     """The order of microbatches in the pipeline."""
     if result.plan.stages == 1:
         return "one stage"

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from replayed import replay
 from tables import GRIDS, SLACKS, Box, Cell, Grid, Halves, Least, Middle, OneCell, check_leaves, covers, problem, window
 
-from dfopt.bnb import Bound, Candidate, Clock, Heuristic, Node, Parameters, Problem, Progress, View, branch_and_bound
+from dfopt.bnb import (
+    Bound,
+    Candidate,
+    Clock,
+    Heuristic,
+    Node,
+    Problem,
+    SearchParameters,
+    SearchProgress,
+    View,
+    branch_and_bound,
+)
 
 
 class Together(Least):
@@ -42,14 +53,14 @@ def test_bounds_that_are_worked_out_together_prove_the_same(
     last = Together(values, slack[-1]) if ahead else Least(values, slack[-1])
     last.batch = 1 if ahead else 5
     several = replace(one, relaxations=[*one.relaxations[:-1], last])
-    alone, together = (branch_and_bound(of, Parameters(top=top)) for of in (one, several))
+    alone, together = (branch_and_bound(of, SearchParameters(top=top)) for of in (one, several))
     assert [each.value for each in together.kept] == [each.value for each in alone.kept]
     check_leaves(together, values)
 
 
 @given(GRIDS, st.sampled_from([0.0, 0.05, 0.5]), SLACKS)
 def test_the_best_and_its_bound_are_those_of_everything(values: Grid, gap: float, slack: Sequence[float]) -> None:
-    found = branch_and_bound(problem(values, slack), Parameters(gap=gap))
+    found = branch_and_bound(problem(values, slack), SearchParameters(gap=gap))
     least = float(values.min())
     if not np.isfinite(least):
         assert found.ending == "empty" and found.solution is None
@@ -66,7 +77,7 @@ def test_the_best_and_its_bound_are_those_of_everything(values: Grid, gap: float
 def test_nothing_from_the_objective_limit_on_is_a_solution(
     values: Grid, top: int, limit: float, slack: Sequence[float]
 ) -> None:
-    found = branch_and_bound(problem(values, slack), Parameters(top=top, limit=limit))
+    found = branch_and_bound(problem(values, slack), SearchParameters(top=top, limit=limit))
     below = np.sort(values[values < limit])
     assert [one.value for one in found.kept] == below[:top].tolist()
     assert (found.ending == "empty") == (not len(below))
@@ -78,7 +89,7 @@ def test_nothing_from_the_objective_limit_on_is_a_solution(
 def test_several_are_kept_and_nothing_else_is_better(
     values: Grid, top: int, gap: float, slack: Sequence[float]
 ) -> None:
-    found = branch_and_bound(problem(values, slack), Parameters(top=top, gap=gap))
+    found = branch_and_bound(problem(values, slack), SearchParameters(top=top, gap=gap))
     cells = [one.solution for one in found.kept]
     had = np.sort(values[np.isfinite(values)])[:top]
     assert len(set(cells)) == len(cells) == len(had)
@@ -95,7 +106,7 @@ def test_several_are_kept_and_nothing_else_is_better(
 
 @given(GRIDS, st.sampled_from([0.0, 0.3]), SLACKS)
 def test_leaves_and_the_log_show_the_bound_without_the_search(values: Grid, gap: float, slack: Sequence[float]) -> None:
-    found = branch_and_bound(problem(values, slack), Parameters(gap=gap))
+    found = branch_and_bound(problem(values, slack), SearchParameters(gap=gap))
     check_leaves(found, values)
     assert found.bound == min([found.best, *(leaf.bound for leaf in found.leaves)])
     slack_of = {f"less {one:g}": one for one in slack}
@@ -131,7 +142,7 @@ def test_an_interrupt_loses_no_box(when: int) -> None:
     values = np.random.default_rng(2).uniform(1, 2, (8, 8))
     calls = itertools.count(1)
 
-    def interrupts(progress: Progress[Cell]) -> None:
+    def interrupts(progress: SearchProgress[Cell]) -> None:
         if next(calls) == when:
             raise KeyboardInterrupt
 
@@ -175,7 +186,7 @@ def test_an_interrupt_in_an_entry_loses_no_box(entry: str) -> None:
 
 def test_progress_never_claims_more_than_it_knows() -> None:
     values = np.random.default_rng(3).uniform(1, 2, (8, 8))
-    told: list[Progress[Cell]] = []
+    told: list[SearchProgress[Cell]] = []
     found = branch_and_bound(problem(values), progress=told.append)
     assert all(one.bound <= values.min() <= one.best for one in told)
     assert [one.best for one in told] == sorted((one.best for one in told), reverse=True)
@@ -196,7 +207,7 @@ def test_a_solution_that_is_kept_gets_a_better_value_and_a_relaxation_may_lead_t
 
     values = 4.0 * np.arange(1, 9)
     of = problem(values, (0.0,))
-    found = branch_and_bound(replace(of, heuristics=[Early(), *of.heuristics]), Parameters(top=2))
+    found = branch_and_bound(replace(of, heuristics=[Early(), *of.heuristics]), SearchParameters(top=2))
     assert [(one.value, one.solution) for one in found.kept] == [(4.0, (0,)), (8.0, (1,))]
     assert found.ending == "optimal"
 

@@ -24,12 +24,12 @@ from dfopt.bnb import (
     LeafAnswer,
     LeafSolver,
     Node,
-    Parameters,
     Problem,
     ProofLog,
     Reduced,
     Reduction,
     Relaxation,
+    SearchParameters,
     View,
     branch_and_bound,
 )
@@ -199,7 +199,7 @@ def test_a_leaf_solver_that_leaves_others_claims_no_more_than_it_shows(cost: Gri
     """Of several that are asked for, those that a leaf did not give may be missing: the word says so."""
     n = len(cost)
     of = Problem[Rows, Rows]([()], [Cheapest(cost)], [NextRow(cost)], leaves=[AllOrders(cost, most)])
-    found = branch_and_bound(of, Parameters(top=top))
+    found = branch_and_bound(of, SearchParameters(top=top))
     every = sorted(float(cost[range(n), order].sum()) for order in itertools.permutations(range(n)))
     kept = [one.value for one in found.kept]
     if found.ending == "optimal" and len(kept) == top:
@@ -245,7 +245,7 @@ def test_what_takes_long_waits_and_is_shown_in_the_end(values: Grid, allowance: 
         return
     slow = Slow(values)
     of = replace(problem(values, ()), relaxations=[Least(values, 30.0), slow])
-    found = branch_and_bound(of, Parameters(allowance=allowance, growth=2.0))
+    found = branch_and_bound(of, SearchParameters(allowance=allowance, growth=2.0))
     assert found.best == found.bound == values.min() and found.ending == "optimal"
     assert max(slow.works) <= 20 and slow.works[0] <= allowance
     check_leaves(found, values)
@@ -286,7 +286,7 @@ class OneIsEnough(Reduction[Box]):
 @given(GRIDS, st.integers(1, 5), st.booleans())
 def test_reductions_leave_out_nothing_that_matters(values: Grid, top: int, dominance: bool) -> None:
     of = replace(problem(values, (3.0,)), reductions=[OneIsEnough(values) if dominance else Tight(values)])
-    found = branch_and_bound(of, Parameters(top=top))
+    found = branch_and_bound(of, SearchParameters(top=top))
     had = np.sort(values[np.isfinite(values)])[:top]
     assert [one.value for one in found.kept] == had.tolist()
     reduced = [one for one in found.log.events if isinstance(one, Reduced)]

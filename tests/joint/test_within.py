@@ -27,7 +27,7 @@ from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.regions.facts import Memory
 from dfopt.regions.space import Space
-from dfopt.search.budgets import Block, Budget
+from dfopt.search.budgets import Budget, PricedBlock
 from dfopt.search.fitting import Fitter, Rows
 from dfopt.search.within import optimize_within
 from dfopt.setting.instance import Setting
@@ -40,8 +40,8 @@ def drawn_value(seed: int, seen: tuple[str, ...]) -> float:
     return float(zlib.crc32(f"{seed} {sorted(seen)}".encode()) % 8)
 
 
-def block_of(part: PartitionScore) -> Block:
-    return Block(
+def block_of(part: PartitionScore) -> PricedBlock:
+    return PricedBlock(
         part.kernels, part.compute_s, part.memory_s, part.network_s, part.time_s, part.dram_bytes, part.sram_bytes
     )
 

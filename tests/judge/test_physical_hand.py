@@ -10,7 +10,7 @@ from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 from stack_cases import LEVELS, T0, TIMINGS, memory, stack
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.mapping import Clock, Mapping, Pause
+from dfopt.documents.mapping import Mapping, PartitionClock, Pause
 from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Limits, LogicEnergies, Stack
@@ -186,7 +186,7 @@ def test_refresh_rises_one_step_at_a_time() -> None:
 
 def test_a_clock_and_a_pause_in_the_plain_and_the_physical_judge() -> None:
     mapping = place(ONE, {"a": 0}, Plan(microbatches=4)).model_copy(
-        update={"clocks": (Clock(partition=0, frequency=0.8),), "pauses": (Pause(time=1.5),)}
+        update={"clocks": (PartitionClock(partition=0, frequency=0.8),), "pauses": (Pause(time=1.5),)}
     )
     score = evaluate(mapping, ONE, machine(), PLAIN, column(dram=memory(4)))
     assert score.partitions[0].compute_s == pytest.approx(2.5, rel=1e-12)
@@ -240,7 +240,7 @@ def test_the_stack_of_the_system_counts_unless_told_otherwise() -> None:
 def test_a_throttled_chip_caps_every_clock() -> None:
     """A level of 90 % leaves the partition that the mapping runs at 80 % where it is."""
     graph = closed(name="two", kernels=(gemm("a", 10, 10, 5), gemm("b", 10, 10, 5)))
-    slowed = place(graph, {"a": 0, "b": 1}).model_copy(update={"clocks": (Clock(partition=1, frequency=0.8),)})
+    slowed = place(graph, {"a": 0, "b": 1}).model_copy(update={"clocks": (PartitionClock(partition=1, frequency=0.8),)})
     free = judged(graph, slowed, column(dram=memory(4)))
     assert [part.frequency for part in free.partitions] == [1.0, 0.8]
     assert free.step_time_s == pytest.approx(2 + 2 / 0.8, rel=1e-12)

@@ -18,7 +18,7 @@ from replayed import replay
 from strategies import World, share
 
 import dfopt as df
-from dfopt.bnb import BoundRaised, Clock, Parameters, branch_and_bound
+from dfopt.bnb import BoundRaised, Clock, SearchParameters, branch_and_bound
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
@@ -64,7 +64,7 @@ def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: 
     problem = problem_in([members.space], Options(members.space.request))
     order = ClassesFirst(len(problem.relaxations))
     with patch("dfopt.regions.branching._FIRST", data.draw(st.integers(1, 3))):
-        found = branch_and_bound(problem, Parameters(gap=ROUNDED), selection=order)
+        found = branch_and_bound(problem, SearchParameters(gap=ROUNDED), selection=order)
 
     def shows(region: Part, relaxation: str, value: float) -> bool:
         if isinstance(region, Unlisted | Unclassed):
@@ -81,8 +81,8 @@ def test_the_class_of_the_mapping_that_is_known_at_the_start_is_bounded_first() 
     space = space_of(setting, Request(top=6))
     options = Options(space.request)
     first = set[frozenset[Plan]]()
-    for candidate in searched(problem_in([space], options), Parameters(top=6), Clock()).kept:
-        log = searched(problem_in([space], options), Parameters(), Clock(), [candidate]).log
+    for candidate in searched(problem_in([space], options), SearchParameters(top=6), Clock()).kept:
+        log = searched(problem_in([space], options), SearchParameters(), Clock(), [candidate]).log
         of_paths = (
             event for event in log.events if isinstance(event, BoundRaised) and event.relaxation == PathBound.name
         )

@@ -16,7 +16,7 @@ from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.search.budgets import Block, Budget
+from dfopt.search.budgets import Budget, PricedBlock
 from dfopt.search.within import optimize_within
 
 APART = profile("default").with_(sharding_objective="seconds", execution="dataflow")
@@ -90,7 +90,7 @@ def test_a_slow_block_may_be_better_than_many_fast_ones() -> None:
     graph = Graph(name="chain", inputs=(), outputs=(), batch=8, kernels=tuple(kernels), tensors=tensors)
     whole = df.optimize(graph, df.load_system("sn10-8-ring"), tp=1, pp=1, assumptions=APART)
 
-    def worth(block: Block) -> float:
+    def worth(block: PricedBlock) -> float:
         return sum(cuts[t.src][1] for t in tensors if t.src in block.kernels and t.dst not in block.kernels)
 
     found = optimize_within(whole, Budget("worth", worth, at_least=5))

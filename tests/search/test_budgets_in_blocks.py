@@ -17,7 +17,7 @@ from strategies import World, share
 import dfopt as df
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible, PlanError
-from dfopt.search.budgets import Block, Budget
+from dfopt.search.budgets import Budget, PricedBlock
 from dfopt.search.within import Within, optimize_within
 
 VALUES = {
@@ -30,9 +30,9 @@ VALUES = {
 GROWING = "sram", "dram"
 
 
-def seen(part: PartitionScore) -> Block:
+def seen(part: PartitionScore) -> PricedBlock:
     busy = part.compute_s, part.memory_s, part.network_s, part.time_s
-    return Block(part.kernels, *busy, part.dram_bytes, part.sram_bytes, part.sram_s or 0.0)
+    return PricedBlock(part.kernels, *busy, part.dram_bytes, part.sram_bytes, part.sram_s or 0.0)
 
 
 def of_one_chip(world: World) -> Iterator[tuple[float, dict[str, float]]]:

@@ -46,9 +46,9 @@ from dfopt.bnb import (
     Heuristic,
     Node,
     Outcome,
-    Parameters,
     Problem,
     Relaxation,
+    SearchParameters,
     View,
     branch_and_bound,
 )
@@ -212,4 +212,4 @@ class Halves(BranchingRule[Box]):
 def best_design(problem: Traced, gap: float, time_limit: float, starts: int) -> Outcome[Box, Shares]:
     """A design that no other beats by more than a gap, if there is the time for it; from some random starts."""
     of = Problem([_WHOLE], [Planes(problem)], [Halves()], [RandomStarts(problem, starts)])
-    return branch_and_bound(of, Parameters(gap=gap), clock=Clock(time.perf_counter() + time_limit))
+    return branch_and_bound(of, SearchParameters(gap=gap), clock=Clock(time.perf_counter() + time_limit))

@@ -89,7 +89,7 @@ class _Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class _Layer(_Graph):
+class _WorkClass(_Graph):
     """Plans of a graph under which a chip has the same work."""
 
     plans: PlanTable = field(kw_only=True)
@@ -101,7 +101,7 @@ def _distance(item: _Graph, other: _Graph) -> float:
     return sum(abs(a - b) for a, b in zip(here, there, strict=True)) + (variant != another)
 
 
-def _ratio(ratios: Mapping[_Layer, float], item: _Graph) -> float:
+def _ratio(ratios: Mapping[_WorkClass, float], item: _Graph) -> float:
     """What an estimate is to be corrected by: as that of the nearest was, and a little less the farther that is."""
     if not ratios:
         return 1.0
@@ -139,11 +139,11 @@ class _Starts:
         self.request = narrowed(self.options.request)
         work = min(self.options.clock.work_left, self.options.request.time_limit * UNITS_PER_S)
         self.clock, self.patience = self.options.clock.allowance(_SHARE * work), _PATIENCE * work
-        self.valued: dict[_Layer, float] = {}  # the best value of each, infinite if none
-        self.tried = set[tuple[_Layer, tuple[Sharding, ...]]]()
+        self.valued: dict[_WorkClass, float] = {}  # the best value of each, infinite if none
+        self.tried = set[tuple[_WorkClass, tuple[Sharding, ...]]]()
         self.priced = set[Arcs]()
         self.of_graphs: list[float] = []  # what was estimated of the best layer of each, by its least
-        self.of_layers: dict[_Layer, float] = {}  # what was reached of each, by its estimate
+        self.of_layers: dict[_WorkClass, float] = {}  # what was reached of each, by its estimate
 
     def _beat(self) -> float:
         return self.state.incumbent
@@ -168,7 +168,7 @@ class _Starts:
                 varied = True
                 continue
             item = open_.pop(number)
-            if isinstance(item, _Layer):
+            if isinstance(item, _WorkClass):
                 self._value(item, VARIATIONS[0])
             else:
                 open_ += self._layers(item)
@@ -178,7 +178,7 @@ class _Starts:
     def _guess(self, item: _Graph) -> float:
         """Its estimate, corrected by what came of the nearest layers; of a graph that is not listed yet, at least."""
         guess = item.estimate * _ratio(self.of_layers, item)
-        return guess if isinstance(item, _Layer) else guess * min(self.of_graphs, default=1.0)
+        return guess if isinstance(item, _WorkClass) else guess * min(self.of_graphs, default=1.0)
 
     def _layers(self, item: _Graph) -> list[_Graph]:
         """The layers that plans of a graph share, those that may fit."""
@@ -206,12 +206,12 @@ class _Starts:
                 members = table.of_some(fitting[shared_i == shared].tolist())
                 degrees = members.plans[0].shards, members.plans[0].members
                 least = min(map(about.__getitem__, members.plans))
-                layers.append(_Layer(item.space, least, degrees, plans=members))
+                layers.append(_WorkClass(item.space, least, degrees, plans=members))
         if layers:
             self.of_graphs.append(min(layer.estimate for layer in layers) / item.estimate)
         return layers
 
-    def _value(self, layer: _Layer, variation: str) -> None:
+    def _value(self, layer: _WorkClass, variation: str) -> None:
         """Fuse a layer under one sharding, and keep the best mappings of its plans."""
         self.valued.setdefault(layer, math.inf)
         usual, request = variation == VARIATIONS[0], self.options.request
@@ -232,7 +232,7 @@ class _Starts:
         if usual and math.isfinite(self.valued[layer]):
             self.of_layers[layer] = self.valued[layer] / layer.estimate
 
-    def _sharded(self, layer: _Layer, variation: str) -> Iterator[Region]:
+    def _sharded(self, layer: _WorkClass, variation: str) -> Iterator[Region]:
         """A layer under a sharding, in every number of tiles; nothing if that was looked at, or is not allowed."""
         space, plans = layer.space, layer.plans
         instance = plans.instances[0]
