@@ -34,7 +34,7 @@ from dfopt.workloads import WORKLOADS, load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
 from dfopt.workloads.recompute import RECOMPUTES, recompute_of
 
-Draw = Callable[[int, int], Graph]
+GraphBuilder = Callable[[int, int], Graph]
 """The graph of a batch and a microbatch."""
 
 _LARGEST: Final = "max"
@@ -72,7 +72,7 @@ class Resolved:
     assumptions: Assumptions
     request: Request
     calibration: Calibration | None = None
-    largest: Draw | None = None
+    largest: GraphBuilder | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -184,7 +184,7 @@ class Resolver:
             system = with_stack(system, load_stack(stack) if isinstance(stack, str) else stack)
         return system
 
-    def workload(self, question: Question) -> tuple[Sequence[Graph], Draw | None]:
+    def workload(self, question: Question) -> tuple[Sequence[Graph], GraphBuilder | None]:
         """The graph of a question in every way that is free; and what draws it, for the largest batch."""
         given, parameters = question.graph, question.parameters
         if given is None:
@@ -194,12 +194,12 @@ class Resolver:
                 names = ", ".join(parameters)
                 raise PlanError(f"graph: found a document beside {names}; its parameters are drawn already: name it")
             return (given,), None
-        graphs: tuple[Sequence[Graph], Draw | None] = self.once(
+        graphs: tuple[Sequence[Graph], GraphBuilder | None] = self.once(
             "graph", [given, parameters], None, lambda: self._drawn(self._path(given), parameters)
         )
         return graphs
 
-    def _drawn(self, name: str | Path, parameters: Mapping[str, Any]) -> tuple[Sequence[Graph], Draw | None]:
+    def _drawn(self, name: str | Path, parameters: Mapping[str, Any]) -> tuple[Sequence[Graph], GraphBuilder | None]:
         fixed = {key: value for key, value in parameters.items() if key not in ("microbatch", "recompute")}
         sizes, ways = _sizes(parameters.get("microbatch")), _ways(parameters.get("recompute"))
         if isinstance(fixed.get("batch"), list | tuple):

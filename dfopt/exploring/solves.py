@@ -58,7 +58,7 @@ class Run:
         return max(self.deadline - time.perf_counter(), 0.0)
 
 
-class Solved(NamedTuple):
+class BoundedResult(NamedTuple):
     """What no mapping on a machine is below, and one that is best among the plans that were searched.
 
     ``decided``: whether those are all that may be below a cutoff; ``cut``: whether its time limit ended it.
@@ -120,7 +120,7 @@ class Solves:
     count: int = 0
     refused: str = ""
     latest: Result | None = None
-    solved: dict[str, Solved] = field(default_factory=dict)
+    solved: dict[str, BoundedResult] = field(default_factory=dict)
 
     def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
         """Solve some machines, each below a cutoff: as many at once as there are processes.
@@ -188,7 +188,7 @@ class Solves:
             return cutoff
         return min(cutoff, solved.result.score.step_time_s * (1 - self.request.gap))
 
-    def _solve_anew(self, system: System, cutoff: float) -> Solved:
+    def _solve_anew(self, system: System, cutoff: float) -> BoundedResult:
         request = self._asked(cutoff)
         if (record := self._recorded(system, request)) is not None:
             self.count += 1
@@ -196,10 +196,10 @@ class Solves:
             self.refused = self.refused or answer.refused
             self._raise(system.digest(), [(number, at, list(map(_number, low))) for number, at, low in record["lows"]])
             self.latest = answer.result or self.latest
-            return Solved(answer.bound, answer.result)
+            return BoundedResult(answer.bound, answer.result)
         left = self._open_plans(system, cutoff)
         if not left.graphs:
-            return Solved(left.others, None)  # no plan is below the cutoff
+            return BoundedResult(left.others, None)  # no plan is below the cutoff
         self.count += 1
         answer = self._bounded(system, left.graphs, request, left.only)
         return self._keep(system, cutoff, answer, left)
@@ -294,7 +294,7 @@ class Solves:
         """What the store has of a solve."""
         return None if self.run.store is None else self.run.store.records.get(self._key(system, request, graphs))
 
-    def _keep(self, system: System, cutoff: float, answer: Bounded, left: _Left) -> Solved:
+    def _keep(self, system: System, cutoff: float, answer: Bounded, left: _Left) -> BoundedResult:
         """What a solve of what was left shows; it goes into the store, unless time was up."""
         shown, others = left.shown, left.others
         self._raise(system.digest(), shown)
@@ -307,7 +307,7 @@ class Solves:
         if decided and answer.status in ("infeasible", *_WHOLE):
             self._record(system, self._asked(cutoff), answer._replace(bound=bound), shown)
         late = answer.result is not None and answer.result.seconds >= _SPENT * answer.result.request.time_limit
-        return Solved(bound, answer.result, decided, cut=late and answer.status not in _WHOLE)
+        return BoundedResult(bound, answer.result, decided, cut=late and answer.status not in _WHOLE)
 
     def reopen(self) -> bool:
         """Take what a time limit cut short for solved in part, so that it goes on; whether there is any."""

@@ -15,7 +15,7 @@ from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.generation import BlockPool
 from dfopt.heat.limits import HeatLimits, Linearization, Rate
 from dfopt.heat.period import HeatEffort
-from dfopt.heat.settle import HeatSettler, JudgedMapping, Settled, fastest, physical
+from dfopt.heat.settle import HeatSettler, Settled, StackedMapping, fastest, physical
 from dfopt.physics.pipeline import step_time
 
 _SAME = 1e-6
@@ -58,8 +58,8 @@ class ThreeAnswers:
                 pool.add(self.ignore.mapping)
                 pool.mappings = self.starts
 
-    def _judged(self, mapping: Mapping) -> JudgedMapping:
-        return JudgedMapping(mapping, self.settler.judge(mapping))
+    def _judged(self, mapping: Mapping) -> StackedMapping:
+        return StackedMapping(mapping, self.settler.judge(mapping))
 
     def _pool(self, rate: float) -> BlockPool:
         if rate not in self.pools:
@@ -142,11 +142,11 @@ class ThreeAnswers:
             note=note,
         )
 
-    def best_of(self, settled: Settled) -> JudgedMapping:
+    def best_of(self, settled: Settled) -> StackedMapping:
         """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
         return settled if settled.step_s <= self.throttle.step_s else self.throttle
 
-    def _answer(self, name: HeatName, judged: JudgedMapping) -> HeatAnswer:
+    def _answer(self, name: HeatName, judged: StackedMapping) -> HeatAnswer:
         mapping, seen = judged.mapping, physical(judged.score)
         runs: dict[int, int] = {}
         for rank in self.ready.instance.pipeline:

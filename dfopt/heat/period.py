@@ -122,7 +122,7 @@ def shortest_period(
     paths = [Paths(stage) for stage in problem.stages]
     relaxed = bound(problem, paths, starts, effort.deadline, effort.gap)
     wanted = min(relaxed.period_s, beat)
-    task = _Task(problem, paths, relaxed, relaxed.choice, wanted, effort)
+    task = _PeriodSearch(problem, paths, relaxed, relaxed.choice, wanted, effort)
     note = f"{relaxed.rounds} shortest paths"
     least, columns = relaxed.bound_s, 0
     if task.open(least):
@@ -150,7 +150,7 @@ def shortest_period(
 
 
 @dataclass(frozen=True)
-class _Task:
+class _PeriodSearch:
     """One search, with the best choice so far; the period is what others must be below, of that choice or given."""
 
     problem: HeatProblem
@@ -166,7 +166,7 @@ class _Task:
         return far and time.perf_counter() < self.effort.deadline
 
 
-def _survivors(task: _Task, relaxed: HeatBound) -> list[Bools]:
+def _survivors(task: _PeriodSearch, relaxed: HeatBound) -> list[Bools]:
     """Arcs at levels that some choice better than the best may use, shape (arcs, levels) per stage.
 
     By the prices of the relaxation no choice through the others is better (reduced-cost fixing).
@@ -200,7 +200,7 @@ def _dominated(problem: HeatProblem, seconds_cl: Floats) -> Bools:
     return dominated
 
 
-def _by_milp(task: _Task, keep: list[Bools], time_limit: float | None) -> tuple[_Task, float]:
+def _by_milp(task: _PeriodSearch, keep: list[Bools], time_limit: float | None) -> tuple[_PeriodSearch, float]:
     """Solve over the kept arcs and levels; rows of tiles are added as they are found too hot.
 
     Returns the task with a better choice, if there is one, and a bound on choices of the kept arcs, in seconds.
@@ -237,7 +237,7 @@ def _by_milp(task: _Task, keep: list[Bools], time_limit: float | None) -> tuple[
 class _HeatModel:
     """One binary per kept arc and level, the period, a row per rank and active tile."""
 
-    def __init__(self, task: _Task, keep: list[Bools], active: Bools) -> None:
+    def __init__(self, task: _PeriodSearch, keep: list[Bools], active: Bools) -> None:
         problem = task.problem
         self.problem, self.unit = problem, max(task.period, 1e-30)
         self.model = Model("heat")

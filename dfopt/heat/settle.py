@@ -31,7 +31,7 @@ Choose = Callable[[HeatRows, bool], tuple[list[StageBlocks], HeatProblem, HeatSo
 
 
 @dataclass(frozen=True)
-class JudgedMapping:
+class StackedMapping:
     """A mapping with its score on the stack."""
 
     mapping: Mapping
@@ -44,7 +44,7 @@ class JudgedMapping:
 
 
 @dataclass(frozen=True)
-class Settled(JudgedMapping):
+class Settled(StackedMapping):
     """One that keeps the limits, by the judge, and the last solve that led to it."""
 
     answer: HeatSolution
@@ -288,7 +288,7 @@ class HeatSettler:
 
     # ------------------------------------------------------------ throttling
 
-    def throttled(self, mapping: Mapping) -> JudgedMapping:
+    def throttled(self, mapping: Mapping) -> StackedMapping:
         """The same partitions at the highest uniform level that keeps the limits, with pauses if none does.
 
         Raises
@@ -300,7 +300,7 @@ class HeatSettler:
             slowed = self.at_level(mapping, level)
             score = self.judge(slowed)
             if cool(score):
-                return JudgedMapping(slowed, score)
+                return StackedMapping(slowed, score)
         begin = self.operating(score)
 
         def with_pauses(rate: Rate, best: Settled | None) -> Settled | None:

@@ -36,7 +36,7 @@ from dfopt.documents.system import Chip, ChipForm, ChipStack, Dram, Link, Memory
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
 from dfopt.machines.fields import with_fields
-from dfopt.machines.references import Resolver, folder_of
+from dfopt.machines.references import ReferenceResolver, folder_of
 from dfopt.machines.stacks import memory_issues, memory_of, stack_data
 from dfopt.machines.topologies import expand
 from dfopt.units import Seconds
@@ -119,7 +119,7 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
     file = os.fspath(path)
     if not isinstance(data, Mapping) or not _is_composed(data):
         return System.from_data(data, file)
-    resolver = Resolver(folder_of(file))
+    resolver = ReferenceResolver(folder_of(file))
     expanded = dict(data)
     if "chip" in expanded:
         expanded["chip"] = resolver.part("chips", expanded["chip"], "$.chip")

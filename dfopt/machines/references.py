@@ -21,7 +21,7 @@ from dfopt.documents.zoo import PART_KINDS, ZooKind, find, is_path, resolve_near
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
-__all__ = ["Resolver", "folder_of", "merged", "schema_in_terms"]
+__all__ = ["ReferenceResolver", "folder_of", "merged", "schema_in_terms"]
 
 Load = Callable[[str, str], dict[str, Any] | None]  # of a name, at a place
 
@@ -29,14 +29,14 @@ Load = Callable[[str, str], dict[str, Any] | None]  # of a name, at a place
 _ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind != "chips" else [])) for kind in PARTS}
 
 
-class Resolver:
+class ReferenceResolver:
     """Replaces references and collects what is wrong with them.
 
     Relative paths start at ``folder``, that of the file that has the references, or at the current folder.
 
     Examples
     --------
-    >>> resolver = Resolver()
+    >>> resolver = ReferenceResolver()
     >>> resolver.memory({"part": "hbm3-stack", "count": 2}, "$.memory")["capacity"], resolver.issues
     ('48 GB', [])
     """

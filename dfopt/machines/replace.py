@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any, Final, NoReturn
 
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
-from dfopt.machines.references import Resolver
+from dfopt.machines.references import ReferenceResolver
 
 __all__ = ["place_of", "replaced", "with_set"]
 
@@ -52,7 +52,7 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
 
 
 def with_set(
-    resolver: Resolver, data: dict[str, Any], fields: Any, where: str, file: str, example: str
+    resolver: ReferenceResolver, data: dict[str, Any], fields: Any, where: str, file: str, example: str
 ) -> dict[str, Any]:
     """Data with what ``set`` beside the name of a part says replaced; what is wrong is left with the resolver.
 
@@ -71,7 +71,7 @@ def with_set(
 
     Examples
     --------
-    >>> resolver = Resolver()
+    >>> resolver = ReferenceResolver()
     >>> with_set(resolver, {"cells": 8}, {"cells": 16}, "$", "mine", "{cells: 4}")
     {'cells': 16}
     >>> with_set(resolver, {"cells": 8}, 16, "$", "mine", "{cells: 4}")

@@ -22,7 +22,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Dram, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError
-from dfopt.machines.references import Resolver, folder_of, schema_in_terms
+from dfopt.machines.references import ReferenceResolver, folder_of, schema_in_terms
 from dfopt.machines.replace import replaced, with_set
 from dfopt.units import show_unit
 
@@ -85,7 +85,7 @@ def expand_stack(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>
 def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Stack:
     if not isinstance(data, Mapping) or "part" not in data:
         return Stack.from_data(data, file)
-    resolver = Resolver(folder_of(file))
+    resolver = ReferenceResolver(folder_of(file))
     expanded = stack_data(resolver, data, "$", file, (*above, os.path.realpath(file)))
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
@@ -109,7 +109,7 @@ def stack_at(value: Any, where: str, file: str) -> Stack:
     >>> stack_at({"part": "hbm2", "set": {"dram.channels": 40}}, "$.stack", "mine").dram.peak
     1280000000000.0
     """
-    resolver = Resolver(folder_of(file))
+    resolver = ReferenceResolver(folder_of(file))
     data = stack_data(resolver, value, where, file)
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
@@ -120,14 +120,14 @@ def stack_at(value: Any, where: str, file: str) -> Stack:
         raise type(error)(file, issues) from None
 
 
-def stack_data(resolver: Resolver, value: Any, where: str, file: str, above: tuple[str, ...] = ()) -> Any:
+def stack_data(resolver: ReferenceResolver, value: Any, where: str, file: str, above: tuple[str, ...] = ()) -> Any:
     """The data of the stack that a value in a file names; inline data as it is.
 
     What is wrong is left with the resolver. ``above``: files that are made of this one.
 
     Examples
     --------
-    >>> stack_data(Resolver(), {"part": "hbm2", "cells": 8}, "$.stack", "mine")["cells"]
+    >>> stack_data(ReferenceResolver(), {"part": "hbm2", "cells": 8}, "$.stack", "mine")["cells"]
     8
     """
 

@@ -29,7 +29,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.technology import SECTIONS, Technology, TechnologyPart
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, json_path, shown
-from dfopt.machines.references import Resolver, folder_of, schema_in_terms
+from dfopt.machines.references import ReferenceResolver, folder_of, schema_in_terms
 from dfopt.machines.replace import place_of, with_set
 
 __all__ = [
@@ -84,7 +84,7 @@ def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Tec
         path = find("technologies", name_or_path)
         if kind_of(load_strict(path), str(path)) != "technology-part":
             return load_technology(name_or_path)
-    resolver = Resolver()
+    resolver = ReferenceResolver()
     parts = _written_out(resolver, {"parts": names}, "$", text, ())
     if resolver.issues:
         raise DocumentError(text, resolver.issues)
@@ -116,7 +116,7 @@ def technology_at(value: Any, where: str, file: str) -> Any:
     >>> technology_at("deepflow-p4", "$.technology", "mine")["core"]["power"]
     '370 mW'
     """
-    resolver = Resolver(folder_of(file))
+    resolver = ReferenceResolver(folder_of(file))
     if isinstance(value, str):
         data = _base(resolver, value, where, ())
     elif isinstance(value, Mapping) and in_terms(value):
@@ -147,7 +147,7 @@ def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str
 def _expanded(kind: type[DocumentT], data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> DocumentT:
     if not isinstance(data, Mapping) or not in_terms(data):
         return kind.from_data(data, file)
-    resolver = Resolver(folder_of(file))
+    resolver = ReferenceResolver(folder_of(file))
     expanded = _written_out(resolver, data, "$", file, (*above, os.path.realpath(file)))
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
@@ -155,7 +155,7 @@ def _expanded(kind: type[DocumentT], data: Mapping[str, Any], file: str, above: 
 
 
 def _written_out(
-    resolver: Resolver, data: Mapping[str, Any], where: str, file: str, above: tuple[str, ...]
+    resolver: ReferenceResolver, data: Mapping[str, Any], where: str, file: str, above: tuple[str, ...]
 ) -> dict[str, Any]:
     """Data with what it says in terms of others written out; what is wrong is left with the resolver."""
     expanded = {key: deepcopy(value) for key, value in data.items() if key not in _TERMS}
@@ -189,7 +189,7 @@ def _claims(data: Mapping[str, Any]) -> list[str]:
     return [*(key for key in SECTIONS if key in data and (key != "links" or not links)), *links]
 
 
-def _base(resolver: Resolver, name: str, where: str, above: tuple[str, ...]) -> dict[str, Any]:
+def _base(resolver: ReferenceResolver, name: str, where: str, above: tuple[str, ...]) -> dict[str, Any]:
     """The data of a technology or a part that is named; empty, with an issue, where there is none."""
     path = resolver.base("technologies", name, where, above)
     if path is None:
@@ -199,7 +199,7 @@ def _base(resolver: Resolver, name: str, where: str, above: tuple[str, ...]) -> 
     return _expanded(kind, data, str(path), above).to_data()
 
 
-def _scaled(resolver: Resolver, value: Any, where: str, file: str, above: tuple[str, ...]) -> dict[str, Any]:
+def _scaled(resolver: ReferenceResolver, value: Any, where: str, file: str, above: tuple[str, ...]) -> dict[str, Any]:
     """The data of the technology that ``scaling`` starts from, times its factors."""
     name = value.get("from") if isinstance(value, Mapping) else None
     if not isinstance(name, str):

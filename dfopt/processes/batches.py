@@ -12,14 +12,14 @@ _SHARES = 2  # of what waits, per thread: batches shrink to one cell at the end,
 _FASTEST = 1e-3  # seconds per cell that are believed
 
 
-class Batches:
+class TaskQueue:
     """The numbers of tasks that wait, in order, and how many of them the next batch has.
 
     Every number is given out once, and again only after it was put back.
 
     Examples
     --------
-    >>> batches = Batches(range(100))
+    >>> batches = TaskQueue(range(100))
     >>> batches.next(threads=2)
     [0]
     >>> batches.learn(seconds=0.2, cells=1)

@@ -22,7 +22,7 @@ from typing import Any
 
 from dfopt.errors import PlanError
 from dfopt.interrupts import interrupt_after_imports
-from dfopt.processes.batches import Batches
+from dfopt.processes.batches import TaskQueue
 from dfopt.processes.executor import INTERRUPTED, Take
 from dfopt.processes.identity import identity
 from dfopt.processes.packing import Task
@@ -132,7 +132,7 @@ class _Session:
     def __init__(self, client: Any, tasks: Sequence[Task], take: Take, pressed: Event | None = None) -> None:
         self.client, self.tasks, self.take = client, tasks, take
         self._pressed = pressed or Event()  # by Ctrl-C
-        self._batches = Batches(range(len(tasks)))
+        self._batches = TaskQueue(range(len(tasks)))
         self._out: dict[str, tuple[list[int], Any]] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._threads = 0

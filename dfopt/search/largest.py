@@ -25,7 +25,7 @@ from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.interrupts import now
 from dfopt.physics.states import LABELS
-from dfopt.questions import Draw, Resolved
+from dfopt.questions import GraphBuilder, Resolved
 from dfopt.search.optimization import search
 from dfopt.search.shortage import named
 from dfopt.setting.instance import Setting
@@ -91,7 +91,7 @@ class LargestBatch:
 
 
 def largest_batch(
-    draw: Draw,
+    draw: GraphBuilder,
     system: System,
     request: Request,
     assumptions: Assumptions,
@@ -170,7 +170,7 @@ def largest_batch(
     return LargestBatch(max(results), rooms[0], results[max(results)])
 
 
-def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: dict[str, Any]) -> Iterator[Room]:
+def _rooms(draw: GraphBuilder, system: System, chosen: Assumptions, asked: dict[str, Any]) -> Iterator[Room]:
     """For every number of copies the plan that may hold most sequences on each; ``asked``: fields of a request."""
     if asked["offload"] is not None:
         raise PlanError("offload: found beside the largest batch, of which nothing says what lies where; use place")

@@ -34,10 +34,10 @@ from dfopt.workloads.blocks.predicting import ENTRY, EXIT, predictor_parameters,
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.recompute import recomputes
-from dfopt.workloads.stack_layers import Layer, StackSection
+from dfopt.workloads.stack_layers import LayerKind, StackSection
 from dfopt.workloads.unroll import renamed, unroll
 
-__all__ = ["Counts", "Layer", "Parameters", "StackParameters", "StackSection", "build", "counts"]
+__all__ = ["Counts", "LayerKind", "Parameters", "StackParameters", "StackSection", "build", "counts"]
 
 _PARTS: Final = ("mixer", "feed_forward")
 
@@ -63,7 +63,7 @@ class StackParameters(EndsParameters):
     {'layer': 3}
     """
 
-    layers: dict[str, Layer] = Field(min_length=1, max_length=1000)
+    layers: dict[str, LayerKind] = Field(min_length=1, max_length=1000)
     sections: tuple[StackSection, ...] = Field(min_length=1, max_length=1000)
     predict: bool = False
 
@@ -285,7 +285,7 @@ def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:
     return graph.model_copy(update={"inputs": tuple(Input(dst=dst, operand=o, bytes=size) for dst, o, size in kept)})
 
 
-def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]:
+def _draw(layer: LayerKind, p: StackParameters, drawing: Drawing) -> tuple[str, str]:
     """Draw a layer; gives its first and its last kernel."""
 
     def norm(number: int, source: str, behind: str = "") -> str:

@@ -10,10 +10,10 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.sections import Section
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
 
-__all__ = ["Layer", "StackSection"]
+__all__ = ["LayerKind", "StackSection"]
 
 
-class Layer(Part):
+class LayerKind(Part):
     """A kind of layer: a mixer, then a feed-forward, each added to the residual stream; one of them may be missing.
 
     Attributes
@@ -35,7 +35,7 @@ class Layer(Part):
     Examples
     --------
     >>> attention = {"kind": "attention", "heads": 4, "head_dim": 2}
-    >>> Layer(mixer=attention, feed_forward={"kind": "mlp", "ffn": 32}).norms_of_layer
+    >>> LayerKind(mixer=attention, feed_forward={"kind": "mlp", "ffn": 32}).norms_of_layer
     2
     """
 

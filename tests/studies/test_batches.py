@@ -9,14 +9,14 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.processes.batches import SECONDS, Batches
+from dfopt.processes.batches import SECONDS, TaskQueue
 
 
 @given(st.integers(0, 300), st.integers(0, 2**32))
 def test_every_number_is_done_once_whatever_comes_back(count: int, seed: int) -> None:
     """Batches come back whole, in part, or not at all because something in them kills."""
     drawn = random.Random(seed)  # thousands of draws: hypothesis takes its time for each
-    batches, out, done = Batches(range(count)), [], Counter[int]()
+    batches, out, done = TaskQueue(range(count)), [], Counter[int]()
     alone: set[int] = set()
     while True:
         if out and drawn.random() < 0.5:
@@ -44,7 +44,7 @@ def test_every_number_is_done_once_whatever_comes_back(count: int, seed: int) ->
 @given(st.integers(0, 500), st.integers(1, 16), st.floats(1e-3, 100.0))
 def test_cells_of_one_speed_end_together(count: int, threads: int, seconds: float) -> None:
     """No thread ends more than two cells later than with equal shares, and no batch is longer than it should be."""
-    batches, waiting = Batches(range(count)), []
+    batches, waiting = TaskQueue(range(count)), []
     free = [(0.0, thread) for thread in range(threads)]
     sizes = []
     while True:
@@ -63,7 +63,7 @@ def test_cells_of_one_speed_end_together(count: int, threads: int, seconds: floa
 
 
 def test_a_long_study_of_fast_cells_has_few_batches() -> None:
-    batches = Batches(range(10_000))
+    batches = TaskQueue(range(10_000))
     sizes = []
     while batch := batches.next(threads=2):
         sizes.append(len(batch))
@@ -73,7 +73,7 @@ def test_a_long_study_of_fast_cells_has_few_batches() -> None:
 
 
 def test_cells_that_are_slower_than_those_before_shrink_the_next_batch() -> None:
-    batches = Batches(range(1000))
+    batches = TaskQueue(range(1000))
     batches.learn(0.1, 10)
     first = batches.next(threads=2)
     assert len(first) == 64

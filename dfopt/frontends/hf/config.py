@@ -28,7 +28,7 @@ from dfopt.frontends.hf.quantization import quantization_of
 from dfopt.frontends.hf.rows import COSMETIC, EVERYWHERE
 from dfopt.frontends.hf.saved import as_published
 from dfopt.frontends.hf.types import typed, words
-from dfopt.frontends.hf.wrapped import FRONTS, NOT_DRAWN, WRAPPERS, Text, Wrapper, text_of
+from dfopt.frontends.hf.wrapped import FRONTS, NOT_DRAWN, WRAPPERS, TextConfig, Wrapper, text_of
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 from dfopt.workloads.stack import Counts, StackParameters, counts
 
@@ -106,7 +106,7 @@ def _check_type(data: Mapping[str, Any], file: str) -> None:
 class _Fields:
     """The fields of a config: what they give, what the file leaves out, and what is wrong with it."""
 
-    def __init__(self, text: Text, family: Family) -> None:
+    def __init__(self, text: TextConfig, family: Family) -> None:
         self.text, self.family, self.issues = text, family, list[Issue]()
         self.rows = family.fields
         self.given: dict[str, Any] = {**family.always}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.rows import COSMETIC, EVERYWHERE
-from dfopt.frontends.hf.wrapped import Text
+from dfopt.frontends.hf.wrapped import TextConfig
 
 __all__ = ["as_published"]
 
@@ -108,13 +108,13 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...], _Rule], ...]] = (
 """Types, their saved fields, of which the first is always there, and the rule that gives published fields of them."""
 
 
-def as_published(text: Text) -> Text:
+def as_published(text: TextConfig) -> TextConfig:
     """The config of a text model with the fields that published files have.
 
     Examples
     --------
     >>> saved = {"model_type": "phi", "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.4}}
-    >>> as_published(Text(saved, {})).data["partial_rotary_factor"]
+    >>> as_published(TextConfig(saved, {})).data["partial_rotary_factor"]
     0.4
     """
     data, paths, rope = {**text.data}, {**text.paths}, text.data.get("rope_parameters")

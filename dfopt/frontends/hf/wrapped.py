@@ -16,7 +16,7 @@ from dfopt.frontends.hf.fields import Default, Entry
 from dfopt.frontends.hf.rows import COSMETIC, EVERYWHERE
 from dfopt.frontends.hf.tables import full_entry, table
 
-__all__ = ["FRONTS", "NOT_DRAWN", "WRAPPERS", "Text", "Wrapper", "text_of"]
+__all__ = ["FRONTS", "NOT_DRAWN", "WRAPPERS", "TextConfig", "Wrapper", "text_of"]
 
 _INHERITED: Final = ("tie_word_embeddings", "torch_dtype", "dtype", "quantization_config")
 """Fields that stand beside the text model's config or in it."""
@@ -66,7 +66,7 @@ NOT_DRAWN: Final[Mapping[str, str]] = {kind: why for why, kinds in _FILE.not_dra
 """What a type has that is not drawn, for the message that refuses it."""
 
 
-class Text(NamedTuple):
+class TextConfig(NamedTuple):
     """The config of a text model, where its fields stand, and what beside it is left out."""
 
     data: Mapping[str, Any]
@@ -83,7 +83,7 @@ class Text(NamedTuple):
         return self.paths.get(name, f"{self.inside}.{name}")
 
 
-def text_of(data: Mapping[str, Any], file: str) -> Text:
+def text_of(data: Mapping[str, Any], file: str) -> TextConfig:
     """The config of the text model: the file itself, or what lies inside.
 
     Raises
@@ -99,7 +99,7 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     """
     wrapper = WRAPPERS.get(data["model_type"]) if isinstance(data.get("model_type"), str) else None
     if wrapper is None:
-        return Text(data, {name: f"$.{name}" for name in data})
+        return TextConfig(data, {name: f"$.{name}" for name in data})
     left = tuple(part for part in wrapper.parts if data.get(part) is not None)
     if odd := [part for part in left if not isinstance(data[part], Mapping)]:
         issues = [Issue(f"$.{part}", f"found {shown(data[part])}, expected null, or a mapping") for part in odd]
@@ -107,7 +107,7 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     if wrapper.flat and wrapper.inside not in data:
         outside = {*_FILE.words, *wrapper.words, *wrapper.parts}
         own = {name: value for name, value in data.items() if name not in outside} | {"model_type": wrapper.flat}
-        return Text(own, {name: f"$.{name}" for name in own}, left, wrapped=True)
+        return TextConfig(own, {name: f"$.{name}" for name in own}, left, wrapped=True)
     inner = data.get(wrapper.inside)
     if wrapper.thinker and isinstance(inner, Mapping):
         return _thinking(data, wrapper, inner, left, file)
@@ -124,7 +124,7 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
         merged["tie_word_embeddings"] = False
         notes = ("tie_word_embeddings false: of two that differ, true is the default of a class",)
     paths |= {name: f"$.{name}" for name in above}
-    return Text(merged, paths, left, where, True, wrapper.what, of_class, notes)
+    return TextConfig(merged, paths, left, where, True, wrapper.what, of_class, notes)
 
 
 def _ties_differ(data: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
@@ -147,7 +147,7 @@ def _is_of_wrapper(wrapper: Wrapper, name: str, value: Any) -> bool:
 
 def _thinking(
     data: Mapping[str, Any], wrapper: Wrapper, inner: Mapping[str, Any], left: tuple[str, ...], file: str
-) -> Text:
+) -> TextConfig:
     """The text model of a wrapper that lies in another one, beside what speaks."""
     front = f"$.{wrapper.inside}"
     issues = [issue for issue in _issues(data, wrapper, inner) if not issue.where.startswith(front)]
