@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["NOTHING_SHOWN", "Bound", "Candidate", "LeafAnswer"]
-
 
 class Bound(NamedTuple):
     """What a relaxation shows of a region.

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ENDED", "UNITS_PER_S", "UNLIMITED", "Clock", "OutOfTime"]
-
 UNITS_PER_S: Final = 400_000.0
 """Units of work that a second of an idle processor is planned for: the median of ``benchmarks/speed/units.py``."""
 _AT_LEAST: Final = 0.1

@@ -15,8 +15,6 @@ from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import Clock
 from dfopt.bnb.node import Node
 
-__all__ = ["BRANCHING", "BranchingRule", "Heuristic", "LeafSolver", "Problem", "Reduction", "Relaxation", "View"]
-
 Region = TypeVar("Region", bound=Hashable)
 Solution = TypeVar("Solution")
 Answer = TypeVar("Answer")

@@ -11,8 +11,6 @@ from typing import Generic, Protocol, TypeVar
 
 from dfopt.bnb.answers import Bound
 
-__all__ = ["BestFirst", "Node", "NodeSelection", "OpenNodes"]
-
 Region = TypeVar("Region", bound=Hashable)
 Priority = tuple[float, ...]
 

@@ -10,8 +10,6 @@ from typing import Generic, Literal, TypeVar
 from dfopt.bnb.answers import Candidate
 from dfopt.bnb.proof_log import ProofLog
 
-__all__ = ["SearchEnding", "Leaf", "Outcome", "SearchProgress"]
-
 Region = TypeVar("Region", bound=Hashable)
 Solution = TypeVar("Solution")
 SearchEnding = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]

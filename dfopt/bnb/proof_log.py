@@ -8,8 +8,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from dfopt.bnb.answers import Candidate
 
-__all__ = ["BoundRaised", "Branched", "Closed", "ProofLog", "Reduced"]
-
 Region = TypeVar("Region", bound=Hashable)
 
 

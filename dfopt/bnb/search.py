@@ -25,8 +25,6 @@ from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.state import BoundStore, Incumbents, Stored
 from dfopt.interrupts import LIMIT, cause, interruptible
 
-__all__ = ["branch_and_bound"]
-
 Region = TypeVar("Region", bound=Hashable)
 Solution = TypeVar("Solution")
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from dfopt.bnb.answers import Candidate
 
-__all__ = ["BoundStore", "Incumbents", "Stored"]
-
 
 @dataclass
 class Stored:

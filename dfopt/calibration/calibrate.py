@@ -22,8 +22,6 @@ from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.system import System
 from dfopt.errors import PlanError, refuse
 
-__all__ = ["ROUNDS", "calibrate", "mapped", "usual_assumptions"]
-
 ROUNDS: Final = 3
 
 

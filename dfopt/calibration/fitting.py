@@ -17,8 +17,6 @@ from dfopt.calibration.steps import MeasuredStep
 from dfopt.errors import PlanError
 from dfopt.judge import evaluate
 
-__all__ = ["Fit", "fit", "left_out_errors", "predicted"]
-
 MOST_CONDITION = 100.0
 _ROUNDS = 6
 _SAME = 1e-4  # relative: numbers are told with four digits

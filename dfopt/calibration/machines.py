@@ -11,8 +11,6 @@ from dfopt.documents.system import System
 from dfopt.library import load_system
 from dfopt.machines.fields import with_fields
 
-__all__ = ["CHIPS", "MACHINES", "Recipe", "machine_of", "nodes_of"]
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -11,8 +11,6 @@ from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.system import System
 from dfopt.errors import PlanError, did_you_mean
 
-__all__ = ["Number", "MOST_NUMBERS", "applied", "known_numbers", "named", "number_of"]
-
 MOST_NUMBERS: Final = 12
 _UNITS: Final = ("matrix", "matmul", "attention", "vector", "memory", "optimizer")
 _OVERHEADS: Final = {"kernel_overhead": 50e-6, "step_overhead": 10.0}

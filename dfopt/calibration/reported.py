@@ -22,8 +22,6 @@ from dfopt.calibration.row import (
 )
 from dfopt.workloads.recompute import recompute_of
 
-__all__ = ["reported"]
-
 _AGAIN: Final = {"full": "full+attention", "none": "attention", "selective: empty list": "attention"}
 """By how a cell begins; a library's attention keeps no scores."""
 _SELECTIVE: Final = "selective: "  # and modules of Megatron-LM

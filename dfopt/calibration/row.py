@@ -8,11 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-__all__ = [
-    "AS_GIVEN", "Cannot", "Cells", "RunModel", "Sequence", "TrainingRow", "Untaken", "degrees", "maybe", "measured",
-    "model_of", "number", "types_of",
-]  # fmt: skip
-
 Cells = Mapping[str, str]
 Sequence = Literal["none", "allow"]
 

@@ -36,8 +36,6 @@ from dfopt.documents.files import read_bytes
 from dfopt.documents.table import read_table
 from dfopt.errors import refuse
 
-__all__ = ["digest_of", "read_rows"]
-
 
 def read_rows(path: str | Path) -> list[TrainingRow | Untaken]:
     """All rows of a table about training language models; `DocumentError` for a table of no known form.

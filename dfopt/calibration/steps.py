@@ -20,8 +20,6 @@ from dfopt.errors import DfoptError, Infeasible, PlanError
 from dfopt.search import solve
 from dfopt.workloads import expand, load_graph
 
-__all__ = ["MICROBATCHES", "MeasuredStep", "graph_of", "left_out", "row_machine", "step_of"]
-
 MICROBATCHES: Final = (1, 2, 4, 8)
 INTERLEAVES: Final = (1, 2, 4)
 """What is tried where a source does not say it."""

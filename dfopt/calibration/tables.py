@@ -20,19 +20,6 @@ from dfopt.documents.table import TableRow, read_table
 from dfopt.errors import refuse
 from dfopt.physics.efficiency import one_bandwidth_share
 
-__all__ = [
-    "BETWEEN",
-    "Regime",
-    "attention_rows",
-    "gemm_rows",
-    "in_order",
-    "kernel_rows",
-    "memory_rows",
-    "node_factors",
-    "optimizer_rows",
-    "with_rows",
-]
-
 Regime = Literal["sustained", "burst"]
 
 LIMITS: Final = (4e12, 1e12, 512e9, 128e9, 16e9, 1e9, 0.0)  # FLOP: those of the tables of Calculon, and three above

@@ -24,8 +24,6 @@ from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.physics.overlap import hides_weights
 from dfopt.workloads.recompute import ATTENTION
 
-__all__ = ["NAMES", "OWN", "TRAINED", "RunDecisions", "decisions_of"]
-
 _RECOMPUTE: Final = "recompute: "
 _WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind other chunks of layers"}
 

@@ -11,8 +11,6 @@ from dfopt.exports.decisions import RunDecisions
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Lacks, Tool, ToolArguments
 
-__all__ = ["DEEPSPEED"]
-
 
 def _precision(d: RunDecisions) -> ToolArguments | Lacks:
     if d.weights == "fp32":

@@ -15,8 +15,6 @@ from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron.arguments import Arguments
 from dfopt.frontends.megatron.files import option, read, words_of
 
-__all__ = ["LEFT_OUT", "again", "export", "files_of", "write_again", "write_export"]
-
 LEFT_OUT = "not-expressed.txt"
 """The file that lists what a tool cannot say."""
 _RESULT = "result.json"

@@ -12,8 +12,6 @@ from dfopt.frontends.megatron.arguments import Arguments as Options
 from dfopt.frontends.megatron.refusals import refusals
 from dfopt.workloads.recompute import PARTS, ways_of
 
-__all__ = ["ALWAYS_BEHIND", "CONVERTED", "FP8", "MEGATRON", "MODULES", "UNEVEN", "UNEVEN_CHUNKS", "recomputation"]
-
 FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
 """Recipes for products in eight bits, by the type of the operands."""
 UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"

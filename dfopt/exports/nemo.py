@@ -12,8 +12,6 @@ from dfopt.exports.megatron import CONVERTED, FP8, MEGATRON, recomputation, refu
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Lacks, Says, Tool, ToolArguments
 
-__all__ = ["NEMO"]
-
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
 _TABLE: Final = load_strict(Path(__file__).with_suffix(".yaml"))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["nested"]
-
 
 def nested(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of a configuration.

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from dfopt.documents.graph import Graph, Kernel
 
-__all__ = ["ModelSizes", "Unlike", "sizes_of"]
-
 
 class Unlike(Exception):
     """A graph that is not made of equal transformer layers, and why."""

@@ -9,8 +9,6 @@ from typing import Any
 from dfopt.errors import Issue
 from dfopt.exports.decisions import NAMES, OWN, TRAINED, RunDecisions
 
-__all__ = ["Exported", "Lacks", "Says", "Tool", "exported"]
-
 ToolArguments = dict[str, Any]
 
 

@@ -11,7 +11,5 @@ from dfopt.exports.nemo import NEMO
 from dfopt.exports.tool import Tool
 from dfopt.exports.torchtitan import TORCHTITAN
 
-__all__ = ["TOOLS"]
-
 TOOLS: Final[Mapping[str, Tool]] = {tool.name: tool for tool in (MEGATRON, DEEPSPEED, TORCHTITAN, NEMO)}
 """Tools by name: a new one is a table in a module of its own, and an entry here."""

@@ -13,8 +13,6 @@ from dfopt.exports.nested import nested
 from dfopt.exports.tool import Lacks, Tool, ToolArguments
 from dfopt.workloads.recompute import ways_of
 
-__all__ = ["TORCHTITAN"]
-
 _NAMES: Final = {"bf16": "bfloat16", "fp32": "float32"}
 _QUANTIZED: Final = {"fp8": ("float8", "tensorwise"), "mxfp8": ("mx", "mxfp8_cublas")}
 _SHARDS: Final = "parallelism.data_parallel_shard_degree"

@@ -29,9 +29,6 @@ from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Table, amounts_left
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows
 
-__all__ = ["ChargeRows"]
-
-
 _ROUNDED = 1e-12
 
 

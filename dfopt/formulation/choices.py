@@ -18,8 +18,6 @@ from dfopt.milp import Model
 from dfopt.setting.reads import memoized
 from dfopt.terms.table import Domain
 
-__all__ = ["Choices", "OptionClasses", "Scope"]
-
 Scope = tuple[int, ...]
 """Kernels whose options decide an amount, ascending."""
 OptionClasses = tuple[tuple[int, ...], ...]

@@ -22,8 +22,6 @@ from dfopt.milp import Model
 from dfopt.setting.reads import memoized
 from dfopt.terms.incidence import AnyOf, Crosses, Exactly, Has, Incidence, Inside
 
-__all__ = ["Tally", "CountRows"]
-
 Summands = tuple[tuple[int, float], ...]
 """Columns with coefficients, of which a count is at least the sum."""
 

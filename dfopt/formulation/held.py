@@ -20,8 +20,6 @@ from dfopt.terms.rules import HELD
 from dfopt.terms.step.ledger import at_once, buffers, by_layers, chips_of, lying, offloaded, states_of
 from dfopt.terms.table import Table
 
-__all__ = ["AT_WORK", "HeldBytes"]
-
 AT_WORK: Final = ("activations", "gradients", "weights", "brought")
 """What the layer at work holds more of: states by their names, and what was brought of what lies elsewhere."""
 

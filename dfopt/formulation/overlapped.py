@@ -17,8 +17,6 @@ from dfopt.physics.overlap import hides_weights
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import in_order
 
-__all__ = ["LayerSeconds", "step_terms"]
-
 LayerSeconds = dict[str, Terms]
 """Seconds of one evaluation of a layer, by what takes them: passes, exchanges and the optimizer; terms of one row."""
 _LayerColumns = Sequence[tuple[int, int, int]]

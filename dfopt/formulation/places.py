@@ -28,8 +28,6 @@ from dfopt.milp import Model
 from dfopt.physics.library import sets_of
 from dfopt.terms.chip import ChipModel
 
-__all__ = ["BlockList", "Ordered", "Places", "BlockStructure", "listed"]
-
 _MOST = 20_000  # kernels times blocks that are listed: beyond it a model is larger than with places
 
 

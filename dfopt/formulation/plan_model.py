@@ -32,8 +32,6 @@ from dfopt.terms.step.overlap import exchanges_behind
 from dfopt.terms.table import Domain, Table
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["MOST_NONZEROS", "Large", "PlanModel", "Unstated", "plan_model"]
-
 MOST_NONZEROS = 2_000_000
 """Of a model that is handed to a solver: presolve alone takes minutes beyond it."""
 

@@ -31,8 +31,6 @@ from dfopt.terms.step.hops import both_ways_at_once, hides_hops, per_step_hops, 
 from dfopt.terms.step.ledger import limited
 from dfopt.terms.step.optimizer import optimizer_seconds
 
-__all__ = ["StageRows"]
-
 
 class StageRows:
     """Memory and time of pipeline stages.

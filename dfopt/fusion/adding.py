@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dfopt.arrays import Floats
 
-__all__ = ["added"]
-
 
 def added(weight_bk: NDArray[Any], figure_k: NDArray[Any]) -> Floats:
     """The sum of a figure over each row of a matrix of weights; zeros and ones where rows are sets of kernels.

@@ -23,8 +23,6 @@ from dfopt.terms.incidence import AnyOf, Has, Incidence, Inside
 from dfopt.terms.sram import FITS
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenCharges, TokenRows, blocks_needed, shares_of
 
-__all__ = ["Sum", "TokenBlockRows", "numbers_of_blocks", "token_sums"]
-
 _ROUNDED = 1e-12
 
 

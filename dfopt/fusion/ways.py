@@ -10,8 +10,6 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.fusion.blocks import StageTables, holding, in_token_blocks, price_blocks
 from dfopt.terms.blocks import BlockPrices
 
-__all__ = ["BlockWays", "every_way", "fastest_ways"]
-
 
 class BlockWays(NamedTuple):
     """Blocks of kernels, each once for every way to run it.

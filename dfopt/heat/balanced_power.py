@@ -31,8 +31,6 @@ from dfopt.technology.stack_models import body_of, heat_of, power_of
 from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest
 
-__all__ = ["CROWDINGS", "balanced_prices", "cheapest_spread", "crowding"]
-
 CROWDINGS = (1.0, 1.03, 1.1)  # a program for each: prices that are good for one are good for those near it
 _SMALLEST = 1e-9
 

@@ -37,8 +37,6 @@ from dfopt.physics.identity import Same
 from dfopt.technology.coupling import SLACK_K
 from dfopt.technology.stack_models import heat_of, power_of
 
-__all__ = ["LeastJoules", "LeastInterval", "least_interval_of"]
-
 _SAME_K = 1e-6  # to which the judge knows temperatures, and more
 _USUAL = 0.85  # the voltage at which prices are sought, as a share of the nominal one; whatever it is they are valid
 

@@ -22,8 +22,6 @@ from dfopt.technology.stack_models import body_of, heat_of
 from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest
 
-__all__ = ["MostPower", "most_power"]
-
 _SMALLEST = 1e-9
 
 

@@ -24,8 +24,6 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.errors import Infeasible
 
-__all__ = ["HeatChoice", "HeatPrices", "HeatProblem", "HeatRows", "HeatStage"]
-
 
 @dataclass(frozen=True)
 class HeatStage:

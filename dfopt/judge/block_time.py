@@ -21,8 +21,6 @@ from dfopt.physics import ops
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
 from dfopt.physics.token_blocks import block_share, most_blocks
 
-__all__ = ["RESOURCES", "ROUNDED", "BlockTime", "ModeFigures", "again", "reread"]
-
 RESOURCES: Final = (
     "legal",  # infinite where options of kernels cannot be together, or one cannot be at all
     "compute_s",

@@ -18,8 +18,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.identity import Same
 
-__all__ = ["Side", "cycle", "loads", "walked"]
-
 
 class Side(NamedTuple):
     """What a block has of a dim: chips of it, whether they close, how many it takes, and how far those are apart."""

@@ -26,8 +26,6 @@ from dfopt.physics import ops
 from dfopt.physics.communications import Price
 from dfopt.physics.token_blocks import takes_blocks
 
-__all__ = ["BlockItem", "ItemTables", "Key", "NotItems"]
-
 _HOME: Final[Place] = (0, 0)
 _AWAY: Final[Place] = (0, 1)
 _LARGEST: Final = 4_000_000

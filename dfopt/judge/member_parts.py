@@ -11,8 +11,6 @@ from dfopt.documents.plan import Plan
 from dfopt.physics import ops
 from dfopt.physics.spread import ExpertLoad, spread
 
-__all__ = ["Parts"]
-
 _ATTENDS = {"scores": "looked up", "softmax": "looked up", "scores_dropout": "looked up", "context": "merged"}
 """Kernels that attend to keys, by their role in a layer, and what they are where chips share the keys."""
 

@@ -23,8 +23,6 @@ from dfopt.judge.types import made_word, word
 from dfopt.physics import ops
 from dfopt.physics.identity import Same
 
-__all__ = ["issues", "seen_by_a_chip"]
-
 _REMEDY = "choose another scheme of the module, or another degree of the second axis"
 
 

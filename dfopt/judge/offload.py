@@ -11,8 +11,6 @@ from dfopt.judge import ledger
 from dfopt.judge.case import Case, Rank
 from dfopt.physics import offload
 
-__all__ = ["of_layer_s", "shown_s"]
-
 
 def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s: float) -> tuple[float, float]:
     """Seconds that a pipeline stage waits for its slower memories: in the forward and in the backward pass.

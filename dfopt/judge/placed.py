@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 
-__all__ = ["Consumer", "End", "Fan", "Place", "Placed"]
-
 Place = tuple[int, int]
 """Stage and partition: where a kernel runs."""
 

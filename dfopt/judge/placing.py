@@ -16,8 +16,6 @@ from dfopt.physics import operands, ops
 from dfopt.physics.states import cached_bytes
 from dfopt.physics.working import activation_gradients, collective_buffers
 
-__all__ = ["Placing", "least", "no_more"]
-
 _FIGURES: Final = tuple(figure.name for figure in fields(Placed) if figure.type == "float")
 
 

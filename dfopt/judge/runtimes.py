@@ -15,8 +15,6 @@ from dfopt.judge import types
 from dfopt.judge.case import Case, Placed
 from dfopt.physics import ops
 
-__all__ = ["refused"]
-
 
 def refused(case: Case) -> Iterator[str]:
     """Sentences of what runtimes refuse in a mapping, for people to read."""

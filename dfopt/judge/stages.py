@@ -16,8 +16,6 @@ from dfopt.judge.turns import in_order
 from dfopt.physics import copies, fill, overlap, pipeline
 from dfopt.physics.pipeline import StepTime
 
-__all__ = ["Extra", "PartitionSeconds", "StageTime", "step", "StepSeconds", "tells_passes_apart", "through_s"]
-
 PartitionSeconds = Mapping[tuple[int, bool], Sequence[float]]
 """Seconds of partitions for one microbatch, by stage of the mapping and whether they begin in the forward pass."""
 

@@ -27,8 +27,6 @@ from dfopt.judge.placing import Placing, least, no_more
 from dfopt.physics import library, ops, overlap, pipeline
 from dfopt.physics.identity import Same
 
-__all__ = ["NotSteps", "PlanSteps", "SchemeDomain"]
-
 SchemeDomain = tuple[tuple[Sharding, ...], ...]
 """Schemes that are left for each kernel of the graph that a chip sees, in its order."""
 _KEPT = ("kept", "kept_calculon")

@@ -8,8 +8,6 @@ from dfopt.documents.kernel import needed
 from dfopt.judge.case import LATER, Case, Fan, Placed
 from dfopt.judge.types import copied_word, made_word
 
-__all__ = ["is_beside", "kept", "left_of", "working"]
-
 
 def is_beside(case: Case, fan: Fan) -> bool:
     """Whether a fan is counted by its kernel, which keeps it though nothing reads it later."""

@@ -17,8 +17,6 @@ from dfopt.documents.system import System
 from dfopt.documents.zoo import find, is_path, resolve_near, zoo
 from dfopt.errors import PlanError
 
-__all__ = ["CALIBRATED", "Assumed", "assumed_again", "assumed_on", "calibration_of", "usual"]
-
 CALIBRATED: Final = "calibrated"
 """What stands for the calibration of a system's chip."""
 

@@ -41,8 +41,6 @@ from dfopt.machines.stacks import memory_issues, memory_of, stack_data
 from dfopt.machines.topologies import expand
 from dfopt.units import Seconds
 
-__all__ = ["compose", "expand_system", "load_system", "system_schema"]
-
 
 class _Composed(Named):
     """A system file that names parts, after its references are replaced; `_form_of` adds the parts.

@@ -17,8 +17,6 @@ from dfopt.documents.technology import Technology
 from dfopt.documents.zoo import find
 from dfopt.machines.technologies import technology_at, technology_schema
 
-__all__ = ["design_schema", "expand_design", "load_design"]
-
 
 def load_design(name_or_path: str | os.PathLike[str]) -> Design:
     """Load a design from the zoo or a file.

@@ -9,8 +9,6 @@ from dfopt.documents.system import System
 from dfopt.machines.replace import replaced
 from dfopt.machines.stacks import stack_at, with_stack
 
-__all__ = ["with_fields"]
-
 
 def with_fields(system: System, fields: Mapping[str, Any], name: str | None = None) -> System:
     """The system with some fields replaced, validated like a file.

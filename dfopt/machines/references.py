@@ -21,8 +21,6 @@ from dfopt.documents.zoo import PART_KINDS, ZooKind, find, is_path, resolve_near
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
-__all__ = ["ReferenceResolver", "folder_of", "merged", "schema_in_terms"]
-
 Load = Callable[[str, str], dict[str, Any] | None]  # of a name, at a place
 
 # What a part file says about itself and a system has no field for.

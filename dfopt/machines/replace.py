@@ -10,8 +10,6 @@ from typing import Any, Final, NoReturn
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
 from dfopt.machines.references import ReferenceResolver
 
-__all__ = ["place_of", "replaced", "with_set"]
-
 # What the entries of a list are called, one and several.
 _ENTRIES: Final = {
     "network": ("network dim", "dims"), "dies": ("die", "dies"), "floorplan": ("tile", "tiles"),

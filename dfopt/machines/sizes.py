@@ -14,8 +14,6 @@ from dfopt.documents.zoo import families, zoo
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.machines.topologies import expand
 
-__all__ = ["sized", "split_size"]
-
 _NetworkDims = tuple[NetworkDim, ...]
 
 

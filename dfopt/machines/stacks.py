@@ -26,8 +26,6 @@ from dfopt.machines.references import ReferenceResolver, folder_of, schema_in_te
 from dfopt.machines.replace import replaced, with_set
 from dfopt.units import show_unit
 
-__all__ = ["expand_stack", "load_stack", "memory_issues", "memory_of", "stack_at", "stack_schema", "with_stack"]
-
 
 def load_stack(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Stack:
     """Load a stack of dies from the zoo or a file, written out or derived from another one.

@@ -32,11 +32,6 @@ from dfopt.errors import DocumentError, Issue, json_path, shown
 from dfopt.machines.references import ReferenceResolver, folder_of, schema_in_terms
 from dfopt.machines.replace import place_of, with_set
 
-__all__ = [
-    "expand_part", "expand_technology", "in_terms", "load_technology", "technology_at", "technology_in",
-    "technology_schema",
-]  # fmt: skip
-
 DocumentT = TypeVar("DocumentT", bound=Document)
 _TERMS: Final = ("parts", "scaling", "set")
 _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(\s.*)")  # as documents write them

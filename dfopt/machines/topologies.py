@@ -20,8 +20,6 @@ from dfopt.documents.network import IN_A_DIM, DimWiring, Link, NetworkDim
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import Issue, SystemSpecError, did_you_mean
 
-__all__ = ["MOST", "TOPOLOGIES", "NamedTopology", "expand"]
-
 MOST = 8  # dims of a system
 
 

@@ -28,8 +28,6 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import memory_rows, one_bandwidth_share, vector_share
 from dfopt.physics.pipeline import partition_time
 
-__all__ = ["collective_s", "elementwise_s", "optimizer_s"]
-
 _ADDS: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 ADAM_FLOP: Final = 11
 

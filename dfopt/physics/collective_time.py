@@ -17,8 +17,6 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.collectives_exact import algorithm
 from dfopt.physics.network import affine, communication_seconds, dims_of
 
-__all__ = ["CollectiveTime", "collective_time"]
-
 
 @dataclass(frozen=True)
 class CollectiveTime:

@@ -53,8 +53,6 @@ from typing import Literal
 
 from dfopt.physics.collectives_types import Affine, Collective, Dim, Topology
 
-__all__ = ["Messages", "dfmodel_cost"]
-
 Messages = Literal["crossing", "all"]
 _SHARE_OF_PAIRS: dict[str, float] = {"crossing": 0.25, "all": 1.0}
 

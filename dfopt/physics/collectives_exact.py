@@ -32,8 +32,6 @@ from collections.abc import Callable, Sequence
 from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.physics.collectives_types import Affine, Collective, Dim, Topology
 
-__all__ = ["exact_cost"]
-
 
 def _log2_rounds(n: int) -> int:
     # Integer arithmetic: math.log2 rounds, which could add a round near a large power of two.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["NOTHING", "Affine", "Collective", "CollectiveModel", "Dim", "CollectiveFit", "Topology"]
-
 
 class Topology(str, Enum):
     """How the chips of one network dimension are wired."""

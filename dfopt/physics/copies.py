@@ -19,8 +19,6 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import adds_up_at_once
 
-__all__ = ["Exchange", "exchanged", "exchanges", "obstacle", "reductions"]
-
 
 class Exchange(NamedTuple):
     """A collective over some dims, so many times in a step, on a share of the gradients or weights of some kernels."""

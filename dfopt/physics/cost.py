@@ -34,8 +34,6 @@ from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import number, show_unit
 
-__all__ = ["Counting", "DimCounts", "SystemCost", "dim_counts", "system_cost"]
-
 Counting = Literal["exact", "dfmodel"]
 CostUnit = Literal["usd", "w"]
 

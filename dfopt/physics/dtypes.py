@@ -20,8 +20,6 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.system import Chip
 from dfopt.errors import Issue, SystemSpecError
 
-__all__ = ["WIDER", "arithmetic_of", "rate", "slowdown"]
-
 _WIDE: Final[tuple[Arithmetic, ...]] = ("bf16", "fp16", "tf32", "fp32")
 WIDER: Final[dict[Arithmetic, tuple[Arithmetic, ...]]] = {
     "int4": ("int8", "fp8", *_WIDE),

@@ -41,9 +41,6 @@ from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 
-__all__ = ["NO_STAGE", "Line", "appended", "chains", "line_of"]
-
-
 NO_STAGE = (0.0, 0.0, -np.inf)
 """Chains of a pipeline without stages, see :func:`appended`."""
 

@@ -18,8 +18,6 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.kernel import Role
 from dfopt.documents.passes import Pass
 
-__all__ = ["SETS", "as_computed", "sets_of"]
-
 _ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout", "context")
 _BETWEEN: Final[tuple[Role, ...]] = ("bias", "dropout", "residual", "norm")
 

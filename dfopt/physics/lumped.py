@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LIMIT_C", "WARNING_C", "clock", "temperature_c"]
-
 WARNING_C: Final = 85.0
 LIMIT_C: Final = 95.0
 _AMBIENT_C: Final = 35.0

@@ -24,8 +24,6 @@ from typing import Literal, NamedTuple
 
 from dfopt.documents.exploration_request import DesignLimits, ObjectiveName, turned
 
-__all__ = ["MERITS", "MeritFigures", "Merit"]
-
 NeededFigure = Literal["w", "usd", "device_w", "j"]
 Rule = Literal["non-decreasing", "least joules"]
 _ROUND = 1e-9

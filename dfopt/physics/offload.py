@@ -46,9 +46,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
 from dfopt.physics.efficiency import memory_rows, one_bandwidth_share
 
-__all__ = ["LAYERS", "buffered", "moved_passes", "moved_s", "passes_s", "shows_s"]
-
-
 LAYERS: Final = 2
 """Layers of what lies elsewhere that the fastest memory has room for."""
 

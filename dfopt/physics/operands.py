@@ -15,8 +15,6 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
-__all__ = ["adding", "read_share", "shard_flop", "splits_features", "work_whole", "written_share"]
-
 
 def adding(graph: Graph) -> frozenset[str]:
     """Names of the elementwise kernels that add up what accumulates into another kernel's output.

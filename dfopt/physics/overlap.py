@@ -41,8 +41,6 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.copies import reductions
 
-__all__ = ["hides", "hides_weights"]
-
 
 def hides(assumptions: Assumptions, graph: Graph) -> bool:
     """Whether something may be hidden: of a graph that is drawn once a stage is one layer, and it waits for all."""

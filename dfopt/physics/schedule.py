@@ -17,12 +17,6 @@ from dfopt.errors import PlanError
 from dfopt.physics.ops import work_share
 from dfopt.physics.pipeline import resolve
 
-__all__ = [
-    "TERMS",
-    "ScheduledPass", "Content", "Direction", "blocks", "contents", "forward_shares", "order", "overlap_of", "passes",
-    "score_of_stage", "terms_of", "trains",
-]  # fmt: skip
-
 Direction = Literal["forward", "backward"]
 TERMS = ("compute", "memory", "network", "sram")
 ScheduleStep = tuple[Direction, int, int]  # pass, chunk of layers, microbatch

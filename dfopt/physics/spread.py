@@ -23,8 +23,6 @@ from dfopt.arrays import Floats
 from dfopt.documents.experts import Experts
 from dfopt.documents.routing import Routing, touched
 
-__all__ = ["ExpertLoad", "ExpertPlacement", "chips_of_a_token", "most_loaded", "odds_of", "placed", "spread"]
-
 ExpertPlacement = tuple[Mapping[int, float], ...]
 """Of every chip the experts that it holds, each with the part of its tokens that it takes."""
 

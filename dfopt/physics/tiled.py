@@ -42,8 +42,6 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import efficiency_share
 
-__all__ = ["CommunicationTime", "Products", "beside_s", "hides_less", "spread_s", "usage_of", "waves_of"]
-
 _TILED: Final = (
     Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE, Collective.ALL_TO_ALL,
 )  # fmt: skip

@@ -16,19 +16,6 @@ from dfopt.documents.kernel import Kernel, needed, operand_shape
 from dfopt.documents.mapping import Sharding
 from dfopt.physics.ops import Rules, split_axis, split_share
 
-__all__ = [
-    "AT_ONCE",
-    "block_share",
-    "most_blocks",
-    "reads_whole",
-    "row_share",
-    "slice_elements",
-    "slice_share",
-    "takes_blocks",
-    "tokens",
-    "unmasked",
-]
-
 AT_ONCE: Final = 2.0
 """Blocks of a tensor, or slices of a weight, that are in SRAM at a time: one moves while the other is worked on."""
 

@@ -17,8 +17,6 @@ from dataclasses import replace
 
 from dfopt.physics.collectives_types import Dim
 
-__all__ = ["charged"]
-
 
 def charged(dim: Dim) -> Dim:
     """The dim as ``two_stage`` sees it: headers in the bandwidth, round trip and one header in the latency.

@@ -32,8 +32,6 @@ from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 
-__all__ = ["Window", "by_window", "exposed_in_windows", "running"]
-
 
 def by_window(assumptions: Assumptions, graph: Graph) -> bool:
     """Whether exchanges are hidden as Calculon has it: in layers that repeat."""

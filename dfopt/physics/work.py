@@ -8,8 +8,6 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.sections import Layers
 from dfopt.physics.ops import flop
 
-__all__ = ["flop_of_step"]
-
 
 def flop_of_step(graph: Graph, layers: Layers | None = None) -> float:
     """FLOP of one step: every kernel as often as the model evaluates it, for every microbatch of the batch.

@@ -13,8 +13,6 @@ from dfopt.documents.kernel import needed
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
-__all__ = ["MAIN_GRADIENT", "activation_gradients", "collective_buffers"]
-
 MAIN_GRADIENT: Final = 4.0
 """Bytes of a parameter's gradient in the layer that is at work, in Calculon, whatever the type."""
 _BYTE: Final = ("dropout", "scores_dropout")

@@ -20,8 +20,6 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.documents.graph import Graph
 
-__all__ = ["Component", "TooMany", "components_of"]
-
 _SETS: Final = 1500
 """Down-sets of one component, at most: all pairs of them are looked at."""
 _ASKED: Final = 4000

@@ -17,8 +17,6 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.proof.factors import Factor
 
-__all__ = ["Costs", "Cover", "Spread"]
-
 
 class Cover(NamedTuple):
     """A way to spread the kernels of an item over blocks: the component and the pattern of each block."""

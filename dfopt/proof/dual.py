@@ -24,8 +24,6 @@ from dfopt.proof.costs import Costs, Cover, Spread
 from dfopt.proof.factors import Elimination
 from dfopt.proof.weights import Weights
 
-__all__ = ["Domain", "Dual", "Duals"]
-
 Domain = tuple[tuple[int, ...], ...]
 """By kernel the schemes that are left, as places among those that it may have."""
 _ROUNDS: Final = 6

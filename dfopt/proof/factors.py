@@ -16,8 +16,6 @@ import numpy as np
 
 from dfopt.arrays import Floats
 
-__all__ = ["Elimination", "Factor", "TooLarge"]
-
 _LARGEST: Final = 1_000_000
 """Entries of the largest cost that is written down."""
 

@@ -31,8 +31,6 @@ from dfopt.proof.factors import Elimination, Factor
 from dfopt.proof.prices import Amounts, BlockPrices
 from dfopt.proof.weights import Weights
 
-__all__ = ["LayerBounds"]
-
 
 class LayerBounds:
     """Bounds of the layers of one plan, in one number of tiles.

@@ -24,8 +24,6 @@ from dfopt.proof.layer import LayerBounds
 from dfopt.proof.regions import LATE, ClassProof, Outcome
 from dfopt.proof.replay import Replay
 
-__all__ = ["Claim", "Proven", "proven"]
-
 _ROUNDED: Final = 1e-12
 """Share of a claim that is shown beyond it: so another machine, where sums are rounded in another way, shows it too."""
 

@@ -20,8 +20,6 @@ from dfopt.proof.factors import Factor
 _EACH: Final = 50_000
 """Blocks of a component under all choices of schemes, at most, for which each is priced."""
 
-__all__ = ["Amounts", "BlockPrices"]
-
 
 class Amounts:
     """What items add to blocks, for all components of a layer.

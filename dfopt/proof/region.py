@@ -13,8 +13,6 @@ from dfopt.documents.plan import Plan
 from dfopt.proof.dual import Domain
 from dfopt.proof.layer import LayerBounds
 
-__all__ = ["Region"]
-
 
 class Region(NamedTuple):
     """Schemes that are left, plans of which not all is shown, bounds, and weights of duals to begin with."""

@@ -32,8 +32,6 @@ from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.region import Region
 
-__all__ = ["LATE", "ClassProof", "Outcome", "Passes"]
-
 Schemes = tuple[tuple[Sharding, ...], ...]
 Passes = dict[tuple[int, bool], float]
 """Seconds by stage of the mapping, and whether of the forward pass."""

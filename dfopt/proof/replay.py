@@ -24,8 +24,6 @@ from dfopt.proof.layer import LayerBounds
 from dfopt.proof.region import Region
 from dfopt.proof.regions import LATE, ClassProof, Outcome, Passes
 
-__all__ = ["Replay"]
-
 
 class _Refused(Exception):
     """What a certificate does not show."""

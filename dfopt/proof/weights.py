@@ -11,8 +11,6 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.judge.items import LayerItems
 
-__all__ = ["Weights"]
-
 _MUCH: Final = 1e30
 """So much of a resource that what every block takes anyhow is no part of its seconds."""
 

@@ -21,8 +21,6 @@ from dfopt.regions.factors import least_by_side
 from dfopt.terms.counting import IncidenceCounts
 from dfopt.terms.incidence import Has, Incidence
 
-__all__ = ["Arcs", "chain_of", "lots"]
-
 _LOT = 4_000_000
 """Most numbers in one array of prices by arc and vector, 32 MB: more vectors are taken in several lots."""
 _CACHED = 65_536

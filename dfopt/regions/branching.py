@@ -14,8 +14,6 @@ from dfopt.regions.facts import Facts, Memory
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unclassed, Unlisted, Unsharded, listed
 
-__all__ = ["Listing", "PlansApart", "Probing", "StagesOpen"]
-
 _FIRST = 4
 """Groups of plans under which a chip has the same layers that are put in classes first."""
 _EACH = 4

@@ -24,8 +24,6 @@ from dfopt.arrays import Floats
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.dual import Dual
 
-__all__ = ["Cut", "best_price", "stages_by_cut"]
-
 _PRICES = 8
 """Prices of a byte that are tried for a plan: lines meet at the best one after a few."""
 _GROWTH = 8.0

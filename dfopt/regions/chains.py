@@ -24,8 +24,6 @@ from dfopt.setting.reads import memoized
 from dfopt.terms.bounds.cut_stages import CutStages
 from dfopt.terms.bounds.transfers import OptionFigures
 
-__all__ = ["Chain", "Pipelines", "pareto_fronts"]
-
 
 class Chain(NamedTuple):
     """The best pipeline of a plan.

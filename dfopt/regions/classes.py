@@ -42,8 +42,6 @@ from dfopt.terms.token_blocks import token_rows
 if TYPE_CHECKING:
     from dfopt.regions.piece_prices import PassPieces
 
-__all__ = ["PlanClass"]
-
 _KEPT = 48
 """Sets of blocks whose incidences are kept: those of the regions that were looked at last."""
 

@@ -31,8 +31,6 @@ from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.passes import PassSeconds
 from dfopt.terms.bounds.transfers import Transfers
 
-__all__ = ["Composed", "unbeaten_paths"]
-
 _MOST = 2_000
 """Paths to one down-set that are compared with one another, at most: 30 MB for each sum."""
 _CHOICES = 20_000

@@ -27,8 +27,6 @@ from dfopt.regions.numbering import Numbering
 from dfopt.setting.instance import Instance
 from dfopt.terms.chip import chip_of
 
-__all__ = ["Cuts", "TooMany", "cuts_of"]
-
 _MOST_CUTS = 400
 """Cuts of a graph, at most: there are as many stages as pairs of them."""
 _MOST_ARCS = 2_000_000

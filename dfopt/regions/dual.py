@@ -31,8 +31,6 @@ from dfopt.terms.elimination import Elimination, Factor, eliminated
 from dfopt.terms.incidence import Incidence
 from dfopt.terms.table import Domain
 
-__all__ = ["Dual", "Resources", "between", "resources_of", "untiled"]
-
 ROUNDS: Final = 5
 """Most eliminations for one dual: later ones add little."""
 CLOSE: Final = 1e-4

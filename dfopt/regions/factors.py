@@ -27,8 +27,6 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain, Table, amounts_left
 from dfopt.terms.token_blocks import token_rows
 
-__all__ = ["OF_SECONDS", "Part", "least_by_side", "least_of_sets", "parts_of_charges", "parts_of_sides"]
-
 OF_SECONDS: Final = ("compute_s", "dram_bytes", "network_s", "sram_traffic_bytes")
 """Resources of charges that a stage has seconds of."""
 MOST_APART: Final = 8

@@ -26,8 +26,6 @@ from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.transfers import Transfers
 from dfopt.terms.incidence import Exactly
 
-__all__ = ["Facts", "Memory"]
-
 _SLACK = 1e-9
 """Share of a memory that bounds leave open: sums of bytes are rounded."""
 _PLANS = 4

@@ -23,8 +23,6 @@ from dfopt.regions.pricing import Lot, Priced, best_of
 from dfopt.regions.region import Region
 from dfopt.terms.table import Domain
 
-__all__ = ["Fused", "best_fused", "best_fusions", "fused"]
-
 
 class Fused(NamedTuple):
     """What is shown of the partitions of a kind of layer.

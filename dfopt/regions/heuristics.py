@@ -22,8 +22,6 @@ from dfopt.solving.options import Options
 from dfopt.terms.incidence import counts
 from dfopt.terms.table import Domain
 
-__all__ = ["ChosenTogether", "Rounding"]
-
 _SAME = 1 - 1e-12
 """A value that is less by a smaller share is the same one, added up in another order."""
 _NEAR = 1.05

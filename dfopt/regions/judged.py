@@ -23,9 +23,6 @@ from dfopt.solving.solved import Pruned, Solved, scored
 from dfopt.terms.step.offload import moves
 from dfopt.terms.step.overlap import exchanges_behind
 
-__all__ = ["JudgedMapping", "cutoffs_of", "judged", "priced"]
-
-
 _NOTE = "a shortest path over all blocks of kernels, found for plans of a class together"
 _OF_SOME = "of more blocks of kernels than are listed; what is proven is on record of the plan"
 

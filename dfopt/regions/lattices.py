@@ -29,17 +29,6 @@ from dfopt.terms.chip import chip_of
 from dfopt.terms.layer import counts_training
 from dfopt.terms.sharded import LayerOptions
 
-__all__ = [
-    "MOST_SETS",
-    "KnownArcs",
-    "arcs_among",
-    "arcs_of",
-    "distinct_blocks",
-    "down_sets_by_kind",
-    "kinds_of",
-    "sides_of",
-]
-
 KnownArcs = dict[Hashable, tuple[Arcs | None, Numbering]]
 """Arcs by the structure that they follow from: graphs of one workload share them, and what is counted along them."""
 

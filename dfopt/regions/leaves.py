@@ -17,8 +17,6 @@ from dfopt.regions.region import Part, Region, listed
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
-__all__ = ["VECTORS", "Enumeration", "Fusion", "Limited"]
-
 VECTORS = 512
 """Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
 

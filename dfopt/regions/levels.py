@@ -18,8 +18,6 @@ from dfopt.solving.options import Options
 if TYPE_CHECKING:
     from dfopt.sharding.interchip import InterChipMapping
 
-__all__ = ["FirstLevel"]
-
 
 class FirstLevel(BranchingRule[Part]):
     """Chooses the sharding of plans: one child for every number of tiles, which holds no other sharding."""

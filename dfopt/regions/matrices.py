@@ -14,8 +14,6 @@ from dfopt.solving.matrices import from_start
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
 
-__all__ = ["Matrices"]
-
 
 class Matrices(LeafSolver[Part, JudgedMapping]):
     """Schemes and partitions as one program; where the sharding comes first, the partitions of every layer as one."""

@@ -19,8 +19,6 @@ from dfopt.arrays import Bools, Ints, stable_order
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.regions.arcs import Arcs
 
-__all__ = ["Numbering"]
-
 _NEVER = -1
 """Instead of a state: no path that keeps the limits leads on from there."""
 

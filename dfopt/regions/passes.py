@@ -11,8 +11,6 @@ from dfopt.regions.arcs import Arcs
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.passes import PassRule, PassSeconds
 
-__all__ = ["fields_of", "least_passes", "of_block", "seconds_of"]
-
 
 def seconds_of(priced: BlockPrices) -> Floats:
     """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""

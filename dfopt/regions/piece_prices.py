@@ -23,8 +23,6 @@ from dfopt.terms.counting import IncidenceCounts
 from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Domain, Table, amounts_left
 
-__all__ = ["PassPieces", "PiecePrices"]
-
 _VECTORS = 1 << 15
 """Vectors of options of one piece, at most: of more kernels some take the least of each charge."""
 _LOT = 100_000

@@ -32,8 +32,6 @@ from dfopt.regions.rests import Part, Rests
 from dfopt.terms.chip import ChipModel
 from dfopt.terms.table import Domain, Table
 
-__all__ = ["Attained", "best_of_passes", "best_together"]
-
 _FIRST = 1.01
 """Steps on ways up to so much longer than the least are looked at first: the others rarely matter."""
 _ROUNDS = 3

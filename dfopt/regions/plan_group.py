@@ -16,8 +16,6 @@ from dfopt.terms.bounds import PlanTable
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain
 
-__all__ = ["PlanGroup"]
-
 
 @dataclass(frozen=True, eq=False)
 class PlanGroup:

@@ -17,8 +17,6 @@ from dfopt.solving.solved import Pruned, Solved, fused
 if TYPE_CHECKING:
     from dfopt.sharding.interchip import InterChipMapping
 
-__all__ = ["PlanPrograms"]
-
 
 class PlanPrograms(LeafSolver[Part, JudgedMapping]):
     """One plan in one number of tiles: schemes, stages and partitions as one program, or level by level.

@@ -27,8 +27,6 @@ from dfopt.setting.reads import memoized
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.bounds.transfers import Transfers
 
-__all__ = ["Best", "Lot", "Priced", "best_of"]
-
 Distinct = Literal["plan", "sharding"]
 _TOGETHER = 64
 """Plans and vectors whose pipelines are worked out together."""

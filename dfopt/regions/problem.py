@@ -47,8 +47,6 @@ from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 from dfopt.terms.step.ledger import usable_bytes
 
-__all__ = ["ClassesFirst", "one_by_one", "parameters_of", "problem_in", "relaxations_of", "searched"]
-
 ROUNDED = 5e-13
 """Relative: values that differ by less are one value, added up in two orders. A region whose bound is as near to a
 mapping as this holds nothing better; without it all mappings that are as good would be looked at."""

@@ -15,8 +15,6 @@ from dfopt.regions.region import Part, Region
 from dfopt.terms.blocks import OF_DRAM
 from dfopt.terms.table import Domain
 
-__all__ = ["AboveCutoff", "Dominated", "below", "options_below"]
-
 _MORE = 1 + 1e-12
 """Of a kernel whose options all reach the cutoff, those with the least bound stay: what is left is never nothing."""
 _FEWER = 0.8

@@ -23,8 +23,6 @@ from dfopt.solving.options import Options
 from dfopt.solving.solved import best_partitions
 from dfopt.terms.step.ledger import dram_left, sharded_states
 
-__all__ = ["Refusals"]
-
 
 class Refusals:
     """Why nothing fits under plans; plans that share a sharding choose it once.

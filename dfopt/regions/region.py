@@ -23,10 +23,6 @@ from dfopt.solving.menu import Menu
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
-__all__ = [
-    "Classes", "Part", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed", "rounded", "surrounds",
-]  # fmt: skip
-
 
 class Classes(Protocol):
     """A space whose plans can be listed."""

@@ -14,18 +14,6 @@ from dfopt.regions.region import Part, Region, Unlisted, Unsharded, listed
 from dfopt.terms.chip import chip_of
 from dfopt.terms.step.roofline import least_step
 
-__all__ = [
-    "CapacityBound",
-    "GeneratedBlocks",
-    "LeastOfGraph",
-    "LeastStep",
-    "LeastUntiled",
-    "LeastUntiledOfStages",
-    "LeastWork",
-    "PathBound",
-    "PiecesOverOptions",
-]
-
 
 class LeastOfGraph(Relaxation[Part, float]):
     """What a step takes at least under any plan, as all chips have so much to do."""

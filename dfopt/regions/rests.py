@@ -20,8 +20,6 @@ from dfopt.arrays import Floats
 from dfopt.bnb import Clock
 from dfopt.fusion.pieces import RestSplit
 
-__all__ = ["Part", "Rests", "given", "least_of", "least_over"]
-
 _ENTRIES = 1 << 20
 """Entries of a table that are added up, at most: of more kernels the tables take the least over the options of some."""
 _STEP = 25.0

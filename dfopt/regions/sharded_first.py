@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dfopt.documents.plan_records import SolveRecord
 
-__all__ = ["ShardedFirst"]
-
 
 @dataclass(frozen=True, eq=False)
 class ShardedFirst:

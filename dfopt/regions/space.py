@@ -25,8 +25,6 @@ from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.ledger import offloaded
 from dfopt.terms.table import Domain
 
-__all__ = ["Space"]
-
 
 @dataclass(frozen=True, eq=False)
 class Space:

@@ -17,8 +17,6 @@ from dfopt.setting.plans import asked_plans
 from dfopt.setting.unrolled import unrolled
 from dfopt.solving.options import Options
 
-__all__ = ["OneLayer"]
-
 _SHARE = 0.25
 """Of the work that is left, at most, for the layer alone."""
 _SAME = "axes", "microbatches", "interleave", "modules"

@@ -14,8 +14,6 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.placements import looked_at_later, offloads
 from dfopt.terms.step.overlap import in_the_way
 
-__all__ = ["Variants"]
-
 _BESIDE_RINGS: Final[tuple[Literal["pipe_twice", "none"], ...]] = ("pipe_twice", "none")
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dfopt.documents.design import Design
     from dfopt.keywords import Asked
 
-__all__ = ["Answer", "answer", "solve"]
-
 
 @spelled_out(Request.keywords())
 def solve(

@@ -31,8 +31,6 @@ from dfopt.solving.options import Options
 from dfopt.solving.solved import check_stage
 from dfopt.terms.chip import RESOURCES
 
-__all__ = ["Budget", "Fitted", "PricedBlock", "fit", "totals_of"]
-
 _AGREE = 1e-6
 _ROUNDS = (1.1, 1.5, 3.0)  # times the unlimited optimum: blocks of slower mappings enter only if these are not enough
 

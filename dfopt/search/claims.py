@@ -29,8 +29,6 @@ from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.solving.options import Options
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["SAME", "Plans", "differences"]
-
 SAME: Final = 1e-9
 """Relative: the judge repeats itself to the last digits."""
 _Key = tuple[Plan, str | None]

@@ -25,8 +25,6 @@ from dfopt.solving.priced import priced_mapping
 
 _NEAR = 1.1  # blocks of mappings up to 10 % slower than the result are in the model; more make it large
 
-__all__ = ["dump_models", "models"]
-
 
 def dump_models(result: Result, path: str | Path) -> list[Path]:
     """Write the MILPs of the best plan of a result: the fusion as ``path``, the sharding beside it.

@@ -31,8 +31,6 @@ from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.bounds.steps import StepBounds
 from dfopt.terms.bounds.transfers import OptionFigures, Transfers
 
-__all__ = ["Fitter", "Rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Fitter:

@@ -39,8 +39,6 @@ from dfopt.terms.step.roofline import least_step
 if TYPE_CHECKING:
     from dfopt.regions.refusals import Refusals
 
-__all__ = ["GraphSearch"]
-
 _BOUNDED: Final = 10_000
 """Plans that are bounded together: their arrays take up to a hundred megabytes."""
 _MOST_PLANS: Final = 350_000

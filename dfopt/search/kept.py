@@ -16,8 +16,6 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.search.status_record import AnyRecord
 
-__all__ = ["PROOF", "Kept", "proven_gap"]
-
 PROOF: Final = 1e-6
 """Relative: what MILP solvers call equal, and what judge and problems may differ by (architecture, law 5)."""
 

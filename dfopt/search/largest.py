@@ -34,8 +34,6 @@ from dfopt.setting.shares import divisors
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.step.ledger import held, usable_words
 
-__all__ = ["LargestBatch", "largest_batch"]
-
 
 @dataclass(frozen=True)
 class Room:

@@ -19,8 +19,6 @@ from dfopt.questions import Resolver
 from dfopt.search.claims import differences
 from dfopt.setting.instance import Setting
 
-__all__ = ["NameCheck", "names_of"]
-
 _FEW = 3
 _NAMED = "graph", "system", "assumptions"
 

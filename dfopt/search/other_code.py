@@ -22,8 +22,6 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.sharded_graph import tile_counts
 
-__all__ = ["OtherCode", "tiles_of", "TrustedCounts"]
-
 _GIVEN_UP: Final = 3000
 """Plans of graphs that were given up as a whole, about, up to which they are listed: that takes a few seconds."""
 

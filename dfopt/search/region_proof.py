@@ -43,8 +43,6 @@ from dfopt.setting.instance import Setting
 from dfopt.solving.priced import priced_mapping
 from dfopt.solving.solved import Solved, scored
 
-__all__ = ["ClaimedPlans", "Claims", "PlanProof", "RegionProof"]
-
 
 @dataclass(frozen=True)
 class Claims:

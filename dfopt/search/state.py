@@ -18,8 +18,6 @@ from dfopt.search.kept import Kept
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
-__all__ = ["SearchState"]
-
 _GRACE_S: Final = 0.2
 """Seconds beyond the limit while no mapping is known at all."""
 _MOST_KEPT: Final = 0.4

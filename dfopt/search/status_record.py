@@ -7,8 +7,6 @@ from typing import NamedTuple
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import PlanRecord, PlanStatus, SolveRecord
 
-__all__ = ["AnyRecord", "StatusRecord", "with_note"]
-
 _EMPTY = PlanRecord(plan=Plan(), status="not_reached", bound=None)
 
 

@@ -15,8 +15,6 @@ from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.search.kept import Kept
 from dfopt.search.status_record import AnyRecord, StatusRecord
 
-__all__ = ["TiledPlan", "UnitState"]
-
 _SAME: Final = 1e-12
 """Relative: values that differ by less are one value, as computed."""
 _CLOSE: Final = 1e-9

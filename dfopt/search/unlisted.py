@@ -18,8 +18,6 @@ from dfopt.search.graph_search import GraphSearch
 from dfopt.search.status_record import AnyRecord, StatusRecord, with_note
 from dfopt.setting.plans import Rejected
 
-__all__ = ["LISTED", "expanded", "in_few_words"]
-
 LISTED: Final = 200
 """Records that a result has at most before some are written together."""
 

@@ -27,8 +27,6 @@ from dfopt.setting.stages import is_cut
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
-__all__ = ["Within", "optimize_within"]
-
 
 @dataclass(frozen=True)
 class Within:

@@ -21,8 +21,6 @@ from dfopt.search.graph_search import GraphSearch
 from dfopt.search.status_record import AnyRecord
 from dfopt.solving.options import Progress
 
-__all__ = ["WorkloadSearch", "is_late", "lows"]
-
 _POINTS: Final = 200
 """Points of a trace; a longer one loses every other."""
 _REPORT_S: Final = 1.0

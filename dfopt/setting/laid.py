@@ -17,8 +17,6 @@ from dfopt.documents.modules import Modules, ModuleScheme
 from dfopt.documents.routing import Routing
 from dfopt.physics.spread import ExpertLoad, spread
 
-__all__ = ["KernelLayout", "Laid", "Lies", "Unsplit"]
-
 Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys", "gradient"]
 
 _CLOSE = 1e-12

@@ -10,8 +10,6 @@ from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.setting.shares import AxisDims
 
-__all__ = ["PlanListing"]
-
 
 @dataclass(frozen=True)
 class PlanListing:

@@ -49,8 +49,6 @@ from dfopt.documents.kernel import needed, operand_shape
 from dfopt.documents.modules import Modules
 from dfopt.setting.laid import Laid, Lies, Unsplit
 
-__all__ = ["Unsplit", "member_graph", "obstacle"]
-
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
     """The graph of one chip of the second axis.

@@ -10,8 +10,6 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.modules import MENU, Modules, ModuleScheme
 from dfopt.setting.members import obstacle
 
-__all__ = ["menu", "obstacles", "refusal"]
-
 _Stream = Literal["n", "context", "none"]
 
 

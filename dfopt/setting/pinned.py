@@ -9,8 +9,6 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
 
-__all__ = ["forbidden", "forbidden_pins"]
-
 
 def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) -> str:
     """Why kernels cannot have the schemes that are fixed for them; empty if they can.

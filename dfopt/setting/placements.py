@@ -21,8 +21,6 @@ from dfopt.errors import PlanError
 from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.states import cache_traffic, data_traffic
 
-__all__ = ["ALIKE", "Counted", "counted", "looked_at_later", "offloads", "placements"]
-
 
 class Counted(NamedTuple):
     """How many bytes of the fastest memory one byte of each item counts as: 1 where it lies there."""

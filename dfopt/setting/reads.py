@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protoc
 
 from dfopt.documents.plan import Plan
 
-__all__ = ["ByReads", "by_reads", "memoized", "under"]
-
 Asked = TypeVar("Asked")
 Given = ParamSpec("Given")
 _OPEN: Final = object()

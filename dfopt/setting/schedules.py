@@ -12,8 +12,6 @@ from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import hides_all
 
-__all__ = ["in_turns", "of_schedule", "turns_left_out", "with_recomputed"]
-
 
 def of_schedule(plans: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
     """The plans that a schedule has: stages in several chunks, or in one.

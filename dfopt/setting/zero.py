@@ -16,8 +16,6 @@ from dfopt.errors import PlanError
 from dfopt.physics.copies import obstacle
 from dfopt.setting.shares import divisors
 
-__all__ = ["Replicas", "grouped", "shared_out"]
-
 Replicas = Sequence[int] | str | None
 """Numbers of groups of copies that are asked for, ``all``, or none: one group."""
 

@@ -14,8 +14,6 @@ from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.setting.instance import Instance
 from dfopt.terms.layer import counts_training
 
-__all__ = ["default_p_max", "limits_of"]
-
 
 def limits_of(
     instance: Instance,

@@ -18,8 +18,6 @@ from dfopt.solving.priced import priced_plan
 from dfopt.solving.solved import Solved, fused
 from dfopt.terms.sharded_graph import least_rows, tile_counts
 
-__all__ = ["best_sharding", "by_levels", "of_sharding", "sharding_record"]
-
 _SHARE = 0.5
 """Most of the work and seconds left that one sharding may take: a hard one must leave some for the fusion."""
 _GRACE_S = 1.0

@@ -22,8 +22,6 @@ from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.sharded_graph import least_rows, tile_counts
 from dfopt.terms.table import Domain, Table
 
-__all__ = ["Menu"]
-
 
 @dataclass(frozen=True, eq=False)
 class Menu:

@@ -12,8 +12,6 @@ from dfopt.setting.instance import Instance
 from dfopt.terms.bounds.passes import PassSeconds
 from dfopt.terms.step.offload import frees_memory_k
 
-__all__ = ["least_of_stages"]
-
 
 def least_of_stages(stages: Iterable[tuple[StageTables, IntraChipLimits]], instance: Instance) -> PassSeconds:
     """What both passes of layers take at least, by the least of their kernels.

@@ -22,8 +22,6 @@ from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.sharded_graph import least_rows, tile_counts
 from dfopt.terms.step.ledger import dram_left, sharded_states
 
-__all__ = ["lattice_of", "priced_mapping", "priced_plan"]
-
 _DOWN_SETS = 20_000
 """Down-sets of a stage that are listed, at most: pairs of them grow with the square."""
 

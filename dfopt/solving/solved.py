@@ -29,8 +29,6 @@ from dfopt.terms.step.overlap import exchanges_behind
 if TYPE_CHECKING:
     from dfopt.fusion.intrachip import IntraChipMapping
 
-__all__ = ["Pruned", "Solved", "best_partitions", "check_stage", "fused", "scored"]
-
 _AGREE = 1e-6
 _ROUNDED = 1e-12
 """Relative: seconds that differ by less are the same, added up in two orders."""

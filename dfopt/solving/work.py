@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BOUNDED", "JUDGED", "LISTED", "OPENED", "PREPARED", "TABLE"]
-
 LISTED: Final = 10.0
 """A plan is listed, or refused."""
 BOUNDED: Final = 10.0

@@ -24,8 +24,6 @@ from dfopt.technology.layered import AreaLaw, Point
 from dfopt.technology.layered_stack import layered_dies, layered_dram
 from dfopt.technology.voltage import overdrive_at
 
-__all__ = ["derived_stack", "levels_of"]
-
 _MM2, _MM = 1e-6, 1e-3
 _SAME_AREA = 0.01  # relative: sides of dies in files are rounded
 _COLUMNS = 8  # of compute tiles, at most: heat flows far in silicon, and each tile costs a solve

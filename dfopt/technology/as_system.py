@@ -18,8 +18,6 @@ from dfopt.technology.components import DEGREE
 from dfopt.technology.derive import Derived, derive_design
 from dfopt.technology.operating import limit_names
 
-__all__ = ["derived_system", "system_of"]
-
 
 def derived_system(design: Design, chip: Derived | None = None, memory: Dram | None = None) -> System:
     """The system of a design document: its derived chips, joined as its template says.

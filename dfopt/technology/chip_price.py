@@ -19,8 +19,6 @@ from dfopt.technology.price import (
     stack_price,
 )
 
-__all__ = ["ChipPrice", "chip_price", "price_of", "unpriced"]
-
 _MM2 = 1e-6  # m2
 _GB = 1e9
 

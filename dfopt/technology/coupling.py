@@ -32,9 +32,6 @@ from dfopt.technology.leaking import Feedback, Leaking, gain, leaking
 from dfopt.technology.power import PowerModel
 from dfopt.technology.stack_models import Heat
 
-__all__ = ["Broken", "ChipWork", "ThermalState", "StepWork", "solve", "voltage_at"]
-
-
 # What the solution may be above a limit: closer than the 0.05 K to which the loop is asked to converge, two
 # temperatures are the same. It lets a mapping found with rounded figures keep the limit that it was made for.
 SLACK_K = 0.05

@@ -15,8 +15,6 @@ from dfopt.technology.as_system import derived_system
 from dfopt.technology.chip_price import ChipPrice, price_of
 from dfopt.technology.derive import Derived, derive_design
 
-__all__ = ["DerivedDesign"]
-
 _BESIDE, _LAYERED = "hbm3", "hybrid-vault"
 """Stacks of the zoo whose package, cooling and DRAM timings a derived chip has where no other is named."""
 

@@ -13,8 +13,6 @@ from dfopt.technology.arithmetic import Numbers, arithmetic_of
 from dfopt.technology.components import ChipDram, Links
 from dfopt.technology.operating import DIES
 
-__all__ = ["across", "memory_per_link_rate", "seam_mm"]
-
 
 def seam_mm(dies: int, chip_area: Numbers) -> Numbers:
     """mm of the dies' edges that face another die, both sides counted.

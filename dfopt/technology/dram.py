@@ -32,8 +32,6 @@ from numpy.typing import ArrayLike, NDArray
 from dfopt.arrays import Floats
 from dfopt.documents.stack_dram import DramTimings
 
-__all__ = ["LIMITS", "ManyBounds", "bounds_of_streams", "knee", "out_of_range", "refresh_share"]
-
 LIMITS = ("activation", "row_to_row", "four_activate", "column", "port", "buffering")
 """What bounds a stream: tRC, tRRD, tFAW, tCCD, the bus, and Little's law."""
 

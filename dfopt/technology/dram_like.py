@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dfopt.documents.stack_dram import DramEnergies, DramStack
 
-__all__ = ["like_rate"]
-
 
 def like_rate(like: DramStack, channels: int, peak: float, energy: float, flowing: float) -> DramStack:
     """Channels like those of another stack that move ``peak`` B/s together.

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from dfopt.documents.stack_parts import Tile
 
-__all__ = ["Interface", "floorplan"]
-
 # An interface that has much area for its edge is made longer rather than deeper than this part of the die.
 _DEEPEST = 0.2
 

@@ -33,9 +33,6 @@ from dfopt.technology.components import DEGREE, ChipDram, ChipSram, Core, Links,
 from dfopt.technology.operating import BUFFERS, LAYERS, PORTS
 from dfopt.technology.rules import REAL_UNITS
 
-__all__ = ["AreaLaw", "Point", "layered_chip", "least_drawn", "network_mm2", "usable"]
-
-
 Components = tuple[Core, ChipSram, ChipDram, dict[LinkRole, Links]]
 
 

@@ -17,8 +17,6 @@ from dfopt.technology.derive import Derived
 from dfopt.technology.dram import knee, refresh_share
 from dfopt.technology.dram_like import like_rate
 
-__all__ = ["layered_dies", "layered_dram", "most_delivered"]
-
 
 def layered_dies(dies: tuple[Die, ...], layers: int, pitch: float) -> tuple[Die, ...]:
     """The dies of a stack with another number of DRAM dies, and another pitch of the bonds between them.

@@ -18,8 +18,6 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.technology.power import HOTTEST_EXPONENT, PowerModel
 from dfopt.technology.stack_models import Heat
 
-__all__ = ["CONVERGED_K", "Feedback", "Leaking", "gain", "leaking"]
-
 Enough = Callable[[Floats, Floats], bool]
 """Whether lower bounds on the temperatures and the watts of all tiles already say what is asked."""
 

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import Tile
 
-__all__ = ["placement_shares", "snake"]
-
 
 def snake(tiles: Sequence[Tile]) -> list[int]:
     """Positions of tiles in the order in which a snake visits them: along the first row, back along the next.

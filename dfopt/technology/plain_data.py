@@ -9,8 +9,6 @@ from dfopt.technology.chip_price import ChipPrice
 from dfopt.technology.derive import Derived
 from dfopt.technology.operating import limit_names
 
-__all__ = ["plain_figures", "plain_price"]
-
 _LIMITS = ("bound", "count_bound", "link_bound")
 
 

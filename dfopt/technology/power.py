@@ -25,9 +25,6 @@ from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.placement import placement_shares, snake
 
-__all__ = ["COMPONENTS", "CONSTANT", "DYNAMIC", "Activity", "KernelBlock", "PowerModel", "placement_shares"]
-
-
 DYNAMIC = ("compute", "sram", "noc", "network", "dram_activate", "dram_read", "dram_write", "io")
 CONSTANT = ("dram_refresh", "dram_background", "leakage", "idle")
 COMPONENTS = (*DYNAMIC, *CONSTANT)

@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike
 from dfopt.arrays import Floats
 from dfopt.documents.wafer import Packaging, Wafer
 
-__all__ = ["PackagePrice", "StackPrice", "die_price", "die_yield", "dies_per_wafer", "package_price", "stack_price"]
-
 _MM2 = 1e-6  # m2
 _CM2 = 1e-4
 

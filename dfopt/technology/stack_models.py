@@ -15,8 +15,6 @@ from dfopt.technology.thermal.cache import kept
 from dfopt.technology.thermal.responses import digest, responses, tile_weights
 from dfopt.technology.thermal.types import Body, Slab
 
-__all__ = ["Heat", "body_of", "heat_of", "power_of"]
-
 
 def body_of(stack: Stack) -> Body:
     """The slabs of a stack: its dies with the bonds between them, from the far face to the sink, under its package.

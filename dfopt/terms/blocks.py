@@ -24,8 +24,6 @@ from dfopt.terms.sram import keeps_chip, parts_of
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TOKEN_SUMS, TokenRows, blocks_needed, shares_of
 
-__all__ = ["IN_PARTS", "OF_DRAM", "BlockPrices", "Blocks"]
-
 IN_PARTS: Final = frozenset({"stationary_bytes", "buffer_bytes", "cut_buffer_bytes", "reread_bytes"})
 """Resources that say into how many parts a weight is cut, and what each further part moves again."""
 

@@ -11,8 +11,6 @@ from dfopt.arrays import Ints
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 
-__all__ = ["depths", "fanout_groups", "read_later"]
-
 
 def read_later(graph: Graph, assumptions: Assumptions, pass_: str, readers: tuple[str, ...]) -> dict[str, float]:
     """Bytes of the output of each kernel of a pass that kernels of other passes read.

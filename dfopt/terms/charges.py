@@ -16,8 +16,6 @@ from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.kernel import LayerKernel
 from dfopt.terms.layer import Layer
 
-__all__ = ["Amounts", "Charge", "Term", "amounts_of", "merged"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:

@@ -10,8 +10,6 @@ from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds
 from dfopt.physics.tiled import CommunicationTime, Products, beside_s, spread_s, usage_of, waves_of
 from dfopt.setting.instance import Instance
 
-__all__ = ["added_up_s", "between_shards_s", "is_of_bytes"]
-
 
 def is_of_bytes(assumptions: Assumptions) -> bool:
     """Whether a tensor's bytes alone decide how long a collective on it takes, whichever kernels make and read it."""

@@ -33,8 +33,6 @@ from dfopt.terms.layer import Layer, Wanted
 from dfopt.terms.rules.network import inherent
 from dfopt.terms.table import Domain
 
-__all__ = ["network_bytes", "network_seconds", "tolls"]
-
 
 def _asked(wanted: Wanted, domain: Domain) -> dict[int, list[int]]:
     """Sets of layouts that each reader may want under the options that are left."""

@@ -17,8 +17,6 @@ from dfopt.terms.incidence import Incidence
 if TYPE_CHECKING:
     import scipy
 
-__all__ = ["BlockNumbers", "IncidenceCounts", "Incidences", "single_kernels"]
-
 BlockNumbers = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 """Numbers of blocks: half the size of other integers, as there are millions."""
 

@@ -21,8 +21,6 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import slowdown
 from dfopt.setting.instance import Instance
 
-__all__ = ["compute_menu", "least_cycles_s", "least_level", "tiles_for"]
-
 _ROUNDED = 1e-12
 
 

@@ -21,8 +21,6 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 
-__all__ = ["Elimination", "Factor", "eliminated"]
-
 Factor = tuple[tuple[int, ...], Floats]
 """Scope and amounts: numbers of kernels, ascending and each once, and an axis for each of them over its options."""
 _Structure = tuple[tuple[int, ...], ...]  # scopes

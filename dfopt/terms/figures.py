@@ -31,8 +31,6 @@ from dfopt.terms.rules.weights import gradient_bytes
 from dfopt.terms.rules.work import accessed, at_rate
 from dfopt.terms.table import Domain
 
-__all__ = ["Figures"]
-
 
 @dataclass(frozen=True, eq=False)
 class Figures:

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from dfopt.arrays import Bools, Floats
 
-__all__ = ["AnyOf", "Crosses", "Exactly", "Has", "Incidence", "Inside", "Open", "counts"]
-
 
 class Incidence(ABC):
     """A rule that says how many times a block of kernels pays a cost, from the kernels that the block holds.

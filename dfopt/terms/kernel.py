@@ -25,8 +25,6 @@ from dfopt.physics import ops
 from dfopt.setting.placements import Counted
 from dfopt.terms.layer import Layer
 
-__all__ = ["LayerKernel", "by_option", "end_bytes", "output_share", "schemes", "weight_bytes", "weight_held"]
-
 Answer = TypeVar("Answer")
 
 

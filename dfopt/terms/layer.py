@@ -32,8 +32,6 @@ from dfopt.terms.conversions import LAYOUTS, gathered_late
 from dfopt.terms.cycle import compute_menu
 from dfopt.terms.working import KeptBytes, kept_bytes
 
-__all__ = ["FanOut", "Layer", "Reader", "Wanted", "counts_training"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reader:

@@ -20,8 +20,6 @@ from dfopt.terms.rules import HELD, OF_KERNELS
 from dfopt.terms.rules.tensors import CARRIED
 from dfopt.terms.rules.work import COMPUTE, TENSOR_TRAFFIC, at_one_rate, at_rate, flop, least_cycles
 
-__all__ = ["Least", "least_of"]
-
 _MOVED: Final = ("dram_bytes", "sram_traffic_bytes")
 _FIGURES: Final = ("flop", "weight_bytes", "gradient_bytes", "gradient_bytes_copied", *_MOVED, *HELD)
 """Least figures of a kernel, of one chip in one evaluation: FLOP, bytes of its weight, bytes of its weight gradient as

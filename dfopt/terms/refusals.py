@@ -12,8 +12,6 @@ from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.window import by_window
 from dfopt.setting.instance import Setting
 
-__all__ = ["check", "check_names", "check_variants"]
-
 
 def check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
     """Raise an error unless all variants of a graph are the same workload, and none is given twice.

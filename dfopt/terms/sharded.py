@@ -29,8 +29,6 @@ from dfopt.terms.sharded_graph import ShardedGraph
 from dfopt.terms.table import Domain, Table, amounts_left
 from dfopt.terms.token_blocks import TokenCharges, token_rows
 
-__all__ = ["LayerOptions"]
-
 
 @dataclass(frozen=True, eq=False)
 class LayerOptions:

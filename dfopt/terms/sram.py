@@ -7,8 +7,6 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.terms.chip import ChipModel
 
-__all__ = ["FITS", "keeps_chip", "parts_of"]
-
 FITS = 1e-9
 """Share of the SRAM by which a block may exceed it: sums of bytes are rounded."""
 _ROUNDED = 1e-12

@@ -19,8 +19,6 @@ from dfopt.terms.counting import Incidences
 from dfopt.terms.incidence import Has, Incidence
 from dfopt.terms.layer import Layer
 
-__all__ = ["Domain", "Table", "amounts_left"]
-
 Domain = tuple[tuple[int, ...], ...]
 """Options that are left, by kernel: places among all options of that kernel, at least one."""
 MERGED = 4096

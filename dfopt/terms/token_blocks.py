@@ -20,17 +20,6 @@ from dfopt.terms.incidence import Has, Incidence, counts
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Table
 
-__all__ = [
-    "TOKEN_RESOURCES",
-    "TOKEN_SUMS",
-    "TokenCharges",
-    "TokenNeeds",
-    "TokenRows",
-    "blocks_needed",
-    "shares_of",
-    "token_rows",
-]
-
 TOKEN_SUMS: Final = "beside_token_bytes", "token_bytes", "block_reread_bytes", "block_access_bytes"
 """Resources that say what blocks of kernels need and move in blocks of tokens, beside those of every block."""
 TOKEN_RESOURCES: Final = (*TOKEN_SUMS, "all_tokens")

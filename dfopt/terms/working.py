@@ -18,8 +18,6 @@ from dfopt.physics import ops
 from dfopt.physics.working import activation_gradients, collective_buffers
 from dfopt.terms.by_kernel import fanout_groups, read_later
 
-__all__ = ["KeptBytes", "kept_bytes"]
-
 
 @dataclass(frozen=True)
 class KeptBytes:

@@ -10,8 +10,6 @@ from dfopt.workloads.blocks.attention import Attention
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.blocks.ends import EndsParameters
 
-__all__ = ["architecture_of"]
-
 _BIASES: Final[Mapping[Any, str]] = {("none", False): "none", ("qkv", False): "qkv", ("all", True): "all"}
 """By biases of attention and of the feed-forward behind it."""
 

@@ -32,8 +32,6 @@ from dfopt.documents.graph import Graph, Input, Kernel, Tensor
 from dfopt.documents.kernel import needed
 from dfopt.errors import GraphError, Issue
 
-__all__ = ["Gradient", "backward_of"]
-
 
 @dataclass(frozen=True)
 class Gradient:

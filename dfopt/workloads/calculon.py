@@ -43,8 +43,6 @@ from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
-__all__ = ["CalculonParameters", "Parameters", "build", "counts"]
-
 # FLOP per element, forward and backward; of norms for the input, and for the parameters.
 _NORM: Final = (9, 14, 7)
 _SOFTMAX: Final = (5, 8)

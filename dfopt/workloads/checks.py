@@ -8,8 +8,6 @@ from typing import Any, Final
 from dfopt.documents.base import problem
 from dfopt.documents.routing import Routing
 
-__all__ = ["NOTHING_FROM_DRAM", "check_batch", "check_routing"]
-
 # DFModel's programs price no input and no output of a graph; its encodings of a workload say so.
 NOTHING_FROM_DRAM: Final[dict[str, Any]] = {"inputs": (), "outputs": ()}
 

@@ -23,8 +23,6 @@ from dfopt.workloads.layer import LayerParameters
 from dfopt.workloads.recompute import checkpointed, without_full
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["DecoderParameters", "Parameters", "as_stack", "build", "counts"]
-
 
 class DecoderParameters(LayerParameters, ServingParameters):
     """What a decoder is built from.

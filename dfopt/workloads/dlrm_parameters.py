@@ -9,9 +9,6 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.workloads.checks import check_batch
 
-__all__ = ["DlrmParameters", "Tables"]
-
-
 Width = Annotated[int, Field(ge=1, le=10**7)]
 
 

@@ -19,8 +19,6 @@ from dfopt.documents.routing import Routing
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.sketch import Read, Sketch
 
-__all__ = ["Attending", "Drawing", "Form"]
-
 Form = Literal["expanded", "absorbed"]
 """Ways to compute latent attention, see :mod:`dfopt.workloads.blocks.mla`."""
 

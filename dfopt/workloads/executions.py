@@ -14,8 +14,6 @@ from dfopt.errors import DocumentError
 from dfopt.workloads import given_parameters, load_graph, load_variants, parameters_of
 from dfopt.workloads.recompute import Recompute
 
-__all__ = ["WAYS", "free_microbatches", "load_executions"]
-
 _FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 """Microbatches that are tried, as multiples of the one that a model's file gives."""
 WAYS: Final[tuple[Recompute, ...]] = ("none", "attention", "layernorm+attention", "full+attention", "full")

@@ -31,8 +31,6 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
-__all__ = ["FftParameters", "Parameters", "build"]
-
 
 class FftParameters(Part):
     """What an FFT is built from.

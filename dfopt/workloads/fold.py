@@ -18,8 +18,6 @@ import numpy as np
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
 from dfopt.documents.sections import Section
 
-__all__ = ["Run", "find_run", "fold", "with_entrances"]
-
 ENTRANCE = "Layer_In"
 _TRIED = 64  # places where a layer may begin: those where least enters it
 

@@ -45,8 +45,6 @@ from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.documents.kernel import Op
 from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
-__all__ = ["HplParameters", "Parameters", "build"]
-
 _GROUPS = 32  # a choice: 97 kernels
 _MOST = 10**15  # what the field of a kernel's shape takes
 

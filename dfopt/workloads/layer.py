@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import problem
 from dfopt.workloads.step import StepParameters
 
-__all__ = ["LayerParameters", "PlainLayerParameters"]
-
 
 class LayerParameters(StepParameters):
     """Sizes of a layer and how often it is there; ``heads * head_dim`` may differ from ``hidden``.

@@ -45,8 +45,6 @@ from dfopt.workloads.checks import check_batch
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["LstmParameters", "Parameters", "build", "counts"]
-
 
 class LstmParameters(Part):
     """What a language model of LSTM cells is built from.

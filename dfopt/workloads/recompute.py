@@ -27,11 +27,6 @@ from dfopt.documents.sections import LAYER
 from dfopt.errors import did_you_mean
 from dfopt.workloads.unroll import renamed
 
-__all__ = [
-    "PARTS", "RECOMPUTES", "SOME", "Recompute", "checkpointed", "recompute_of", "recomputed", "recomputes",
-    "some_recomputed", "unused", "ways_of", "without_full",
-]  # fmt: skip
-
 ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout")
 NONE: Final = "none"
 AGAIN: Final = "again."

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 from dfopt.documents.graph import Kernel, Tensor
 from dfopt.documents.modules import Module
 
-__all__ = ["Read", "Sketch"]
-
 
 class Read(NamedTuple):
     """What a kernel reads: of whom, as which operand of a product, how much of it if not the whole output, and what.

@@ -10,8 +10,6 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.sections import Section
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
 
-__all__ = ["LayerKind", "StackSection"]
-
 
 class LayerKind(Part):
     """A kind of layer: a mixer, then a feed-forward, each added to the residual stream; one of them may be missing.

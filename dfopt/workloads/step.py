@@ -16,8 +16,6 @@ from dfopt.units import Bytes
 from dfopt.workloads.checks import check_batch
 from dfopt.workloads.recompute import Recompute
 
-__all__ = ["ServingParameters", "StepParameters"]
-
 
 class StepParameters(Part):
     """Samples of one evaluation and of a step.

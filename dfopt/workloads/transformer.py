@@ -26,8 +26,6 @@ from dfopt.workloads.recompute import checkpointed, recomputes, without_full
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
-__all__ = ["Parameters", "TransformerParameters", "build", "counts"]
-
 
 class TransformerParameters(PlainLayerParameters):
     """What a transformer is built from.

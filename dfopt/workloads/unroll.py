@@ -11,8 +11,6 @@ from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.sections import repeated
 from dfopt.errors import GraphError, Issue
 
-__all__ = ["renamed", "unroll"]
-
 _NAMES: Final = ("name", "src", "dst", "stage_with", "accumulates_into")
 """Fields that name a kernel."""
 _PartT = TypeVar("_PartT", bound=Part)

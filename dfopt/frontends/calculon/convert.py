@@ -23,8 +23,6 @@ from dfopt.frontends.calculon.files import Application, Execution, SystemFile, r
 from dfopt.frontends.calculon.system import sizes_without_execution, system_of
 from dfopt.workloads import expand
 
-__all__ = ["ImportedCase", "load_case", "write_case"]
-
 _OVERLAP: Final[dict[str, Literal["none", "compute_memory"]]] = {"no_overlap": "none", "roofline": "compute_memory"}
 _TILES: Final = {"ring": "ring", "pipe": "pipe_twice"}
 _RECOMPUTE: Final = {"none": "none", "attn_only": "attention", "full": "full"}

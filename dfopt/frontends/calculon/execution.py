@@ -42,8 +42,6 @@ from dfopt.errors import DocumentError, Issue, shown
 from dfopt.frontends.calculon.files import Execution, NetworkFile
 from dfopt.frontends.calculon.system import dim_name
 
-__all__ = ["check", "degrees_on", "laid_out", "placed", "shardings"]
-
 WORDS: Final[Mapping[str, int]] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 """Bytes of an element of each type."""
 _AXES: Final = (("tp", "tensor_par"), ("pp", "pipeline_par"), ("dp", "data_par"))

@@ -16,8 +16,6 @@ from dfopt.documents.base import Part, issues_of, problem
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError
 
-__all__ = ["Application", "Engine", "Execution", "MemoryFile", "NetworkFile", "SystemFile", "read"]
-
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]

@@ -16,8 +16,6 @@ from dfopt.documents.system import Chip, CollectiveFactor, Dram, EfficiencyRow, 
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.calculon.files import Engine, MemoryFile, NetworkFile, SystemFile
 
-__all__ = ["dim_name", "engines", "sizes_without_execution", "system_of"]
-
 _OPS: Mapping[CollectiveKind, str] = {
     "point_to_point": "p2p", "reduce_scatter": "reduce_scatter", "all_gather": "all_gather", "all_reduce": "all_reduce",
 }  # fmt: skip

@@ -20,8 +20,6 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
 from dfopt.frontends.dfmodel.case import Data, block_of
 
-__all__ = ["case_of", "parsed"]
-
 _TOKEN: Final = re.compile(
     r"""(?P<gap>(?:\s|\#[^\n]*|[:,;])+) | (?P<quote>["'])(?P<string>[^\n]*?)(?P=quote) | (?P<open>[{<])
     | (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.]) | (?P<word>[A-Za-z_]\w*) | (?P<close>[}>])""",

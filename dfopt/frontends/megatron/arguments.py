@@ -12,8 +12,6 @@ from pydantic import BeforeValidator, Field
 
 from dfopt.documents.base import Part, problem
 
-__all__ = ["Arguments"]
-
 
 def _digits(value: Any) -> Any:
     """Whole numbers as argparse reads them: ``int("1e3")`` fails."""

@@ -17,8 +17,6 @@ from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import expand
 from dfopt.workloads.recompute import recompute_of
 
-__all__ = ["Run", "load_run", "write_run"]
-
 _RECOMPUTE: Final = {
     (None, False): "none",
     (None, True): "attention",

@@ -20,8 +20,6 @@ from dfopt.frontends.megatron.arguments import Arguments
 from dfopt.frontends.megatron.refusals import refusals
 from dfopt.frontends.megatron.script import Script, unknown_in
 
-__all__ = ["FLAGS", "REFUSED", "UNPRICED", "VALUES", "option", "read", "words_of"]
-
 _WORD = re.compile(r"--[A-Za-z0-9][\w-]*")
 
 _GROUPS: Final = load_strict(Path(__file__).with_name("options.yaml"))

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dfopt.errors import Issue
 from dfopt.frontends.megatron.arguments import Arguments
 
-__all__ = ["refusals"]
-
 
 def refusals(a: Arguments) -> Iterator[Issue]:
     """What Megatron-LM itself would refuse, or what there is no plan for."""

@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["Command", "Script", "unknown_in"]
-
 _NEST: Final = r"(?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*"
 _EXPANSION: Final = rf"\$\({_NEST}\)|`[^`]*`|\$\{{[^}}]*\}}|\$(?:[A-Za-z_]\w*|[\d@*#?!$-])"
 _DOLLAR: Final = r"\$(?![\w({@*#?!$-])"

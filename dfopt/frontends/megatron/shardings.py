@@ -12,8 +12,6 @@ from typing import Final
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 
-__all__ = ["megatron_shardings"]
-
 _BETWEEN: Final = ("norm", "residual", "dropout", "bias")
 _FEATURES: Final[tuple[Sharding, ...]] = ("outer", "m")
 

@@ -21,8 +21,6 @@ from dfopt.frontends.onnx.model import OnnxNode, Type
 from dfopt.frontends.onnx.ops import OPERATORS, Draw
 from dfopt.frontends.onnx.values import Axes, Value, normalized, one_each
 
-__all__ = ["DOMAINS", "SHAPES"]
-
 _MS: Final = "com.microsoft"
 Given = Sequence[Type | None]
 _NORM_FLOP: Final = {"SkipLayerNormalization": 7, "SkipSimplifiedLayerNormalization": 4}

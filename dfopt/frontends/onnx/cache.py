@@ -14,8 +14,6 @@ from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import STANDARD, OnnxNode
 from dfopt.frontends.onnx.values import Value, resized
 
-__all__ = ["draw_cache"]
-
 _VIEWS: Final = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 

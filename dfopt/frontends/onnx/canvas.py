@@ -15,8 +15,6 @@ from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.onnx.model import ELEMENTS, FLOATS, OnnxModel, OnnxNode, Type
 from dfopt.frontends.onnx.values import Axes, Value, extents, of_products, one_each
 
-__all__ = ["Canvas"]
-
 Operand = Literal[1, 2] | None
 _INDICES: Final = frozenset({"INT32", "INT64"})  # shapes and axes, with which weights were reshaped
 _LONGEST: Final = 180  # characters of a kernel's name

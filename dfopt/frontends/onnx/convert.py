@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dfopt.frontends.onnx.model import OnnxModel, OnnxNode
     from dfopt.frontends.onnx.ops import Draw
 
-__all__ = ["read"]
-
 
 def read(
     path: str | os.PathLike[str],

@@ -11,8 +11,6 @@ from onnx import inliner
 from dfopt.documents.files import read_bytes
 from dfopt.errors import refuse
 
-__all__ = ["parse"]
-
 
 def parse(path: Path, file: str) -> onnx.ModelProto:
     """The model of a file, its functions taken apart; external data are not read."""

@@ -29,8 +29,6 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.onnx.file import parse
 
-__all__ = ["ELEMENTS", "FLOATS", "STANDARD", "OnnxModel", "OnnxNode", "Type", "read_model"]
-
 _KINDS: Final[dict[int, str]] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 SMALL: Final = 4096
 """Elements up to which a constant is kept with its values: shapes, axes, indices."""

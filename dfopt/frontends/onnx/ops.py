@@ -24,8 +24,6 @@ from dfopt.frontends.onnx.model import OnnxNode
 from dfopt.frontends.onnx.recurrent import draw_cells
 from dfopt.frontends.onnx.values import Axes, Value, broadcast, normalized, one_each, regrouped, resized
 
-__all__ = ["Draw", "OPERATORS"]
-
 Draw = Callable[[Canvas, OnnxNode], None]
 _MOST_FLOP: Final = 10**6  # of an element, as a kernel says it
 

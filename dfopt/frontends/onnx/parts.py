@@ -11,8 +11,6 @@ from typing import Any
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.values import Value, extents
 
-__all__ = ["draw_parts"]
-
 
 def draw_parts(canvas: Canvas) -> None:
     """Take kernels apart whose features are all read, each by readers of a part of them, and none as a whole.

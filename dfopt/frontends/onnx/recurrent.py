@@ -17,8 +17,6 @@ from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import OnnxNode
 from dfopt.frontends.onnx.values import Value, one_each
 
-__all__ = ["CELLS", "draw_cells"]
-
 CELLS: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Gates of a cell."""
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 from dfopt.documents.graph import SequenceState
 from dfopt.frontends.onnx.model import Type
 
-__all__ = ["Axes", "Value", "broadcast", "extents", "normalized", "one_each", "regrouped", "resized"]
-
 Axes = tuple[tuple[tuple[str, int], ...], ...]
 _PRODUCT: Final = {"m": "h", "h": "h", "n": "s", "s": "s", "?": "s"}
 """What a factor of a batch of products is, by what it was."""

@@ -31,8 +31,6 @@ from dfopt.solving import work
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.step.roofline import least_step
 
-__all__ = ["begin", "is_large"]
-
 _LARGE: Final = 3_500_000  # pairs of kernels of all graphs x free degrees of axes; below, a search takes seconds
 _SHARE: Final = 0.8  # of the time, at most,
 _PATIENCE: Final = 0.1  # and of it for the plans of one layer: the fusion of wide graphs takes minutes

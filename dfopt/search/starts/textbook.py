@@ -24,8 +24,6 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.listing import PlanListing
 from dfopt.setting.shares import AxisDims
 
-__all__ = ["VARIATIONS", "narrowed", "shardings", "textbook_plans"]
-
 VARIATIONS = ("tokens", "layer norms whole", "norms whole", "ends whole", "heads whole", "first norm whole", "features")
 """Ways to shard a layer, the usual one first; of the others each helps where some collective takes long."""
 

@@ -19,8 +19,6 @@ import numpy as np
 
 from dfopt.arrays import Floats
 
-__all__ = ["directory", "kept"]
-
 _IN_MEMORY: Final = 16  # matrices of 32 MB at most
 _LARGEST: Final = 4_000_000  # entries that are worth a file: 32 MB. A larger matrix is worked out in every process
 _MEMORY: OrderedDict[str, Floats] = OrderedDict()

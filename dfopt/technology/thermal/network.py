@@ -16,8 +16,6 @@ from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 from dfopt.technology.thermal.sheets import Sheet, plates_of, sheets_of
 from dfopt.technology.thermal.types import Body
 
-__all__ = ["Layered", "Network", "network_of"]
-
 
 @dataclass(frozen=True)
 class Layered:

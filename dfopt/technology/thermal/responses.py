@@ -16,8 +16,6 @@ from dfopt.documents.stack_parts import Tile
 from dfopt.technology.thermal.network import network_of
 from dfopt.technology.thermal.types import Body
 
-__all__ = ["digest", "responses", "tile_weights"]
-
 _AT_ONCE = 64  # right-hand sides in one solve: more cost memory and save no time
 _SLACK = 1e-9  # share of a tile that only rounding puts into a cell
 # Raise it when a change of the physics changes the numbers: matrices kept on disk are then no longer found.

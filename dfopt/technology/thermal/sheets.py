@@ -15,8 +15,6 @@ from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage
 from dfopt.technology.thermal.types import Body
 
-__all__ = ["Sheet", "plates_of", "sheets_of"]
-
 GROWTH: Final = 1.4  # 1.2 instead cools the hottest cell of a 60 W stack by 0.03 K, of a 100 W hot spot by 0.05 K
 SPREADER_CELLS: Final = 1  # of a meshed plate through its thickness
 SINK_CELLS: Final = 3

@@ -17,9 +17,6 @@ from scipy.sparse.linalg import splu
 from dfopt.arrays import Floats
 from dfopt.technology.thermal.network import Layered, Network
 
-__all__ = ["Condensed", "Cosine", "Factorised", "Solver", "solver_of"]
-
-
 _DENSE = 2500  # cells under the die: their dense matrix takes 50 MB and some seconds
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from dfopt.arrays import Floats
 from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 
-__all__ = ["Body", "Slab"]
-
 
 @dataclass(frozen=True, eq=False)
 class Slab:

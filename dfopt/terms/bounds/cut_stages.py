@@ -25,8 +25,6 @@ from dfopt.terms.layer import Layer, counts_training
 from dfopt.terms.step.hops import sent_s
 from dfopt.terms.step.optimizer import optimizer_seconds
 
-__all__ = ["CutStages"]
-
 
 @dataclass(frozen=True, eq=False)
 class CutStages:

@@ -24,8 +24,6 @@ from dfopt.setting.stages import in_order
 from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.step.overlap import in_the_way
 
-__all__ = ["Exchanging", "Exposed"]
-
 
 class Exchanging(NamedTuple):
     """Seconds of pipeline stages that decide what shows, at least or exact.

@@ -30,8 +30,6 @@ from dfopt.terms.rules import HELD
 from dfopt.terms.rules.held import waits
 from dfopt.terms.step.ledger import OF_LAYERS, State, chips_of, in_flight, offloaded, reserved, states_of, usable_bytes
 
-__all__ = ["Holding"]
-
 
 @dataclass(frozen=True, eq=False)
 class Holding:

@@ -18,8 +18,6 @@ from dfopt.terms.bounds.holding import Holding
 from dfopt.terms.bounds.plan_arrays import drawn_stages
 from dfopt.terms.step.offload import moves
 
-__all__ = ["Moving"]
-
 
 @dataclass(frozen=True, eq=False)
 class Moving:

@@ -18,8 +18,6 @@ from dfopt.setting.instance import Setting
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.step.offload import frees_memory_k
 
-__all__ = ["PassRule", "PassSeconds", "with_moving"]
-
 _COMPUTE, _MEMORY = 0, 1
 """Places of two resources in :attr:`BlockPrices.seconds`."""
 

@@ -23,8 +23,6 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.reads import ByReads
 from dfopt.setting.stages import PipelineStage, stage_places
 
-__all__ = ["PlanArrays", "bounded_stages", "drawn_stages"]
-
 Answer = TypeVar("Answer")
 
 

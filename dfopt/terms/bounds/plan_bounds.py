@@ -14,8 +14,6 @@ from dfopt.terms.bounds.plan_table import PlanTable
 from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.step.ledger import State, held, left, usable_bytes
 
-__all__ = ["PlanBounds"]
-
 
 class PlanBounds:
     """Lower bounds on step time and held memory for any number of plans of a setting, whatever the mapping of kernels.

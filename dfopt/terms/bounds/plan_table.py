@@ -24,8 +24,6 @@ from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.chip import ChipModel, chip_of, combine
 from dfopt.terms.step.offload import frees_memory_k
 
-__all__ = ["PlanTable"]
-
 
 class PlanTable(PlanArrays):
     """Lower bounds on step time and memory for many plans at once.

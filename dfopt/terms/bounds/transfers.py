@@ -22,8 +22,6 @@ from dfopt.terms.sharded import LayerOptions
 from dfopt.terms.step.hops import added_by_kind, hop_seconds, sent_once
 from dfopt.terms.step.overlap import exchanged_by_kind, hides_any
 
-__all__ = ["Transfers", "TransferBounds", "OptionFigures"]
-
 
 class Transfers(NamedTuple):
     """Seconds of transfers beside the layers, for some vectors of options.

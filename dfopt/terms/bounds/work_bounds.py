@@ -25,8 +25,6 @@ from dfopt.terms.step.hops import added_by_kind
 from dfopt.terms.step.ledger import State, states_of
 from dfopt.terms.step.overlap import exchanged_by_kind
 
-__all__ = ["WorkBounds"]
-
 
 @dataclass(frozen=True, eq=False)
 class WorkBounds:

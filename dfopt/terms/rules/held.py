@@ -24,10 +24,6 @@ from dfopt.terms.kernel import LayerKernel, by_option, output_share, weight_byte
 from dfopt.terms.layer import Layer, counts_training
 from dfopt.terms.rules.weights import gradient_bytes
 
-__all__ = [
-    "CACHES", "HANDED_ON", "KEPT", "PARAMETERS", "PARTIAL_SUMS", "REDUCED", "SAVED", "TILE_ROWS", "WAITING", "waits",
-]  # fmt: skip
-
 
 def parameters(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Bytes of the weight that one chip holds for a kernel, and the number of its parameters.

@@ -26,18 +26,6 @@ from dfopt.terms.layer import Layer, Wanted
 from dfopt.terms.rules.weights import gradient_bytes
 from dfopt.terms.table import MERGED
 
-__all__ = [
-    "COLLECTIVES",
-    "CONVERSIONS",
-    "LEAST_CONVERSIONS",
-    "OWN_COMMUNICATIONS",
-    "REDUCED_EACH",
-    "STARTS",
-    "has_many_readers",
-    "inherent",
-]
-
-
 MOST_LISTED = 1e6
 """Amounts of the conversion of one tensor that are listed, at most: 8 MB."""
 

@@ -28,8 +28,6 @@ from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share
 from dfopt.terms.layer import FanOut, Layer
 from dfopt.terms.rules.weights import stays
 
-__all__ = ["CARRIED", "ENDS", "END_BUFFERS", "OPERANDS", "OWN_DATA", "TENSORS", "end_tile"]
-
 
 def tensors(layer: Layer) -> Iterator[Charge]:
     """Bytes that tensors between kernels take: through DRAM from one block to another, and buffered in SRAM.

@@ -31,8 +31,6 @@ from dfopt.terms.incidence import AnyOf, Has, Incidence, Inside
 from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, output_share, schemes, weight_bytes
 from dfopt.terms.layer import FanOut, Layer
 
-__all__ = ["TOKEN_BLOCK_KERNELS", "TOKEN_BLOCK_TENSORS", "per_byte"]
-
 
 def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """What a kernel adds to a block of kernels that takes its tokens in blocks, beside tensors between kernels.

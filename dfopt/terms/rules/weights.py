@@ -17,8 +17,6 @@ from dfopt.physics import ops
 from dfopt.terms.charges import Term
 from dfopt.terms.kernel import LayerKernel, output_share, schemes, weight_bytes
 
-__all__ = ["GRADIENTS", "WEIGHTS", "accumulated", "gradient_bytes", "stays", "weight_flows"]
-
 
 def stays(of: LayerKernel) -> bool:
     """Whether a kernel has a weight, or an accumulator of a weight gradient, that stays in SRAM while it runs.

@@ -26,18 +26,6 @@ from dfopt.terms.kernel import LayerKernel, by_option, end_bytes, schemes, weigh
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules.weights import accumulated
 
-__all__ = [
-    "COMPUTE",
-    "COMPUTE_TILES",
-    "SRAM_TRAFFIC",
-    "TENSOR_TRAFFIC",
-    "accessed",
-    "at_one_rate",
-    "at_rate",
-    "flop",
-    "least_cycles",
-]
-
 
 def compute(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
     """Seconds in which one chip computes its shard of a kernel in one evaluation, at the rate that the chip sustains.

@@ -8,8 +8,6 @@ from dfopt.arrays import Bools
 from dfopt.setting.instance import Instance, Setting
 from dfopt.terms.step.ledger import offloaded
 
-__all__ = ["frees_memory_k", "moves"]
-
 
 def moves(instance: Instance) -> bool:
     """Whether slower memories of a chip move any offloaded data while its layers compute.

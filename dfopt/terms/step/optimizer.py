@@ -19,8 +19,6 @@ from dfopt.physics.beside import optimizer_s
 from dfopt.setting.instance import Instance
 from dfopt.terms.layer import counts_training
 
-__all__ = ["optimizer_seconds"]
-
 
 def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> Floats:
     """Seconds per step in which the optimizer updates the parameters of each kernel, of one layer on one chip.

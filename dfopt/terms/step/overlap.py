@@ -22,8 +22,6 @@ from dfopt.physics.window import by_window
 from dfopt.setting.instance import Instance
 from dfopt.terms.step.optimizer import optimizer_seconds
 
-__all__ = ["exchanged_by_kind", "exchanges_behind", "hides_any", "in_the_way"]
-
 
 def hides_any(assumptions: Assumptions, graph: Graph) -> bool:
     """Whether the backward pass may hide exchanges of data-parallel copies (``gradient_overlap``), by either rule.

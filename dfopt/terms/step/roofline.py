@@ -15,8 +15,6 @@ from dfopt.physics.states import cache_traffic
 from dfopt.setting.instance import Setting
 from dfopt.terms.cycle import least_cycles_s
 
-__all__ = ["least_step"]
-
 
 def least_step(setting: Setting) -> float:
     """Seconds per step that no mapping of a graph onto a machine beats, under any plan: a roofline bound.

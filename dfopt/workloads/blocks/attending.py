@@ -10,8 +10,6 @@ from dfopt.workloads.backward import Gradient
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Sight", "States", "attend"]
-
 States = tuple[tuple[SequenceState, ...], tuple[SequenceState, ...]]
 """What the scores and what the sums of values keep."""
 

@@ -25,8 +25,6 @@ from dfopt.workloads.blocks.indexer import Indexer
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Attention", "Heads"]
-
 
 class Heads(Block):
     """Heads of queries, and those of keys and values that they share.

@@ -18,8 +18,6 @@ from dfopt.workloads.blocks.mamba import Mamba, Mamba2
 from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention
 from dfopt.workloads.drawing import Drawing
 
-__all__ = ["Beside"]
-
 _One = Annotated[
     Attention | GatedConvolution | GatedDeltaNet | KimiDeltaAttention | Mamba | Mamba2, Field(discriminator="kind")
 ]

@@ -7,8 +7,6 @@ from dfopt.documents.phase import Segment
 from dfopt.documents.routing import Routing
 from dfopt.workloads.drawing import Drawing
 
-__all__ = ["Block"]
-
 
 class Block(Part):
     """A mixer or a feed-forward, as data.

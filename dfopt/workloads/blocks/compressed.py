@@ -28,8 +28,6 @@ from dfopt.workloads.blocks.indexer import Indexer
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["CompressedAttention", "group_pairs"]
-
 _BUFFER_BYTES = 4  # of an element of a group that is not complete
 
 

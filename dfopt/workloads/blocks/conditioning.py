@@ -18,8 +18,6 @@ from dfopt.documents.graph import Kernel
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Conditioning", "PARTS", "FINAL", "modulation", "modulation_parameters"]
-
 _Reads = dict[int, tuple[Read, ...]]  # by part of a layer
 
 PARTS, FINAL = 3, 2

@@ -17,8 +17,6 @@ from dfopt.workloads.blocks.attention import Heads
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["CrossAttention"]
-
 
 class CrossAttention(Heads):
     """Attention to the tokens of an encoder.

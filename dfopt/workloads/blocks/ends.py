@@ -32,8 +32,6 @@ from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read, Sketch
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["BACK", "FOR_FILES", "FRONT", "NORMS", "Convolution", "EndsParameters", "Head", "with_ends"]
-
 NORMS: Final = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 """What kernels of norms are called."""
 FOR_FILES: Final = "for files of other tools: see architecture of a graph; none = not known"

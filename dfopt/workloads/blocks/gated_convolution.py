@@ -16,8 +16,6 @@ from dfopt.workloads.blocks.recurrent import Recurrent
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["GatedConvolution"]
-
 
 class GatedConvolution(Recurrent):
     """A convolution of every feature over the last tokens, with a gate in front of it and one behind.

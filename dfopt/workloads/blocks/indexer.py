@@ -17,8 +17,6 @@ from dfopt.workloads.blocks.attending import Sight
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Indexer"]
-
 
 class Indexer(Part):
     """What chooses the tokens that others attend to.

@@ -14,8 +14,6 @@ from dfopt.workloads.blocks.recurrent import Recurrent, chunked_pairs, sequence_
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Mamba", "Mamba2"]
-
 
 class Mamba2(Recurrent):
     """Mamba 2: heads of a scalar decay, of groups that share what is written and read.

@@ -30,8 +30,6 @@ from dfopt.workloads.blocks.indexer import Indexer
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read
 
-__all__ = ["LatentAttention"]
-
 
 class LatentAttention(Block):
     """Attention of heads whose keys and values are those of one latent.

@@ -13,9 +13,6 @@ from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["ALONE", "Mlp", "draw_mlp", "mlp_parameters"]
-
-
 ALONE: Final = Experts(count=1, chosen=1, touched=1.0)
 """One expert that every token chooses."""
 

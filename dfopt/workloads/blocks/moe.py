@@ -26,8 +26,6 @@ from dfopt.workloads.blocks.mlp import ALONE, draw_mlp, mlp_parameters
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["MixtureOfExperts"]
-
 
 class MixtureOfExperts(Block):
     """Experts of which every token chooses some.

@@ -17,8 +17,6 @@ from dfopt.workloads.blocks.ends import NORMS, EndsParameters
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["ENTRY", "EXIT", "predictor_parameters", "with_predictors"]
-
 ENTRY, EXIT = "predictor", "prediction"
 """Names of the layers in front of those of a module, and behind them."""
 

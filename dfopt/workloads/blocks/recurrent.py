@@ -23,8 +23,6 @@ from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["GatedDeltaNet", "KimiDeltaAttention", "Recurrent", "chunked_pairs", "sequence_states"]
-
 
 def chunked_pairs(segment: Segment, chunk: int) -> int:
     """Pairs of a new token and one of the same chunk up to itself, in one sequence.

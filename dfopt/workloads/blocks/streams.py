@@ -17,8 +17,6 @@ from pydantic import Field
 from dfopt.documents.base import Part
 from dfopt.workloads.drawing import Drawing
 
-__all__ = ["Streams"]
-
 
 class Streams(Part):
     """How many residual streams there are, and how their weights are normalised.
