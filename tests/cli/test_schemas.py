@@ -75,8 +75,9 @@ def heat_report(mapping: Mapping) -> HeatReport:
         logic_max_c=90.0, refresh_rate=1.0, power_w=200.0, energy_per_step_j=400.0, keeps_limits=True,
     )  # fmt: skip
     proof = HeatProof(
-        status="optimal", bound_s=1.0, interval_s=1.0, gap=0.0, blocks=9, levels=8, columns=3, rounds=2, seconds=1.0
-    )
+        status="optimal_per_level", bound_s=1.0, interval_s=1.0, gap=0.0, blocks=9, levels=8, columns=3, rounds=2,
+        seconds=1.0,
+    )  # fmt: skip
     price = ShadowPrice(lp_logic_s_per_k=0.1, lp_dram_s_per_k=0.0, binding=("tile 0,0 of die logic",))
     slowed = (SlowedPartition(stage=0, partition=1, frequency=0.9, kernels=("FFN0",)),)
     return HeatReport(

@@ -106,10 +106,10 @@ def test_what_cannot_be_asked(folder: Path, words: dict[str, Any], message: str)
 
 def test_records_of_an_earlier_dfopt_have_no_labels(folder: Path, tmp_path: Path) -> None:
     old = tmp_path / "old.jsonl"
-    with old.open("w") as file:
+    with old.open("wb") as file:
         for record in read_records(folder / "runs.jsonl").values():
             kept = {key: value for key, value in record.items() if key not in ("axes", "study", "asked", "mapping")}
-            file.write(json.dumps(kept) + "\n")
+            file.write(line_of(kept))
     assert len(listing([old])) == 6 and listing([old])["study"].isna().all()
     assert listing([old], str(folder / "study.yaml"))["degree"].tolist() == [1, 3, 8, 1, 3, 8]
 
