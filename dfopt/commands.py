@@ -20,7 +20,7 @@ from dfopt.errors import DocumentError, PlanError, did_you_mean
 from dfopt.library import load_sized
 from dfopt.search.verify import Verification, verify
 
-DocumentOrPath = Document | str | os.PathLike[str]
+Readable = Document | str | os.PathLike[str]
 
 
 class Text(str):
@@ -77,7 +77,7 @@ def list(kind: str = "") -> builtins.list[str]:
     return names_of(kind) if kind else kinds
 
 
-def show(document: DocumentOrPath, detail: str | Sequence[str] = (), **parameters: Any) -> Text:
+def show(document: Readable, detail: str | Sequence[str] = (), **parameters: Any) -> Text:
     """Show a graph, a system, a result or any other document, as `dfopt show` prints it.
 
     Parameters
@@ -104,9 +104,7 @@ def show(document: DocumentOrPath, detail: str | Sequence[str] = (), **parameter
 
 
 def check(
-    document: DocumentOrPath,
-    time_limit: float | None = None,
-    certificate: Certificate | str | os.PathLike[str] | None = None,
+    document: Readable, time_limit: float | None = None, certificate: Certificate | str | os.PathLike[str] | None = None
 ) -> Verification:
     """Check a document: a graph against published counts; a result, an exploration or a store, every claim.
 
@@ -140,9 +138,7 @@ def check(
 
 
 def checked(
-    document: DocumentOrPath,
-    time_limit: float | None = None,
-    certificate: Certificate | str | os.PathLike[str] | None = None,
+    document: Readable, time_limit: float | None = None, certificate: Certificate | str | os.PathLike[str] | None = None
 ) -> tuple[Verification, str]:
     """What `check` finds, and the schema of the document."""
     followed = Certificate.load(certificate) if isinstance(certificate, str | os.PathLike) else certificate

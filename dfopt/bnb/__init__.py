@@ -45,7 +45,7 @@ from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
 from dfopt.bnb.clock import ENDED, UNITS_PER_S, UNLIMITED, Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, BranchingRule, Heuristic, LeafSolver, Problem, Reduction, Relaxation, View
 from dfopt.bnb.node import BestFirst, Node, NodeSelection
-from dfopt.bnb.outcome import Leaf, Outcome, SearchEnding, SearchProgress
+from dfopt.bnb.outcome import Leaf, Outcome, SearchEnding, Snapshot
 from dfopt.bnb.parameters import SearchParameters
 from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.search import branch_and_bound
@@ -65,7 +65,6 @@ __all__ = [
     "Candidate",
     "Clock",
     "Closed",
-    "SearchEnding",
     "Heuristic",
     "Incumbents",
     "Leaf",
@@ -75,13 +74,14 @@ __all__ = [
     "NodeSelection",
     "OutOfTime",
     "Outcome",
-    "SearchParameters",
     "Problem",
-    "SearchProgress",
     "ProofLog",
     "Reduced",
     "Reduction",
     "Relaxation",
+    "SearchEnding",
+    "SearchParameters",
+    "Snapshot",
     "View",
     "branch_and_bound",
 ]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+Region = TypeVar("Region", bound=Hashable)
+Solution = TypeVar("Solution")
 
 
 class Bound(NamedTuple):

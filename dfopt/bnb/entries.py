@@ -11,12 +11,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from dfopt.bnb.answers import Bound, Candidate, LeafAnswer
+from dfopt.bnb.answers import Bound, Candidate, LeafAnswer, Region, Solution
 from dfopt.bnb.clock import Clock
 from dfopt.bnb.node import Node
 
-Region = TypeVar("Region", bound=Hashable)
-Solution = TypeVar("Solution")
 Answer = TypeVar("Answer")
 BRANCHING = "branching"
 """When a heuristic is asked about a region after its last relaxation, before it is divided."""

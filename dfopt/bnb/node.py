@@ -5,13 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
-from dfopt.bnb.answers import Bound
+from dfopt.bnb.answers import Bound, Region
 
-Region = TypeVar("Region", bound=Hashable)
 Priority = tuple[float, ...]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal
 
-from dfopt.bnb.answers import Candidate
+from dfopt.bnb.answers import Candidate, Region, Solution
 from dfopt.bnb.proof_log import ProofLog
 
-Region = TypeVar("Region", bound=Hashable)
-Solution = TypeVar("Solution")
 SearchEnding = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
 
 
@@ -39,7 +37,7 @@ class Leaf(Generic[Region]):
 
 
 @dataclass(frozen=True)
-class SearchProgress(Generic[Solution]):
+class Snapshot(Generic[Solution]):
     """Where a search stands.
 
     Attributes

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
-from dfopt.bnb.answers import Candidate
-
-Region = TypeVar("Region", bound=Hashable)
+from dfopt.bnb.answers import Candidate, Region
 
 
 class BoundRaised(NamedTuple):

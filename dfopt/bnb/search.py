@@ -13,20 +13,17 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
-from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer
+from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer, Region, Solution
 from dfopt.bnb.clock import Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, Problem, Relaxation
 from dfopt.bnb.node import BestFirst, Node, NodeSelection, OpenNodes
-from dfopt.bnb.outcome import Outcome, SearchEnding, SearchProgress
+from dfopt.bnb.outcome import Outcome, SearchEnding, Snapshot
 from dfopt.bnb.parameters import SearchParameters
 from dfopt.bnb.proof_log import BoundRaised, Branched, Closed, ProofLog, Reduced
 from dfopt.bnb.state import BoundStore, Incumbents, Stored
 from dfopt.interrupts import LIMIT, cause, interruptible
-
-Region = TypeVar("Region", bound=Hashable)
-Solution = TypeVar("Solution")
 
 
 def branch_and_bound(
@@ -36,7 +33,7 @@ def branch_and_bound(
     clock: Clock | None = None,
     selection: NodeSelection | None = None,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[SearchProgress[Solution]], None] | None = None,
+    progress: Callable[[Snapshot[Solution]], None] | None = None,
 ) -> Outcome[Region, Solution]:
     """Find the solution with the least value, or several, and show what no other is below.
 
@@ -97,7 +94,7 @@ class _Search(Generic[Region, Solution]):
         clock: Clock,
         selection: NodeSelection,
         kept: Sequence[Candidate],
-        progress: Callable[[SearchProgress[Solution]], None] | None,
+        progress: Callable[[Snapshot[Solution]], None] | None,
     ) -> None:
         self.problem, self.parameters, self.clock, self.progress = problem, parameters, clock, progress
         self.began = time.perf_counter()
@@ -308,11 +305,11 @@ class _Search(Generic[Region, Solution]):
         """The lower bound on all solutions: of the open nodes, the closed ones and the best solution."""
         return min(self.incumbents.best, self.closed, self.open.least())
 
-    def _now(self) -> SearchProgress[Solution]:
+    def _now(self) -> Snapshot[Solution]:
         kept = self.incumbents.kept
         solution = kept[0].solution if kept else None
         seconds = time.perf_counter() - self.began
-        return SearchProgress(self.incumbents.best, self._least(), len(self.log.regions), solution, seconds)
+        return Snapshot(self.incumbents.best, self._least(), len(self.log.regions), solution, seconds)
 
     def _ended(self, stopped: SearchEnding | None) -> Outcome[Region, Solution]:
         bound = self._least()

@@ -29,7 +29,7 @@ from dfopt.bnb import (
     Problem,
     Relaxation,
     SearchParameters,
-    SearchProgress,
+    Snapshot,
     View,
     branch_and_bound,
 )
@@ -172,7 +172,7 @@ def explore_boxes(
     *,
     top: int = 1,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[SearchProgress[Choice]], None] | None = None,
+    progress: Callable[[Snapshot[Choice]], None] | None = None,
 ) -> Outcome[Box, Choice]:
     """Search the boxes of a problem for the best designs, as far as time goes; see :func:`branch_and_bound`.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import dfopt
-from dfopt.bnb import Candidate, Leaf, Outcome, SearchProgress
+from dfopt.bnb import Candidate, Leaf, Outcome, Snapshot
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import (
@@ -297,10 +297,7 @@ def _effort(problem: Batches, workload: Workload, box: Box, outcome: Outcome[Box
 
 
 def _searched(
-    problem: Batches,
-    request: ExplorationRequest,
-    time_limit: float,
-    tell: Callable[[SearchProgress[Choice]], None] | None,
+    problem: Batches, request: ExplorationRequest, time_limit: float, tell: Callable[[Snapshot[Choice]], None] | None
 ) -> Outcome[Box, Choice]:
     """The search over boxes; what a share of the time cut short goes on while time is left."""
     began = time.perf_counter()
@@ -361,13 +358,11 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
     return Infeasible("\n".join(filter(None, lines)))
 
 
-def _telling(
-    problem: Batches, progress: Callable[[options.Progress], None]
-) -> Callable[[SearchProgress[Choice]], None]:
+def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Snapshot[Choice]], None]:
     """Tells the progress over boxes in the words of a search."""
     workload = problem.workloads[0]
 
-    def tell(now: SearchProgress[Choice]) -> None:
+    def tell(now: Snapshot[Choice]) -> None:
         design = None if now.solution is None else workload.spaces[now.solution.box.which].design
         front = "no design yet" if design is None else design.technology.name
         words = f"{now.regions} boxes, {sum(each.solver.count for each in problem.workloads)} solves"

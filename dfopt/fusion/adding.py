@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.arrays import Floats
 
-
-def added(weight_bk: NDArray[Any], figure_k: NDArray[Any]) -> Floats:
+def added(weight_bk: NDArray[Any], figure_k: NDArray[Any]) -> NDArray[np.float64]:
     """The sum of a figure over each row of a matrix of weights; zeros and ones where rows are sets of kernels.
 
     A product of a matrix library adds in an order that depends on the processor. Of two blocks that take equally long

@@ -39,7 +39,7 @@ point_to_point  V/b + a                V/b + a                  V/b + a         
 ==============  =====================  =======================  ================  ============  ===============
 
 `dfopt.physics.collectives_exact` says by which algorithms, and which of them no other can beat. Measured figures
-(`CollectiveFit`) take the place of a dim's terms: the bandwidth term is divided by the share, the fixed term replaced.
+(`DimFit`) take the place of a dim's terms: the bandwidth term is divided by the share, the fixed term replaced.
 One with a ``scale`` is a formula of its own: ``scale * (1 + offset / n) V/b``, whatever the wiring.
 
 `CollectiveModel.TWO_STAGE`: the same algorithms with two latencies per round and the headers of packets, for small
@@ -61,10 +61,10 @@ from collections.abc import Sequence
 
 from dfopt.physics.collectives_dfmodel import Messages, dfmodel_cost
 from dfopt.physics.collectives_exact import exact_cost
-from dfopt.physics.collectives_types import NOTHING, Affine, Collective, CollectiveFit, CollectiveModel, Dim, Topology
+from dfopt.physics.collectives_types import NOTHING, Affine, Collective, CollectiveModel, Dim, DimFit, Topology
 from dfopt.physics.two_stage import charged
 
-__all__ = ["NOTHING", "Affine", "Collective", "CollectiveModel", "Dim", "CollectiveFit", "Topology", "affine_cost"]
+__all__ = ["NOTHING", "Affine", "Collective", "CollectiveModel", "Dim", "DimFit", "Topology", "affine_cost"]
 
 
 def affine_cost(

@@ -37,7 +37,7 @@ class CollectiveModel(str, Enum):
     DFMODEL = "dfmodel"
 
 
-class CollectiveFit(NamedTuple):
+class DimFit(NamedTuple):
     """What a measurement says about one collective on a dimension, in place of the formula's figures.
 
     The bandwidth term is divided by ``bandwidth_share`` (0 < share <= 1); ``latency`` (seconds), if given, is the
@@ -83,7 +83,7 @@ class Dim:
     bandwidth: float
     latency: float = 0.0
     in_network_reduction: bool = False
-    factors: tuple[CollectiveFit, ...] = ()
+    factors: tuple[DimFit, ...] = ()
     packet_payload: float | None = None
     packet_header: float = 0.0
     port_of: str | None = None

@@ -9,16 +9,7 @@ from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
-from dfopt.physics.collectives import (
-    NOTHING,
-    Affine,
-    Collective,
-    CollectiveFit,
-    CollectiveModel,
-    Dim,
-    Topology,
-    affine_cost,
-)
+from dfopt.physics.collectives import NOTHING, Affine, Collective, CollectiveModel, Dim, DimFit, Topology, affine_cost
 from dfopt.physics.collectives_dfmodel import Messages
 from dfopt.physics.identity import Same
 
@@ -29,7 +20,7 @@ NO_BYTES: Final = 1e-30
 def dim_of(dim: NetworkDim) -> Dim:
     """A network dim, or a part of one, as the collective formulas want it."""
     factors = tuple(
-        CollectiveFit(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset or 0.0, f.step_latency)
+        DimFit(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset or 0.0, f.step_latency)
         for kind, f in dim.factors.items()
     )
     return Dim(

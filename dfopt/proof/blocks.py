@@ -26,7 +26,7 @@ _ASKED: Final = 4000
 """Blocks of a component up to which each is asked about; of more none is, and all count as allowed."""
 
 
-class TooMany(ValueError):
+class TooManyBlocks(ValueError):
     """Kernels can share blocks in too many ways."""
 
 
@@ -203,7 +203,7 @@ def components_of(
         components += [_component([kernels], before, count, allowed) for kernels in parts if len(kernels) == 1]
         try:
             components += [_component(several, before, count, allowed)] if several else []
-        except TooMany:
+        except TooManyBlocks:
             components += [_alone(kernels, before, count, allowed) for kernels in several]
     return components
 
@@ -214,7 +214,7 @@ def _alone(
     """A part by itself, with its blocks unless there are too many."""
     try:
         return _component([kernels], before, count, allowed)
-    except TooMany:
+    except TooManyBlocks:
         none = np.zeros(0, dtype=np.int64)
         return Component(tuple(kernels), np.zeros((0, count), dtype=bool), none, none, none, 0)
 
@@ -290,7 +290,7 @@ def _is_convex(kernels: Sequence[int], before: Sequence[int]) -> bool:
 def _down_sets(kernels: Sequence[int], before: Sequence[int]) -> Ints:
     """All down-sets of some kernels as bits of these, small ones first."""
     if len(kernels) > 62:
-        raise TooMany(f"{len(kernels)} kernels may share blocks")
+        raise TooManyBlocks(f"{len(kernels)} kernels may share blocks")
     place = {k: number for number, k in enumerate(kernels)}
     need = [sum(1 << place[other] for other in kernels if before[k] >> other & 1) for k in kernels]
     sets, level = [0], {0}
@@ -298,5 +298,5 @@ def _down_sets(kernels: Sequence[int], before: Sequence[int]) -> Ints:
         level = {of | 1 << k for of in level for k, needed in enumerate(need) if not of >> k & 1 and needed & ~of == 0}
         sets += sorted(level)
         if len(sets) > _SETS:
-            raise TooMany(f"{len(need)} kernels have more than {_SETS} down-sets")
+            raise TooManyBlocks(f"{len(need)} kernels have more than {_SETS} down-sets")
     return np.array(sets, dtype=np.int64)

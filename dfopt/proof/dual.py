@@ -19,7 +19,7 @@ import numpy as np
 
 from dfopt.arrays import Bools, Floats
 from dfopt.judge.items import LayerItems
-from dfopt.proof.blocks import Component, TooMany
+from dfopt.proof.blocks import Component, TooManyBlocks
 from dfopt.proof.costs import Costs, Cover, Spread
 from dfopt.proof.factors import Elimination
 from dfopt.proof.weights import Weights
@@ -166,7 +166,7 @@ class Duals:
             patterns = [(c, p) for c in having for p in _patterns(self._components[c], item.inside)]
             try:
                 covers_i.append(_spread((1 << len(item.inside)) - 1, patterns))
-            except TooMany:
+            except TooManyBlocks:
                 covers_i.append([])
         return covers_i
 
@@ -191,5 +191,5 @@ def _spread(left: int, patterns: Sequence[tuple[int, int]]) -> list[Cover]:
             for rest in _spread(left & ~pattern, patterns):
                 covers.append(Cover((c, *rest.component_g), (pattern, *rest.pattern_g)))
                 if len(covers) > _COVERS:
-                    raise TooMany(f"an item has more than {_COVERS} ways to spread its kernels over blocks")
+                    raise TooManyBlocks(f"an item has more than {_COVERS} ways to spread its kernels over blocks")
     return covers

@@ -28,7 +28,7 @@ from dfopt.physics.identity import Same
 from dfopt.proof.blocks import Component, components_of
 from dfopt.proof.dual import Domain, Duals
 from dfopt.proof.factors import Elimination, Factor
-from dfopt.proof.prices import Amounts, BlockPrices
+from dfopt.proof.prices import BlockBounds, ItemAmounts
 from dfopt.proof.weights import Weights
 
 
@@ -196,13 +196,13 @@ class LayerBounds:
         return result
 
     @cached_property
-    def _prices(self) -> list[BlockPrices]:
+    def _prices(self) -> list[BlockBounds]:
         """By component what its blocks pay and take."""
-        return [BlockPrices(of, self._amounts) for of in self.components]
+        return [BlockBounds(of, self._amounts) for of in self.components]
 
     @cached_property
-    def _amounts(self) -> Amounts:
-        return Amounts(self.items)
+    def _amounts(self) -> ItemAmounts:
+        return ItemAmounts(self.items)
 
     # -- dominance --------------------------------------------------------------------------------------------------
 

@@ -19,15 +19,15 @@ from dfopt.errors import DfoptError
 from dfopt.judge.items import ItemCache, LayerItems, NotItems
 from dfopt.judge.steps import NotSteps, PlanSteps
 from dfopt.physics.identity import Same
-from dfopt.proof.blocks import Component, TooMany
+from dfopt.proof.blocks import Component, TooManyBlocks
 from dfopt.proof.layer import LayerBounds
-from dfopt.proof.regions import LATE, ClassProof, Outcome
+from dfopt.proof.regions import LATE, ClassProof, Finding
 from dfopt.proof.replay import Replay
 
 _ROUNDED: Final = 1e-12
 """Share of a claim that is shown beyond it: so another machine, where sums are rounded in another way, shows it too."""
 
-Claim = tuple[Plan, int]
+PlanClaim = tuple[Plan, int]
 """A plan, and the number of tiles of its mappings."""
 
 
@@ -49,15 +49,15 @@ class Proven:
         What is wrong with a certificate, see :class:`~dfopt.proof.replay.Replay`.
     """
 
-    open: dict[Claim, str] = field(default_factory=dict)
-    below: dict[Claim, Mapping] = field(default_factory=dict)
+    open: dict[PlanClaim, str] = field(default_factory=dict)
+    below: dict[PlanClaim, Mapping] = field(default_factory=dict)
     regions: int = 0
     classes: list[CertifiedPlans] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
 
 def proven(
-    graph: Graph, system: System, assumptions: Assumptions, claims: Dict[Claim, float],
+    graph: Graph, system: System, assumptions: Assumptions, claims: Dict[PlanClaim, float],
     pins: Dict[str, Sharding] | None = None, over: Callable[[], bool] = lambda: False,
     certificate: Certificate | None = None,
 ) -> Proven:  # fmt: skip
@@ -102,7 +102,7 @@ def proven(
 
 
 def _alike(
-    graph: Graph, assumptions: Assumptions, claims: Dict[Claim, float]
+    graph: Graph, assumptions: Assumptions, claims: Dict[PlanClaim, float]
 ) -> Iterator[tuple[dict[Plan, float], tuple[int, ...]]]:
     """Claims about plans under which a layer pays the same, with the numbers of tiles in which they are the same."""
     lows_of = defaultdict[Hashable, dict[int, dict[Plan, float]]](dict)
@@ -129,7 +129,7 @@ class _Prover:
     components: dict[Same[Graph], list[Component]] = field(default_factory=dict)
     shared: ItemCache = field(default_factory=dict)
 
-    def outcomes(self, claims: Dict[Plan, float], tiles: tuple[int, ...]) -> Iterator[tuple[CertifiedPlans, Outcome]]:
+    def outcomes(self, claims: Dict[Plan, float], tiles: tuple[int, ...]) -> Iterator[tuple[CertifiedPlans, Finding]]:
         """What is shown of the plans of a class in all of some numbers of tiles together, or else in each.
 
         It is shown in the way of a certificate if there is one.
@@ -148,10 +148,10 @@ class _Prover:
             yield way, outcome
 
     @uncollected()
-    def _outcome(self, claims: Dict[Plan, float], tiles: tuple[int, ...], way: CertifiedPlans | None) -> Outcome | None:
+    def _outcome(self, claims: Dict[Plan, float], tiles: tuple[int, ...], way: CertifiedPlans | None) -> Finding | None:
         """What is shown in all of some numbers of tiles; nothing where more may be shown in each."""
         if self.over():
-            return Outcome(open=dict.fromkeys(claims, LATE))
+            return Finding(open=dict.fromkeys(claims, LATE))
         of, steps, left_out = (self.graph, self.system, self.assumptions), dict[Plan, PlanSteps](), dict[Plan, str]()
         for number, plan in enumerate(claims):
             try:
@@ -169,9 +169,9 @@ class _Prover:
                 outcome = ClassProof(bounds, steps, above).run(self.over)
             else:
                 outcome = Replay(bounds, steps, lows, way).run(self.over)
-        except (NotItems, TooMany, DfoptError) as error:  # a plan that the judge refuses has no mapping to show
+        except (NotItems, TooManyBlocks, DfoptError) as error:  # a plan that the judge refuses has no mapping to show
             in_each = isinstance(error, NotItems) and len(tiles) > 1
-            return None if in_each else Outcome(open=dict.fromkeys(claims, str(error)))
+            return None if in_each else Finding(open=dict.fromkeys(claims, str(error)))
         if outcome.open and way is None and len(tiles) > 1 and not least.is_exact and not self.over():
             return None
         outcome.open |= left_out

@@ -21,7 +21,7 @@ _EACH: Final = 50_000
 """Blocks of a component under all choices of schemes, at most, for which each is priced."""
 
 
-class Amounts:
+class ItemAmounts:
     """What items add to blocks, for all components of a layer.
 
     Parameters
@@ -43,14 +43,14 @@ class Amounts:
         return self._least[i, left]
 
 
-class BlockPrices:
+class BlockBounds:
     """What the blocks of a component pay and take at least.
 
     Parameters
     ----------
     component : Component
         Its blocks.
-    amounts : Amounts
+    amounts : ItemAmounts
         What items add to them.
 
     Attributes
@@ -59,14 +59,14 @@ class BlockPrices:
         Kernels whose schemes decide what the component pays.
     """
 
-    def __init__(self, component: Component, amounts: Amounts) -> None:
+    def __init__(self, component: Component, amounts: ItemAmounts) -> None:
         self.component, self._amounts, self._items = component, amounts, amounts.items.items
         kernels = {*component.kernels}
         self._paid = [i for i, item in enumerate(self._items) if not kernels.isdisjoint(item.inside)]
         self.deciding = sorted({k for i in self._paid for k in self._items[i].scope})
         self._seconds, self._choices = dict[Domain, float](), dict[Domain, Factor]()
 
-    def among(self, component: Component) -> BlockPrices:
+    def among(self, component: Component) -> BlockBounds:
         """The same of fewer blocks."""
         if component is self.component:
             return self

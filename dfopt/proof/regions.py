@@ -26,7 +26,7 @@ from dfopt.documents.certificate import CertifiedRegion
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.judge.steps import PlanSteps
-from dfopt.proof.blocks import TooMany
+from dfopt.proof.blocks import TooManyBlocks
 from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
@@ -51,7 +51,7 @@ _FEWER: Final = 0.9
 
 
 @dataclass
-class Outcome:
+class Finding:
     """What is shown of the plans of a class, and how.
 
     Attributes
@@ -102,9 +102,9 @@ class ClassProof:
     def __init__(self, bounds: LayerBounds, steps: Dict[Plan, PlanSteps], claims: Dict[Plan, float]) -> None:
         self._bounds, self._steps, self._claims = bounds, steps, claims
 
-    def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, over: Callable[[], bool] = lambda: False) -> Finding:
         """Show the claims of all plans, as far as that is possible, until there is no time left."""
-        outcome, domain, work = Outcome(), self._bounds.domain, 0
+        outcome, domain, work = Finding(), self._bounds.domain, 0
         if not all(domain):  # pins leave a kernel nothing
             return outcome
         left = self._left_open(outcome)
@@ -125,7 +125,7 @@ class ClassProof:
                 stack += parts
         return outcome
 
-    def _left_open(self, outcome: Outcome) -> list[Plan]:
+    def _left_open(self, outcome: Finding) -> list[Plan]:
         """Plans that fit, and are left by what takes little time to bound; of some nothing can be shown."""
         plans = [plan for plan in self._claims if self._steps[plan].by_total or not self._bounds.items.mixes_passes]
         told_apart = self._claims.keys() - {*plans}
@@ -135,7 +135,7 @@ class ClassProof:
         left = [plan for plan in left if self._steps[plan].may_fit(schemes_k)]
         return self._below(left, self._passes(self._bounds.alone(domain)), schemes_k) if left else left
 
-    def _children(self, region: Region, outcome: Outcome) -> Iterator[Region]:
+    def _children(self, region: Region, outcome: Finding) -> Iterator[Region]:
         """What is left of a region, divided; nothing where all is shown."""
         domain, _, bounds, _ = region
         schemes_k = self._schemes(domain)
@@ -189,7 +189,7 @@ class ClassProof:
         return _LeastSum(dual.elimination, dual.weight_cr, dual.weight_kr)
 
     @staticmethod
-    def _bounded_by(least_g: Sequence[_LeastSum], outcome: Outcome) -> dict[str, Any]:
+    def _bounded_by(least_g: Sequence[_LeastSum], outcome: Finding) -> dict[str, Any]:
         """Which groups are priced choice by choice, and by which weights duals bound the others."""
         weights = [each.weight_cr for each in least_g if each.weight_cr is not None]
         priced = tuple(number for number, each in enumerate(least_g) if each.weight_cr is None)
@@ -198,7 +198,7 @@ class ClassProof:
 
     def _divided(
         self, region: Region, smaller: Region, by_paths: float, enough: float, least_g: Sequence[_LeastSum],
-        outcome: Outcome,
+        outcome: Finding,
     ) -> Iterator[Region]:  # fmt: skip
         """What is left of a region, by the blocks of a kernel, by its schemes, or as it is where it is smaller now."""
         domain, _, bounds, _ = region
@@ -225,7 +225,7 @@ class ClassProof:
         return most_c
 
     def _narrowed(
-        self, domain: Domain, plans: Sequence[Plan], passes: Passes, least_g: Sequence[Elimination], outcome: Outcome
+        self, domain: Domain, plans: Sequence[Plan], passes: Passes, least_g: Sequence[Elimination], outcome: Finding
     ) -> Domain:
         """A region without the schemes that least sums exclude, or of which another one is nowhere more."""
         gone = set[tuple[int, int]]()
@@ -345,7 +345,7 @@ class ClassProof:
         for component in self._bounds.components:
             keys = {self._bounds.key_k[k] for k in component.kernels}
             if len(keys) > 1:
-                raise TooMany("kernels of several kinds of layers may share blocks")
+                raise TooManyBlocks("kernels of several kinds of layers may share blocks")
             key_c += keys
         return key_c
 

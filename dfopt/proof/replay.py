@@ -22,7 +22,7 @@ from dfopt.proof.dual import Domain
 from dfopt.proof.factors import Elimination, TooLarge
 from dfopt.proof.layer import LayerBounds
 from dfopt.proof.region import Region
-from dfopt.proof.regions import LATE, ClassProof, Outcome, Passes
+from dfopt.proof.regions import LATE, ClassProof, Finding, Passes
 
 
 class _Refused(Exception):
@@ -47,9 +47,9 @@ class Replay(ClassProof):
         super().__init__(bounds, steps, claims)
         self._certificate = certificate
 
-    def run(self, over: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, over: Callable[[], bool] = lambda: False) -> Finding:
         """Show the claims of all plans, until there is no time left or the certificate does not."""
-        outcome, domain = Outcome(), self._bounds.domain
+        outcome, domain = Finding(), self._bounds.domain
         if not all(domain):  # pins leave a kernel nothing
             return outcome
         plans = self._left_open(outcome)

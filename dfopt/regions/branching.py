@@ -10,7 +10,7 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.bnb import Bound, BranchingRule, View
-from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.facts import FactCache, Facts
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Unclassed, Unlisted, Unsharded, listed
 
@@ -84,7 +84,7 @@ class PlansApart(BranchingRule[Part]):
     leaves decide one plan each, every plan goes apart.
     """
 
-    def __init__(self, memory: Memory, *, every: bool = False) -> None:
+    def __init__(self, memory: FactCache, *, every: bool = False) -> None:
         self._memory, self._every = memory, every
 
     def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
@@ -111,7 +111,7 @@ class PlansApart(BranchingRule[Part]):
 class Probing(BranchingRule[Part]):
     """Divides the options of the kernel of which most are shown to reach the cutoff, or else raise the bound most."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
     def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:

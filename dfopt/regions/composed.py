@@ -199,7 +199,7 @@ class Composed:
         return pieces(self._price_kb[kind][blocks].tolist(), (arcs.member_bk[blocks] @ self._sent_k).tolist())
 
 
-class _Labels(NamedTuple):
+class _Paths(NamedTuple):
     """Paths to a down-set that send the same: their lengths and sums, the last arc of each and the path before that."""
 
     length_n: Floats
@@ -207,7 +207,7 @@ class _Labels(NamedTuple):
     arc_n: Ints
     from_n: Ints
 
-    def with_block(self, arc: int, length: float, sum_z: Floats, sent: tuple[float, ...], sending: float) -> _Labels:
+    def with_block(self, arc: int, length: float, sum_z: Floats, sent: tuple[float, ...], sending: float) -> _Paths:
         """The same with one more block, see :func:`unbeaten_paths`.
 
         ``sent``: what they send, ``sending``: what the block sends behind that.
@@ -218,21 +218,21 @@ class _Labels(NamedTuple):
             messages = (sent[-1], sending) if sent else ()
             length_n = length_n + sum(np.maximum(each - sum_nz[:, -1], 0.0) for each in messages) / 2
             sum_nz = np.pad(sum_nz, ((0, 0), (0, len(sum_z))))
-        return _Labels(length_n, sum_nz, np.full(len(length_n), arc), np.arange(len(length_n)))
+        return _Paths(length_n, sum_nz, np.full(len(length_n), arc), np.arange(len(length_n)))
 
-    def of(self, some: Ints) -> _Labels:
+    def of(self, some: Ints) -> _Paths:
         """Some of them."""
-        return _Labels(self.length_n[some], self.sum_nz[some], self.arc_n[some], self.from_n[some])
+        return _Paths(self.length_n[some], self.sum_nz[some], self.arc_n[some], self.from_n[some])
 
     @property
-    def unbeaten(self) -> _Labels:
+    def unbeaten(self) -> _Paths:
         """Those of which no other one is nowhere above; the first of those that are alike."""
         return self.of(np.sort(pareto_fronts(np.zeros_like(self.arc_n), self.sum_nz)))
 
-    def and_(self, others: _Labels) -> _Labels:
+    def and_(self, others: _Paths) -> _Paths:
         """They and others that send the same."""
         length_n, sum_nz, arc_n, from_n = (np.concatenate(pair) for pair in zip(self, others, strict=True))
-        return _Labels(length_n, sum_nz, arc_n, from_n)
+        return _Paths(length_n, sum_nz, arc_n, from_n)
 
 
 def unbeaten_paths(
@@ -278,8 +278,8 @@ def unbeaten_paths(
     [[0, 1], [2]]
     """
     rest_j, sent_b = arcs.remaining(length_b), np.zeros(len(length_b)) if sent_b is None else sent_b
-    start = _Labels(np.zeros(1), np.zeros((1, sum_bz.shape[1])), *np.zeros((2, 1), dtype=np.int64))
-    labels_j: list[dict[tuple[float, ...], _Labels]] = [{(): start}, *({} for _ in arcs.set_jk[1:])]
+    start = _Paths(np.zeros(1), np.zeros((1, sum_bz.shape[1])), *np.zeros((2, 1), dtype=np.int64))
+    labels_j: list[dict[tuple[float, ...], _Paths]] = [{(): start}, *({} for _ in arcs.set_jk[1:])]
     for arc, (before, after, block) in enumerate(zip(arcs.before_a, arcs.after_a, arcs.block_a, strict=True)):
         sending = float(sent_b[block])
         for sent, labels in labels_j[before].items():
@@ -299,7 +299,7 @@ def unbeaten_paths(
 
 
 def _traced(
-    arcs: Arcs, labels_j: Sequence[dict[tuple[float, ...], _Labels]], sent_b: Floats, sent: tuple[float, ...], n: int
+    arcs: Arcs, labels_j: Sequence[dict[tuple[float, ...], _Paths]], sent_b: Floats, sent: tuple[float, ...], n: int
 ) -> Ints:
     """Arcs of a path to the last down-set."""
     place, path = len(labels_j) - 1, list[int]()

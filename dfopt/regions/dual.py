@@ -24,7 +24,7 @@ import numpy as np
 
 from dfopt.arrays import Floats, Ints
 from dfopt.regions.classes import PlanClass
-from dfopt.regions.factors import Part, least_by_side, parts_of_charges, parts_of_sides
+from dfopt.regions.factors import SideFactor, least_by_side, parts_of_charges, parts_of_sides
 from dfopt.solving.menu import Menu
 from dfopt.terms.chip import ChipModel
 from dfopt.terms.elimination import Elimination, Factor, eliminated
@@ -53,7 +53,7 @@ class Resources:
 
     left_ko: tuple[Ints, ...]
     chip: ChipModel
-    _parts: tuple[Part, ...]
+    _parts: tuple[SideFactor, ...]
     _fixed: tuple[Factor, ...]  # infinite where options cannot be together
 
     def dual(self, extra_o: Floats | None = None) -> Dual:
@@ -152,7 +152,7 @@ class Dual:
         return np.array([left[place] for left, place in places], dtype=np.int64)
 
 
-def _weighted(parts: Iterable[Part], weight_sr: Floats) -> Iterator[Factor]:
+def _weighted(parts: Iterable[SideFactor], weight_sr: Floats) -> Iterator[Factor]:
     """Amounts of the resources of all sides that have any weight."""
     for part in parts:
         if (weight := float(weight_sr[part.side, part.resource])) > 0:
@@ -240,7 +240,7 @@ def untiled(menu: Menu, chip: ChipModel, side_kinds: Iterable[Ints]) -> Floats:
     return np.array(seconds)
 
 
-def _resources(menu: Menu, chip: ChipModel, domain: Domain, parts: Sequence[Part]) -> Resources:
+def _resources(menu: Menu, chip: ChipModel, domain: Domain, parts: Sequence[SideFactor]) -> Resources:
     """Resources from factors of all sides."""
     left_ko = tuple(first + np.array(left) for first, left in zip(menu.figures.first_k, domain, strict=True))
     fixed = tuple((part.scope, part.amount) for part in parts if part.side < 0)

@@ -34,7 +34,7 @@ MOST_APART: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class SideFactor:
     """A factor: seconds of a resource that the blocks of a side take at least.
 
     Attributes
@@ -138,7 +138,7 @@ def parts_of_sides(
     side_k: Ints,
     chip: ChipModel,
     counts: Callable[[Incidence], Mapping[int, float]],
-) -> list[Part]:
+) -> list[SideFactor]:
     """All factors of kernels whose sides are known, with the options that are left.
 
     Parameters
@@ -162,7 +162,7 @@ def parts_of_sides(
 
 def parts_of_charges(
     table: Table, domain: Domain, side_k: Ints, chip: ChipModel, counts: Callable[[Incidence], Mapping[int, float]]
-) -> Iterator[Part]:
+) -> Iterator[SideFactor]:
     """What charges say of each side, with the options that are left: see :func:`parts_of_sides`."""
     units = (
         ("compute", 1.0),
@@ -175,7 +175,7 @@ def parts_of_charges(
     by_sets: dict[tuple[str, float, tuple[int, ...]], list[Charge]] = {}
     for charge in table.charges:
         if charge.resource == "legal":
-            yield Part(-1, 0, charge.scope, amounts_left(charge, domain))
+            yield SideFactor(-1, 0, charge.scope, amounts_left(charge, domain))
             continue
         name, unit = unit_of.get(charge.resource, ("", 0.0))
         if not unit:
@@ -186,13 +186,15 @@ def parts_of_charges(
         if charge.incidence not in paid:
             paid[charge.incidence] = counts(charge.incidence)
         for side, times in paid[charge.incidence].items():
-            yield Part(side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times))
+            yield SideFactor(
+                side, chip.resources.index(name), charge.scope, amounts_left(charge, domain) * (unit * times)
+            )
     for (name, unit, kernels), charges in by_sets.items():
         scope, amount_of = _amounts_of_sets(charges, domain, side_k)
         for side in sorted(set(side_k[list(kernels)].tolist())):
             least = least_of_sets(amount_of, [k for k in kernels if side_k[k] == side])
             if side >= 0 and least is not None:
-                yield Part(side, chip.resources.index(name), scope, least * unit)
+                yield SideFactor(side, chip.resources.index(name), scope, least * unit)
 
 
 def _amounts_of_sets(
@@ -211,15 +213,17 @@ def _amounts_of_sets(
     return scope, amount_of
 
 
-def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, chip: ChipModel) -> Iterator[Part]:
+def _of_cycles(layer: Layer, domain: Domain, side_k: Ints, chip: ChipModel) -> Iterator[SideFactor]:
     """Compute seconds of the whole chip under the cycle model, at least."""
     for k in np.flatnonzero(side_k >= 0).tolist():
         ways_o = (layer.menus_ko[k][o] for o in domain[k])
         seconds_o = np.array([(used * s).min() for used, s in ways_o]) / chip.tiles
-        yield Part(int(side_k[k]), chip.resources.index("compute"), (k,), seconds_o)
+        yield SideFactor(int(side_k[k]), chip.resources.index("compute"), (k,), seconds_o)
 
 
-def _read_again(table: Table, domain: Domain, side_k: Ints, chip: ChipModel, token_blocks: bool) -> Iterator[Part]:
+def _read_again(
+    table: Table, domain: Domain, side_k: Ints, chip: ChipModel, token_blocks: bool
+) -> Iterator[SideFactor]:
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
     if not chip.cuts_weights or token_blocks:  # in blocks of tokens a weight is never cut
         return
@@ -237,9 +241,9 @@ def _read_again(table: Table, domain: Domain, side_k: Ints, chip: ChipModel, tok
     ends = np.cumsum([len(domain[k]) for k in kernels])[:-1]
     for k, parts_ok, again_ok in zip(kernels, np.split(parts_vk, ends), np.split(again_vk, ends), strict=True):
         if np.isinf(parts_ok[:, k]).any():
-            yield Part(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
+            yield SideFactor(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
         if again_ok[:, k].any():
-            yield Part(int(side_k[k]), memory, (k,), again_ok[:, k])
+            yield SideFactor(int(side_k[k]), memory, (k,), again_ok[:, k])
 
 
 @lru_cache(maxsize=128)

@@ -384,7 +384,7 @@ class Facts:
         return np.asarray((through_a <= max(most, float(self.by_path_k[kind]))) & np.isfinite(through_a))
 
 
-class Memory:
+class FactCache:
     """Facts of the regions that were asked about last.
 
     It holds nothing that a search shows or decides: whatever is not there is worked out again.

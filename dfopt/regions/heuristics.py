@@ -11,7 +11,7 @@ from dfopt.bnb import BRANCHING, Candidate, Clock, Heuristic, Node, View
 from dfopt.regions.arcs import Arcs, chain_of
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.dual import resources_of
-from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.facts import FactCache, Facts
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
@@ -35,7 +35,7 @@ _ROUNDS = 4
 class Rounding(Heuristic[Part, JudgedMapping]):
     """In turn: options that are best for the blocks of a path, the best path with them, single changes of options."""
 
-    def __init__(self, memory: Memory, options: Options, after: str) -> None:
+    def __init__(self, memory: FactCache, options: Options, after: str) -> None:
         self._memory, self._options, self._after = memory, options, after
 
     def due(self, node: Node[Part], after: str) -> bool:
@@ -124,7 +124,7 @@ class Rounding(Heuristic[Part, JudgedMapping]):
 class ChosenTogether(Heuristic[Part, JudgedMapping]):
     """Options and blocks that attain the bound of both together, where not all blocks are listed."""
 
-    def __init__(self, memory: Memory, options: Options) -> None:
+    def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
     def due(self, node: Node[Part], after: str) -> bool:

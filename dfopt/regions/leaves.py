@@ -8,7 +8,7 @@ import numpy as np
 
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, View
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
@@ -24,7 +24,7 @@ VECTORS = 512
 class Enumeration(LeafSolver[Part, JudgedMapping]):
     """Every vector of options, each with its best partitions under its best plan."""
 
-    def __init__(self, memory: Memory, options: Options) -> None:
+    def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
     def accepts(self, region: Part, bound: Bound) -> bool:
@@ -52,7 +52,7 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
 class Fusion(LeafSolver[Part, JudgedMapping]):
     """One vector of options, with the best partitions under each plan, where not all blocks are listed."""
 
-    def __init__(self, memory: Memory, options: Options) -> None:
+    def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
     def accepts(self, region: Part, bound: Bound) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping, priced
 from dfopt.regions.region import Part, Region, listed
@@ -15,10 +15,10 @@ from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
 
 
-class Matrices(LeafSolver[Part, JudgedMapping]):
+class MatrixProgram(LeafSolver[Part, JudgedMapping]):
     """Schemes and partitions as one program; where the sharding comes first, the partitions of every layer as one."""
 
-    def __init__(self, memory: Memory, rounding: Rounding, options: Options) -> None:
+    def __init__(self, memory: FactCache, rounding: Rounding, options: Options) -> None:
         self._memory, self._rounding, self._options = memory, rounding, options
 
     def accepts(self, region: Part, bound: Bound) -> bool:

@@ -17,9 +17,10 @@ import scipy
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.fusion.pieces import Pieces
-from dfopt.regions.rests import Part, given, least_of, least_over
+from dfopt.regions.rests import given, least_of, least_over
 from dfopt.terms.chip import ChipModel
 from dfopt.terms.counting import IncidenceCounts
+from dfopt.terms.elimination import Factor
 from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Domain, Table, amounts_left
 
@@ -103,7 +104,7 @@ class PiecePrices:
     chip: ChipModel
     clock: Clock
 
-    def weighted(self, p: int, weight_q: Floats) -> Part:
+    def weighted(self, p: int, weight_q: Floats) -> Factor:
         """The weighted sum of a piece that may share a block with others; else its seconds."""
         if self.of.alone_p[p]:
             return self.time_p[p]
@@ -112,12 +113,12 @@ class PiecePrices:
             return scope, np.where(np.isinf(sum_q[0]), np.inf, np.tensordot(weight_q, sum_q, 1))
 
     @cached_property
-    def time_p(self) -> dict[int, Part]:
+    def time_p(self) -> dict[int, Factor]:
         """Seconds of pieces as blocks of their own, over options that they share; infinite where they do not fit."""
         return {}
 
     @cached_property
-    def sums_p(self) -> dict[int, Part]:
+    def sums_p(self) -> dict[int, Factor]:
         """Of those that may share a block with others, the least of each sum of resources: these are a first axis."""
         return {}
 

@@ -28,8 +28,9 @@ from dfopt.bnb import Clock, OutOfTime
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.dual import between
 from dfopt.regions.piece_prices import PassPieces, PiecePrices
-from dfopt.regions.rests import Part, Rests
+from dfopt.regions.rests import Rests
 from dfopt.terms.chip import ChipModel
+from dfopt.terms.elimination import Factor
 from dfopt.terms.table import Domain, Table
 
 _FIRST = 1.01
@@ -100,7 +101,7 @@ def best_of_passes(
     low_i, all_attained, blocks = [each.pieces.low for each in passes], True, list[Ints]()
     option_k = {k: left[k][0] for each in passes for k in each.members.tolist()}  # the only ones but for those below
     for i, each in enumerate(passes):
-        over = _Pass(PiecePrices(each, table, left, chip, clock))
+        over = _PassBound(PiecePrices(each, table, left, chip, clock))
         try:
             attained = over.best(cutoff - sum(low_i[:i] + low_i[i + 1 :]))
         except OutOfTime:
@@ -122,7 +123,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Pass:
+class _PassBound:
     """A pass with the options that are left."""
 
     prices: PiecePrices
@@ -147,7 +148,7 @@ class _Pass:
                 weight_q, met_q = between(met_q[None], others_q[None])[0], others_q
         return self._attained(least, low)
 
-    def _search(self, priced: Callable[[int], Part], least_p: Floats, cutoff: float, near: float = 0.0) -> _Found:
+    def _search(self, priced: Callable[[int], Factor], least_p: Floats, cutoff: float, near: float = 0.0) -> _Found:
         """The least sum of what pieces are taken for, or the cutoff.
 
         Parameters

@@ -15,13 +15,13 @@ from dfopt.bnb import (
     Problem,
     Relaxation,
     SearchParameters,
-    SearchProgress,
+    Snapshot,
     branch_and_bound,
 )
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.regions.branching import Listing, PlansApart, Probing, StagesOpen
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.heuristics import ChosenTogether, Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration, Fusion, Limited
@@ -90,7 +90,7 @@ def parameters_of(request: Request) -> SearchParameters:
     return SearchParameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
 
-def relaxations_of(memory: Memory) -> list[Relaxation[Part, Any]]:
+def relaxations_of(memory: FactCache) -> list[Relaxation[Part, Any]]:
     """All bounds of regions, the cheapest first."""
     by_blocks = PiecesOverOptions(memory), GeneratedBlocks(memory), PathBound(memory)
     of_layers = LeastUntiled(), LeastUntiledOfStages(), LeastWork(memory)
@@ -107,7 +107,7 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     options : Options
         The request under way.
     """
-    memory = Memory()
+    memory = FactCache()
     relaxations = relaxations_of(memory)
     limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
     last = (CapacityBound if limited else PathBound).name
@@ -115,9 +115,9 @@ def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, Judge
     roots, first = [Unlisted(space) for space in spaces], [Listing(), StagesOpen(), FirstLevel(options)]
     programs = PlanPrograms(options)
     if options.request.formulation == "assignment":  # mappings are those of the programs, each with its record
-        from dfopt.regions.matrices import Matrices  # with all that formulates: not for those who never ask
+        from dfopt.regions.matrices import MatrixProgram  # with all that formulates: not for those who never ask
 
-        leaf = Matrices(memory, rounding, options)
+        leaf = MatrixProgram(memory, rounding, options)
         return Problem(roots, relaxations, [*first, PlansApart(memory, every=True)], leaves=[programs, leaf])
     return Problem(
         roots=roots,
@@ -134,7 +134,7 @@ def one_by_one(
     within: Callable[[Solved, float], LeafAnswer],
     options: Options,
     kept: Sequence[Candidate] = (),
-    further: Callable[[Memory], Relaxation[Part, float]] | None = None,
+    further: Callable[[FactCache], Relaxation[Part, float]] | None = None,
 ) -> Outcome[Part, JudgedMapping]:
     """The best mapping under some plans that keeps limits of another kind, with what none is below.
 
@@ -154,7 +154,7 @@ def one_by_one(
     further : callable, optional
         A further bound, from the facts of regions.
     """
-    memory = Memory()
+    memory = FactCache()
     problem = Problem[Part, JudgedMapping](
         roots=[Unlisted(Space.of_plans(setting, options.request, of_setting)) for setting, of_setting in plans.items()],
         relaxations=[*relaxations_of(memory), *([] if further is None else [further(memory)])],
@@ -170,7 +170,7 @@ def searched(
     parameters: SearchParameters,
     clock: Clock,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[SearchProgress[JudgedMapping]], None] | None = None,
+    progress: Callable[[Snapshot[JudgedMapping]], None] | None = None,
 ) -> Outcome[Part, JudgedMapping]:
     """Search a mapping problem, the classes of plans first: see :func:`~dfopt.bnb.branch_and_bound`."""
     best = next((candidate.solution.solved for candidate in kept), None)

@@ -9,7 +9,7 @@ import numpy as np
 from dfopt.arrays import Floats
 from dfopt.bnb import Bound, Reduction, View
 from dfopt.regions.arcs import Arcs
-from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.facts import FactCache, Facts
 from dfopt.regions.judged import cutoffs_of
 from dfopt.regions.region import Part, Region
 from dfopt.terms.blocks import OF_DRAM
@@ -26,7 +26,7 @@ class AboveCutoff(Reduction[Part]):
 
     name = "above the cutoff"
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
     def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dfopt.arrays import Floats
 from dfopt.bnb import Bound, Clock, Relaxation
 from dfopt.regions.dual import untiled
-from dfopt.regions.facts import Facts, Memory
+from dfopt.regions.facts import FactCache, Facts
 from dfopt.regions.lattices import sides_of
 from dfopt.regions.region import Part, Region, Unlisted, Unsharded, listed
 from dfopt.terms.chip import chip_of
@@ -33,7 +33,7 @@ class LeastOfGraph(Relaxation[Part, float]):
 class OfClass(Relaxation[Part, float]):
     """A relaxation of what is left of a class of plans: one unit of work for each region."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
     def applies(self, region: Part) -> bool:

@@ -16,17 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from dfopt.arrays import Floats
 from dfopt.bnb import Clock
 from dfopt.fusion.pieces import RestSplit
+from dfopt.terms.elimination import Factor
 
 _ENTRIES = 1 << 20
 """Entries of a table that are added up, at most: of more kernels the tables take the least over the options of some."""
 _STEP = 25.0
 """Units of work of one step."""
-
-Part = tuple[tuple[int, ...], Floats]
-"""Scope and amounts, as of :data:`dfopt.terms.elimination.Factor`."""
 
 
 class Rests:
@@ -59,12 +56,12 @@ class Rests:
         steps: Sequence[RestSplit],
         shared_r: Sequence[tuple[int, ...]],
         sizes_k: Sequence[int],
-        priced: Callable[[int], Part],
+        priced: Callable[[int], Factor],
         clock: Clock,
     ) -> None:
         self._roots, self._sizes_k, self._priced = roots, sizes_k, priced
         self._steps = defaultdict[int, list[RestSplit]](list)
-        self._of_rest = dict[int, Part]()
+        self._of_rest = dict[int, Factor]()
         for step in reversed(steps):
             rest, p, left = step
             if not all(other in self._of_rest for other in left):
@@ -84,11 +81,11 @@ class Rests:
             together = self._sum([self._of_rest[root] for root in roots])
             self.low, self._options = float(together[1].min()), least_of(together)
 
-    def _parts(self, p: int, left: Sequence[int]) -> list[Part]:
+    def _parts(self, p: int, left: Sequence[int]) -> list[Factor]:
         """What a step adds up: its piece, and the rests that it leaves."""
         return [self._priced(p), *(self._of_rest[rest] for rest in left)]
 
-    def _sum(self, parts: Sequence[Part], shared: Sequence[int] = ()) -> Part:
+    def _sum(self, parts: Sequence[Factor], shared: Sequence[int] = ()) -> Factor:
         """The sum of parts. Of too many kernels the least of each part over their options is taken, not of those that
         are shared."""
         order = sorted({k for scope, _ in parts for k in scope})
@@ -116,20 +113,20 @@ class Rests:
         return chosen, options
 
 
-def least_of(part: Part) -> dict[int, int]:
+def least_of(part: Factor) -> dict[int, int]:
     """Places of options of its kernels with which a part is least."""
     scope, amount = part
     return dict(zip(scope, map(int, np.unravel_index(amount.argmin(), amount.shape)), strict=True))
 
 
-def least_over(part: Part, kept: Sequence[int]) -> Part:
+def least_over(part: Factor, kept: Sequence[int]) -> Factor:
     """The least of a part over the options of all kernels but some."""
     scope, amount = part
     out = tuple(axis for axis, k in enumerate(scope) if k not in kept)
     return (tuple(k for k in scope if k in kept), amount.min(axis=out)) if out else part
 
 
-def given(part: Part, options: Mapping[int, int]) -> Part:
+def given(part: Factor, options: Mapping[int, int]) -> Factor:
     """A part with the options of some kernels given."""
     scope, amount = part
     return tuple(k for k in scope if k not in options), amount[tuple(options.get(k, slice(None)) for k in scope)]

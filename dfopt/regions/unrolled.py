@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dfopt.bnb import Candidate, Clock, Heuristic, Node, View
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.region import Part, Region, listed
@@ -30,7 +30,7 @@ class OneLayer(Heuristic[Part, JudgedMapping]):
 
     Parameters
     ----------
-    memory : Memory
+    memory : FactCache
         Facts of regions.
     options : Options
         The request under way.
@@ -41,7 +41,7 @@ class OneLayer(Heuristic[Part, JudgedMapping]):
     """
 
     def __init__(
-        self, memory: Memory, options: Options, after: str, solve: Callable[[Space, Options], JudgedMapping | None]
+        self, memory: FactCache, options: Options, after: str, solve: Callable[[Space, Options], JudgedMapping | None]
     ) -> None:
         self._memory, self._options, self._after, self._solve = memory, options, after, solve
 

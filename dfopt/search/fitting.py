@@ -16,7 +16,7 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import objective
 from dfopt.fusion.priced import PricedPlan, PricedStage
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import one_by_one
 from dfopt.regions.region import Part, Region, listed
@@ -151,7 +151,7 @@ class Rows(Relaxation[Part, float]):
 
     name = "rows of budgets"
 
-    def __init__(self, memory: Memory, fitter: Fitter) -> None:
+    def __init__(self, memory: FactCache, fitter: Fitter) -> None:
         self._memory, self._fitter = memory, fitter
         self._lattices = dict[Instance, Lattice | None]()
 

@@ -16,7 +16,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.physics.identity import Same
-from dfopt.proof.plans import Claim, Proven, proven
+from dfopt.proof.plans import PlanClaim, Proven, proven
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -76,7 +76,7 @@ class OtherCode:
         self._result, self._clock, self._certificate = result, clock, certificate
         self.classes, self.refused = list[CertifiedPlans](), list[str]()
 
-    def shown(self, setting: Setting, claims: Mapping[Claim, float]) -> Proven:
+    def shown(self, setting: Setting, claims: Mapping[PlanClaim, float]) -> Proven:
         """What is shown of some claims about the plans of a graph."""
         of = setting.graph, setting.system, setting.assumptions
         pins, over = self._result.request.pin_sharding, lambda: self._clock.over

@@ -9,7 +9,7 @@ import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Problem, SearchParameters
-from dfopt.bnb import SearchProgress as Step
+from dfopt.bnb import Snapshot as Step
 from dfopt.documents.plan_records import OPEN, GraphRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.interrupts import LIMIT, SIGNALS, now

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,9 +22,8 @@ from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.system import Chip
 from dfopt.physics import ops
 from dfopt.setting.placements import Counted
+from dfopt.setting.reads import Answer
 from dfopt.terms.layer import Layer
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True, eq=False)  # not frozen: there are tens of thousands

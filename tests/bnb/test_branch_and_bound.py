@@ -21,7 +21,7 @@ from dfopt.bnb import (
     Node,
     Problem,
     SearchParameters,
-    SearchProgress,
+    Snapshot,
     View,
     branch_and_bound,
 )
@@ -142,7 +142,7 @@ def test_an_interrupt_loses_no_box(when: int) -> None:
     values = np.random.default_rng(2).uniform(1, 2, (8, 8))
     calls = itertools.count(1)
 
-    def interrupts(progress: SearchProgress[Cell]) -> None:
+    def interrupts(progress: Snapshot[Cell]) -> None:
         if next(calls) == when:
             raise KeyboardInterrupt
 
@@ -186,7 +186,7 @@ def test_an_interrupt_in_an_entry_loses_no_box(entry: str) -> None:
 
 def test_progress_never_claims_more_than_it_knows() -> None:
     values = np.random.default_rng(3).uniform(1, 2, (8, 8))
-    told: list[SearchProgress[Cell]] = []
+    told: list[Snapshot[Cell]] = []
     found = branch_and_bound(problem(values), progress=told.append)
     assert all(one.bound <= values.min() <= one.best for one in told)
     assert [one.best for one in told] == sorted((one.best for one in told), reverse=True)

@@ -22,7 +22,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import resolve
-from dfopt.proof.plans import Claim, proven
+from dfopt.proof.plans import PlanClaim, proven
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.sharded_graph import tile_counts
@@ -30,9 +30,9 @@ from dfopt.terms.sharded_graph import tile_counts
 T = TypeVar("T")
 
 
-def _claims(graph: Graph, system: System, chosen: Assumptions, seconds: float) -> dict[Claim, float]:
+def _claims(graph: Graph, system: System, chosen: Assumptions, seconds: float) -> dict[PlanClaim, float]:
     """The same claim about every plan, in each of its numbers of tiles."""
-    found = dict[Claim, float]()
+    found = dict[PlanClaim, float]()
     for plan in asked_plans(graph, system, Request(), chosen)[0]:
         drawn = Setting(graph, system, chosen).under(plan).graph
         for tiles in {count for least in (1, plan.shards) for count in tile_counts(drawn, chosen, least)}:

@@ -25,7 +25,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.space import Space
 from dfopt.search.budgets import Budget, PricedBlock
 from dfopt.search.fitting import Fitter, Rows
@@ -145,7 +145,7 @@ def check(world: World, data: st.DataObject, most_shardings: int = 30) -> None:
 def check_rows(result: Result, budget: Budget, least: float) -> None:
     """The bound of the rows over all schemes is not above the best mapping that keeps the budget."""
     setting, request = Setting(result.graph, result.system, result.assumptions), result.request
-    rows = Rows(Memory(), Fitter(setting, Options(request), [budget], 0))
+    rows = Rows(FactCache(), Fitter(setting, Options(request), [budget], 0))
     if is_cut(result.graph, result.plan):  # its stages are open
         return
     roots = Space.of_plans(setting, request, [result.plan]).roots

@@ -14,7 +14,7 @@ from step_network import along, is_switch
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
-from dfopt.physics.collectives import Collective, CollectiveFit, CollectiveModel, Dim, Topology, affine_cost
+from dfopt.physics.collectives import Collective, CollectiveModel, Dim, DimFit, Topology, affine_cost
 from dfopt.physics.network import communication_seconds, dim_of, dims_of
 
 VOLUME, BANDWIDTH, LATENCY, REL = 3.7e6, 25e9, 1.3e-6, 1e-9
@@ -279,7 +279,7 @@ def test_a_factor_replaces_the_terms_of_its_dim(
 ) -> None:
     plain = Dim("x", Topology(topology), size, BANDWIDTH, LATENCY)
     other = Dim("y", Topology.RING, 3, BANDWIDTH, LATENCY)
-    measured = replace(plain, factors=(CollectiveFit(kind, share, latency), CollectiveFit(_another(kind), 0.5, 1.0)))
+    measured = replace(plain, factors=(DimFit(kind, share, latency), DimFit(_another(kind), 0.5, 1.0)))
     free, cost = affine_cost(kind, [plain]), affine_cost(kind, [measured])
     assert cost.per_byte == pytest.approx(free.per_byte / share, rel=REL)
     assert cost.fixed == (free.fixed if latency is None else latency)
@@ -299,15 +299,8 @@ def _another(kind: Collective) -> Collective:
 
 
 def test_an_all_reduce_over_two_dims_uses_the_all_reduce_factor_of_each() -> None:
-    x = Dim("x", Topology.RING, 4, 1.0, 1.0, factors=(CollectiveFit(Collective.ALL_REDUCE, 0.5, 7.0),))
-    y = Dim(
-        "y",
-        Topology.SWITCH,
-        4,
-        1.0,
-        1.0,
-        factors=(CollectiveFit(Collective.ALL_REDUCE, 0.25), CollectiveFit("all_gather", 0.1)),
-    )
+    x = Dim("x", Topology.RING, 4, 1.0, 1.0, factors=(DimFit(Collective.ALL_REDUCE, 0.5, 7.0),))
+    y = Dim("y", Topology.SWITCH, 4, 1.0, 1.0, factors=(DimFit(Collective.ALL_REDUCE, 0.25), DimFit("all_gather", 0.1)))
     cost = affine_cost(Collective.ALL_REDUCE, [x, y])
     assert cost.per_byte == pytest.approx(2 * 3 / 4 / 2 / 0.5 + 1 / 4 * 2 * 3 / 4 / 0.25)
     assert cost.fixed == 7 + 2 * 2

@@ -16,7 +16,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import DocumentError, Infeasible
 from dfopt.judge import evaluate
-from dfopt.physics.collectives import Collective, CollectiveFit, CollectiveModel, Dim, Topology, affine_cost
+from dfopt.physics.collectives import Collective, CollectiveModel, Dim, DimFit, Topology, affine_cost
 from dfopt.physics.network import communication_seconds, dim_of
 from dfopt.physics.two_stage import charged
 
@@ -28,7 +28,7 @@ rates = st.floats(1e8, 1e12)
 latencies = st.floats(0.0, 1e-5)
 factors = st.lists(
     st.builds(
-        CollectiveFit,
+        DimFit,
         st.sampled_from(KINDS),
         st.floats(0.1, 1.0),
         st.none() | latencies,
@@ -129,7 +129,7 @@ def test_a_faster_link_makes_it_shorter(kind: Collective, d: Dim, volume: float,
 
 @given(dims(measured=False), st.floats(0.1, 1.0), latencies)
 def test_a_measured_share_has_the_headers_in_it(d: Dim, measured: float, fixed: float) -> None:
-    d = replace(d, size=max(2, d.size), factors=(CollectiveFit(Collective.ALL_GATHER, measured, fixed),))
+    d = replace(d, size=max(2, d.size), factors=(DimFit(Collective.ALL_GATHER, measured, fixed),))
     payload = 1.0 if d.packet_payload is None else d.packet_payload / (d.packet_payload + d.packet_header)
     ideal = affine_cost(Collective.ALL_GATHER, [replace(d, factors=())]).per_byte
     two = affine_cost(Collective.ALL_GATHER, [d], model=TWO)

@@ -21,7 +21,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
 from dfopt.judge.items import LayerItems, NotItems
-from dfopt.proof.blocks import TooMany
+from dfopt.proof.blocks import TooManyBlocks
 from dfopt.proof.dual import Domain
 from dfopt.proof.layer import LayerBounds
 
@@ -128,7 +128,7 @@ def test_no_mapping_is_below(world: World, data: st.DataObject) -> None:
     dice = Dice(data.draw)
     try:
         assume(_check(world.graph, world.system, world.assumptions, world.plan, dice([1, 1, 2]), dice))
-    except (NotItems, TooMany):
+    except (NotItems, TooManyBlocks):
         assume(False)
 
 

@@ -34,10 +34,10 @@ def test_every_relaxation_has_a_fault() -> None:
     """Those of the search, by the classes of its list."""
     from claims.faults import RELAXATIONS
 
-    from dfopt.regions.facts import Memory
+    from dfopt.regions.facts import FactCache
     from dfopt.regions.problem import relaxations_of
 
-    names = {f"relaxation {type(each).__name__}" for each in relaxations_of(Memory())}
+    names = {f"relaxation {type(each).__name__}" for each in relaxations_of(FactCache())}
     assert names == {each.name for each in RELAXATIONS}
 
 

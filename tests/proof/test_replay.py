@@ -19,7 +19,7 @@ from dfopt.documents.result import Result
 from dfopt.errors import DfoptError, DocumentError
 from dfopt.judge.items import LayerItems
 from dfopt.proof import prices
-from dfopt.proof.plans import Claim, proven
+from dfopt.proof.plans import PlanClaim, proven
 from dfopt.proof.weights import Weights
 
 Data = dict[str, Any]
@@ -41,7 +41,7 @@ def _text(few: int = 0) -> str:
     return json.dumps(certificate.to_data())
 
 
-def _opened(certificate: Data, above: float) -> dict[Claim, str]:
+def _opened(certificate: Data, above: float) -> dict[PlanClaim, str]:
     """What a certificate leaves open of the claim that nothing is below so many times the best."""
     result, of = _result(), Certificate.from_data(certificate)
     claims = {(result.plan, result.mapping.tile_count): above * result.value}

@@ -28,7 +28,7 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.regions.branching import Probing
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.problem import problem_in
@@ -183,7 +183,7 @@ def test_what_is_left_out_does_not_matter(world: World, data: st.DataObject) -> 
     assert kept == pytest.approx(least, rel=SAME)
     cutoff = Incumbents(1, 0.0)
     cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), BEATEN))
-    memory = Memory()
+    memory = FactCache()
     smaller = _or_itself(AboveCutoff(memory).reduce(region, NOTHING, cutoff), region)
     assert members.least(smaller) == pytest.approx(least, rel=SAME)
     # with the blocks that are left, too
@@ -201,7 +201,7 @@ def _or_itself(smaller: Region | None, region: Region) -> Region:
 def test_children_cover_a_region_and_none_has_a_member_below_its_bound(world: World, data: st.DataObject) -> None:
     members, region = drawn(world, data)
     assume(region.vectors > 1)
-    memory = Memory()
+    memory = FactCache()
     if memory.of(region).arcs_k is None:
         assert math.isinf(members.least(region))
         return
@@ -221,7 +221,7 @@ def test_children_cover_a_region_and_none_has_a_member_below_its_bound(world: Wo
 def test_a_leaf_has_the_best_member(world: World, data: st.DataObject) -> None:
     """Under a limit on DRAM that some vectors of options keep, and of those some only with other partitions."""
     members, region = drawn(world, data)
-    memory = Memory()
+    memory = FactCache()
     least = members.least(region)
     if memory.of(region).arcs_k is None:
         assert math.isinf(least)

@@ -32,7 +32,7 @@ from dfopt.bnb import (
 )
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.problem import problem_in
@@ -47,7 +47,7 @@ class ComputeAlone(OfClass):
 
     name = "compute alone"
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
     def applies(self, region: Part) -> bool:
@@ -113,7 +113,7 @@ def with_further(usual: Problem[Part, JudgedMapping], options: Options) -> Probl
     """The same problem with one more entry in each list."""
     return replace(
         usual,
-        relaxations=[ComputeAlone(Memory()), *usual.relaxations],
+        relaxations=[ComputeAlone(FactCache()), *usual.relaxations],
         heuristics=[FirstOptions(options), *usual.heuristics],
         branching=[*usual.branching[:-2], FirstKernel(), *usual.branching[-2:]],
         leaves=[OneVector(options), *usual.leaves[1:]],

@@ -19,7 +19,7 @@ from dfopt.bnb import Bound, Candidate, Clock, Incumbents
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Region
@@ -102,7 +102,7 @@ def test_plans_keep_what_is_better_than_their_own_mappings(world: World, data: s
         plan: value for plan, value in best_of.items() if value < min(kept.cutoff, own.get((plan, variant), np.inf))
     }
     note(f"{best_of} {better} {own} {kept.cutoff}")
-    memory = Memory()
+    memory = FactCache()
     if memory.of(region).arcs_k is None:
         return
     left = best_by_plan(members, AboveCutoff(memory).reduce(region, NOTHING, kept) or region)

@@ -22,7 +22,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.branching import Probing
-from dfopt.regions.facts import Memory
+from dfopt.regions.facts import FactCache
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.search import solve
@@ -147,7 +147,7 @@ def check_region(world: World, data: st.DataObject, asked: Request | None = None
     members, region = drawn(world, data, asked)
     least = members.least(region)
     check_bounds(problem(members).relaxations, region, least)
-    memory, cutoff = Memory(), Incumbents(1, 0.0)
+    memory, cutoff = FactCache(), Incumbents(1, 0.0)
     if memory.of(region).arcs_k is None:
         assert math.isinf(least)
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.fill import Line, line_of
 from dfopt.physics.pipeline import fill_factor
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.reads import ByReads
+from dfopt.setting.reads import Answer, ByReads
 from dfopt.setting.stages import PipelineStage, stage_places
-
-Answer = TypeVar("Answer")
 
 
 def drawn_stages(instance: Instance) -> int:
