@@ -12,7 +12,7 @@ from dfopt.documents.request import Request
 from dfopt.regions.arcs import chain_of
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.region import Region
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.state import SearchState
 from dfopt.search.workload_search import WorkloadSearch
@@ -36,7 +36,7 @@ def least_of(setting: Setting, plans: Sequence[Plan]) -> dict[Plan, float]:
 
 def region_of(setting: Setting, mapping: Mapping) -> Region | None:
     """All fusions under the plan, the sharding and the number of tiles of a mapping; none if it has other tiles."""
-    space = Space.of_plans(setting, Request(), [mapping.plan])
+    space = MappingSpace.of_plans(setting, Request(), [mapping.plan])
     menu, [table] = space.menu(setting.under(mapping.plan)), space.bounds.tables([mapping.plan])
     tiled = menu.tiled({kernel.name: kernel.sharding for kernel in mapping.kernels})
     regions = (one for one in space.regions_of(table, menu, tiled) if isinstance(one, Region))

@@ -17,14 +17,20 @@ from dfopt.physics.overlap import hides_weights
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import in_order
 
-Times = dict[str, Terms]
+LayerSeconds = dict[str, Terms]
 """Seconds of one evaluation of a layer, by what takes them: passes, exchanges and the optimizer; terms of one row."""
 _LayerColumns = Sequence[tuple[int, int, int]]
 """Columns of what is done first and then for a layer, and how many such layers follow one another."""
 
 
 def step_terms(
-    model: Model, instance: Instance, parts: Sequence[Times], T: Ints, T_s: Ints, hop_s: Sequence[Terms], rounds: float
+    model: Model,
+    instance: Instance,
+    parts: Sequence[LayerSeconds],
+    T: Ints,
+    T_s: Ints,
+    hop_s: Sequence[Terms],
+    rounds: float,
 ) -> Terms:
     """What a step takes of times of stages and of exchanges, where the backward pass hides some of them.
 
@@ -34,7 +40,7 @@ def step_terms(
         Gets columns and rows.
     instance : Instance
         The plan.
-    parts : sequence of Times
+    parts : sequence of LayerSeconds
         Of every kind of layer: ``forward``, ``backward``, ``gradients``, ``weights`` and ``optimizer``.
     T, T_s : int arrays
         Columns of the slowest stage, and of each distinct one.

@@ -13,7 +13,7 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.formulation.block_rows import ChargeRows
 from dfopt.formulation.held import AT_WORK, HeldBytes
-from dfopt.formulation.overlapped import Times, step_terms
+from dfopt.formulation.overlapped import LayerSeconds, step_terms
 from dfopt.milp import Terms
 from dfopt.physics import ops
 from dfopt.physics.collectives import NOTHING
@@ -196,7 +196,7 @@ class StageRows:
         model.minimize([(columns, np.asarray(values) / rounds) for columns, values in step], offset=offset)
         return unit
 
-    def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> Times:
+    def _parts(self, time_b: Ints, forward_b: Bools, number: int, scale: float) -> LayerSeconds:
         """What an evaluation of a kind of layer takes, by pass, and what is exchanged of it in a step; by the scale."""
         here, of_units = self.stage_b == number, self.blocks.unit_s / scale
         exchanged = {

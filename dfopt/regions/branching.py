@@ -12,7 +12,7 @@ from dfopt.arrays import Floats
 from dfopt.bnb import Bound, BranchingRule, View
 from dfopt.regions.facts import FactCache, Facts
 from dfopt.regions.judged import cutoffs_of
-from dfopt.regions.region import Part, Unclassed, Unlisted, Unsharded, listed
+from dfopt.regions.region import Branch, Unclassed, Unlisted, Unsharded, listed
 
 _FIRST = 4
 """Groups of plans under which a chip has the same layers that are put in classes first."""
@@ -20,14 +20,14 @@ _EACH = 4
 """Plans up to which each goes apart; of more only the one with the least step."""
 
 
-class Listing(BranchingRule[Part]):
+class Listing(BranchingRule[Branch]):
     """A graph is divided into classes of its plans, at first of those with the least bounds.
 
     What a chip does under a plan takes long to work out: most plans never have to be looked at. Each time twice as many
     are, so that there are few turns.
     """
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """Classes of plans, and what is left; none where all are in classes. A graph without plans has no mapping.
 
         A graph whose plans may not be listed is left with its bound.
@@ -41,7 +41,7 @@ class Listing(BranchingRule[Part]):
         plans = region.space.unclassed
         return [(region, np.inf)] if plans is None else [(plans, max(bound.value, plans.least))]
 
-    def _classes(self, plans: Unclassed, bound: Bound, view: View) -> list[tuple[Part, float]]:
+    def _classes(self, plans: Unclassed, bound: Bound, view: View) -> list[tuple[Branch, float]]:
         """The classes of the first groups that may be below the cutoff, and all other groups.
 
         The group of the best mapping is among the first.
@@ -52,7 +52,7 @@ class Listing(BranchingRule[Part]):
         groups = sorted(plans.groups, key=lambda group: not any(plan in group for plan in of_best))
         first, rest = tuple(groups[:most]), tuple(groups[most:])
         roots = plans.space.in_classes(dict(chain.from_iterable(group.items() for group in first)))
-        parts = list[tuple[Part, float]]()
+        parts = list[tuple[Branch, float]]()
         parts += [(root, root.least if isinstance(root, Unsharded) else bound.value) for root in roots]
         if rest:
             later = Unclassed(plans.space, rest, plans.opened + most)
@@ -60,10 +60,10 @@ class Listing(BranchingRule[Part]):
         return parts or [(plans, np.inf)]
 
 
-class StagesOpen(BranchingRule[Part]):
+class StagesOpen(BranchingRule[Branch]):
     """Plans with open pipeline stages are halved by their bounds; one that is alone is divided by numbers of tiles."""
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """Both halves, or what a plan is divided into; none where stages are not open, or the plan has its options."""
         if not isinstance(region, Unsharded) or region.menu is not None:
             return None
@@ -76,7 +76,7 @@ class StagesOpen(BranchingRule[Part]):
         return [(part, max(bound.value, part.least)) for part in parts]
 
 
-class PlansApart(BranchingRule[Part]):
+class PlansApart(BranchingRule[Branch]):
     """The plan with the least step goes apart if its capacity binds, or if one of its mappings is kept among several.
 
     A class of plans shares bounds well, but an option that does not fit one plan may fit another: what fits it is then
@@ -87,7 +87,7 @@ class PlansApart(BranchingRule[Part]):
     def __init__(self, memory: FactCache, *, every: bool = False) -> None:
         self._memory, self._every = memory, every
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """The plan and all others, or each of a few plans; none if there is one, or no reason to divide them."""
         [region] = listed([region])
         facts = self._memory.of(region)
@@ -108,13 +108,13 @@ class PlansApart(BranchingRule[Part]):
         return [*children, (replace(region, plans=tuple(gone)), np.inf)] if gone else children
 
 
-class Probing(BranchingRule[Part]):
+class Probing(BranchingRule[Branch]):
     """Divides the options of the kernel of which most are shown to reach the cutoff, or else raise the bound most."""
 
     def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """One region for every option of that kernel, each with the bound of its path or its min-marginal."""
         [region] = listed([region])
         facts = self._memory.of(region)

@@ -16,7 +16,7 @@ from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.reductions import options_below
-from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.region import Branch, Region, listed
 from dfopt.regions.relaxations import PiecesOverOptions
 from dfopt.solving.options import Options
 from dfopt.terms.incidence import counts
@@ -32,19 +32,19 @@ _ROUNDS = 4
 """Turns of options for blocks and blocks for options: later ones find nothing new."""
 
 
-class Rounding(Heuristic[Part, JudgedMapping]):
+class Rounding(Heuristic[Branch, JudgedMapping]):
     """In turn: options that are best for the blocks of a path, the best path with them, single changes of options."""
 
     def __init__(self, memory: FactCache, options: Options, after: str) -> None:
         self._memory, self._options, self._after = memory, options, after
 
-    def due(self, node: Node[Part], after: str) -> bool:
+    def due(self, node: Node[Branch], after: str) -> bool:
         """When a root has all its bounds, and before any other region is divided."""
         if not isinstance(node.region, Region):
             return False
         return after == (self._after if node.region.is_whole else BRANCHING)
 
-    def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
+    def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
         """The best that it comes to, if that is below the cutoff; where several are asked for, others like it."""
         [region] = listed([node.region])
         facts, cutoff_i = self._memory.of(region), cutoffs_of(view, region.of)
@@ -121,17 +121,17 @@ class Rounding(Heuristic[Part, JudgedMapping]):
             best = other
 
 
-class ChosenTogether(Heuristic[Part, JudgedMapping]):
+class ChosenTogether(Heuristic[Branch, JudgedMapping]):
     """Options and blocks that attain the bound of both together, where not all blocks are listed."""
 
     def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
-    def due(self, node: Node[Part], after: str) -> bool:
+    def due(self, node: Node[Branch], after: str) -> bool:
         """As soon as that bound is known."""
         return after == PiecesOverOptions.name
 
-    def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
+    def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
         """The best with these blocks, if that is below the cutoff."""
         [region] = listed([node.region])
         facts, cutoff_i, asked = self._memory.of(region), cutoffs_of(view, region.of), self._options.request

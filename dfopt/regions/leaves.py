@@ -13,7 +13,7 @@ from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.reductions import below
-from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.region import Branch, Region, listed
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
 
@@ -21,17 +21,17 @@ VECTORS = 512
 """Vectors of options that are priced together, at most: one product of arrays is cheaper than further branching."""
 
 
-class Enumeration(LeafSolver[Part, JudgedMapping]):
+class Enumeration(LeafSolver[Branch, JudgedMapping]):
     """Every vector of options, each with its best partitions under its best plan."""
 
     def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         """Whether the vectors are few, and all blocks are listed."""
         return isinstance(region, Region) and region.vectors <= VECTORS and region.complete
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The best mappings below the cutoff, as many as are asked for; no other member is below the last of them.
 
         Where there are fewer, none is below the cutoff. Unless paths through a layer are too many to list: what is
@@ -49,17 +49,17 @@ class Enumeration(LeafSolver[Part, JudgedMapping]):
         return LeafAnswer(candidates, min(last, best.others), None if region.of.is_exact else min(lows, default=None))
 
 
-class Fusion(LeafSolver[Part, JudgedMapping]):
+class Fusion(LeafSolver[Branch, JudgedMapping]):
     """One vector of options, with the best partitions under each plan, where not all blocks are listed."""
 
     def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         """Whether there is one vector."""
         return isinstance(region, Region) and region.vectors == 1
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The best mappings below the cutoff, of different plans, as many as are asked for; the work of the solves."""
         [region] = listed([region])
         of, cutoff_i = region.of, cutoffs_of(view, region.of)
@@ -71,7 +71,7 @@ class Fusion(LeafSolver[Part, JudgedMapping]):
         return LeafAnswer([judged(of, mapping, self._options) for mapping in kept], others, low if kept else None)
 
 
-class Limited(LeafSolver[Part, JudgedMapping]):
+class Limited(LeafSolver[Branch, JudgedMapping]):
     """One plan and one sharding under limits of another kind, from the mapping that is best without these.
 
     Parameters
@@ -87,11 +87,11 @@ class Limited(LeafSolver[Part, JudgedMapping]):
     def __init__(self, within: Callable[[Solved, float], LeafAnswer], options: Options) -> None:
         self._within, self._options = within, options
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         """Whether there is one plan and one sharding."""
         return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The best mapping; without limits none may be below the cutoff, if all blocks are listed."""
         [region] = listed([region])
         of, cutoff_i = region.of, np.full(len(region.plans), view.cutoff)

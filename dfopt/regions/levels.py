@@ -10,7 +10,7 @@ import numpy as np
 from dfopt.bnb import Bound, BranchingRule, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.milp import Termination
-from dfopt.regions.region import Part, Unsharded
+from dfopt.regions.region import Branch, Unsharded
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from dfopt.sharding.interchip import InterChipMapping
 
 
-class FirstLevel(BranchingRule[Part]):
+class FirstLevel(BranchingRule[Branch]):
     """Chooses the sharding of plans: one child for every number of tiles, which holds no other sharding."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """The plans with the sharding that is best by itself; none where it is chosen.
 
         Raises

@@ -9,23 +9,23 @@ from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.facts import FactCache
 from dfopt.regions.heuristics import Rounding
 from dfopt.regions.judged import JudgedMapping, priced
-from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.region import Branch, Region, listed
 from dfopt.solving.matrices import from_start
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
 
 
-class MatrixProgram(LeafSolver[Part, JudgedMapping]):
+class MatrixProgram(LeafSolver[Branch, JudgedMapping]):
     """Schemes and partitions as one program; where the sharding comes first, the partitions of every layer as one."""
 
     def __init__(self, memory: FactCache, rounding: Rounding, options: Options) -> None:
         self._memory, self._rounding, self._options = memory, rounding, options
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         """Whether there is one plan."""
         return isinstance(region, Region) and len(region.plans) == 1
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The mapping that the program finds, with its bound; where time is over, what it starts from.
 
         Raises

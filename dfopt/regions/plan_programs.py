@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dfopt.bnb import Bound, Clock, LeafAnswer, LeafSolver, OutOfTime, View
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, priced
-from dfopt.regions.region import Part, Undivided
+from dfopt.regions.region import Branch, Undivided
 from dfopt.solving.menu import Menu
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Pruned, Solved, fused
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dfopt.sharding.interchip import InterChipMapping
 
 
-class PlanPrograms(LeafSolver[Part, JudgedMapping]):
+class PlanPrograms(LeafSolver[Branch, JudgedMapping]):
     """One plan in one number of tiles: schemes, stages and partitions as one program, or level by level.
 
     Where the sharding comes first, and stages with it, the partitions of every stage are fused as they are best. Where
@@ -34,11 +34,11 @@ class PlanPrograms(LeafSolver[Part, JudgedMapping]):
         self._options = options
         self._shardings: dict[Menu, InterChipMapping] = {}
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         """Whether it is such a plan."""
         return isinstance(region, Undivided)
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The mapping that is found, with its bound.
 
         Raises

@@ -28,7 +28,7 @@ from dfopt.regions.leaves import Enumeration, Fusion, Limited
 from dfopt.regions.levels import FirstLevel
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.regions.region import Part, Region, Unclassed, Unlisted, rounded, surrounds
+from dfopt.regions.region import Branch, Region, Unclassed, Unlisted, rounded, surrounds
 from dfopt.regions.relaxations import (
     CapacityBound,
     GeneratedBlocks,
@@ -40,7 +40,7 @@ from dfopt.regions.relaxations import (
     PathBound,
     PiecesOverOptions,
 )
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.regions.unrolled import OneLayer
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -90,19 +90,19 @@ def parameters_of(request: Request) -> SearchParameters:
     return SearchParameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
 
-def relaxations_of(memory: FactCache) -> list[Relaxation[Part, Any]]:
+def relaxations_of(memory: FactCache) -> list[Relaxation[Branch, Any]]:
     """All bounds of regions, the cheapest first."""
     by_blocks = PiecesOverOptions(memory), GeneratedBlocks(memory), PathBound(memory)
     of_layers = LeastUntiled(), LeastUntiledOfStages(), LeastWork(memory)
     return [LeastOfGraph(), LeastStep(memory), *of_layers, *by_blocks, CapacityBound(memory)]
 
 
-def problem_in(spaces: Sequence[Space], options: Options) -> Problem[Part, JudgedMapping]:
+def problem_in(spaces: Sequence[MappingSpace], options: Options) -> Problem[Branch, JudgedMapping]:
     """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
 
     SearchParameters
     ----------
-    spaces : sequence of Space
+    spaces : sequence of MappingSpace
         All mappings of a question: one space for each graph that it may be drawn as.
     options : Options
         The request under way.
@@ -134,8 +134,8 @@ def one_by_one(
     within: Callable[[Solved, float], LeafAnswer],
     options: Options,
     kept: Sequence[Candidate] = (),
-    further: Callable[[FactCache], Relaxation[Part, float]] | None = None,
-) -> Outcome[Part, JudgedMapping]:
+    further: Callable[[FactCache], Relaxation[Branch, float]] | None = None,
+) -> Outcome[Branch, JudgedMapping]:
     """The best mapping under some plans that keeps limits of another kind, with what none is below.
 
     Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
@@ -155,8 +155,8 @@ def one_by_one(
         A further bound, from the facts of regions.
     """
     memory = FactCache()
-    problem = Problem[Part, JudgedMapping](
-        roots=[Unlisted(Space.of_plans(setting, options.request, of_setting)) for setting, of_setting in plans.items()],
+    problem = Problem[Branch, JudgedMapping](
+        roots=[Unlisted(MappingSpace.of_plans(setting, options.request, chosen)) for setting, chosen in plans.items()],
         relaxations=[*relaxations_of(memory), *([] if further is None else [further(memory)])],
         branching=[Listing(), PlansApart(memory, every=True), Probing(memory)],
         reductions=[AboveCutoff(memory)],
@@ -166,18 +166,18 @@ def one_by_one(
 
 
 def searched(
-    problem: Problem[Part, JudgedMapping],
+    problem: Problem[Branch, JudgedMapping],
     parameters: SearchParameters,
     clock: Clock,
     kept: Sequence[Candidate] = (),
     progress: Callable[[Snapshot[JudgedMapping]], None] | None = None,
-) -> Outcome[Part, JudgedMapping]:
+) -> Outcome[Branch, JudgedMapping]:
     """Search a mapping problem, the classes of plans first: see :func:`~dfopt.bnb.branch_and_bound`."""
     best = next((candidate.solution.solved for candidate in kept), None)
     order = ClassesFirst(len(problem.relaxations), best)
     return branch_and_bound(problem, parameters, clock=clock, selection=order, kept=kept, progress=progress)
 
 
-def _best_of_space(space: Space, options: Options) -> JudgedMapping | None:
+def _best_of_space(space: MappingSpace, options: Options) -> JudgedMapping | None:
     """The best mapping of a space, as far as the clock allows."""
     return searched(problem_in([space], options), SearchParameters(gap=options.request.gap), options.clock).solution

@@ -11,7 +11,7 @@ from dfopt.bnb import Bound, Reduction, View
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.facts import FactCache, Facts
 from dfopt.regions.judged import cutoffs_of
-from dfopt.regions.region import Part, Region
+from dfopt.regions.region import Branch, Region
 from dfopt.terms.blocks import OF_DRAM
 from dfopt.terms.table import Domain
 
@@ -21,7 +21,7 @@ _FEWER = 0.8
 """Share of the blocks of a layer up to which it is worth numbering them anew and bounding the region again."""
 
 
-class AboveCutoff(Reduction[Part]):
+class AboveCutoff(Reduction[Branch]):
     """Reduced-cost fixing: options whose min-marginals, blocks whose paths, and plans whose steps reach the cutoff."""
 
     name = "above the cutoff"
@@ -29,7 +29,7 @@ class AboveCutoff(Reduction[Part]):
     def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
-    def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
+    def reduce(self, region: Branch, bound: Bound, view: View) -> Branch | None:
         """A region with fewer options, or with far fewer blocks."""
         if not isinstance(region, Region):
             return None
@@ -85,7 +85,7 @@ def _kept(facts: Facts, kind: int, most: float) -> Arcs:
     return arcs if few is None else few[0]
 
 
-class Dominated(Reduction[Part]):
+class Dominated(Reduction[Branch]):
     """Options that another one of the same kernel replaces at no cost, whatever the other kernels do.
 
     What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Not where
@@ -100,7 +100,7 @@ class Dominated(Reduction[Part]):
     def __init__(self, distinct: str = "plan") -> None:
         self.dominance = distinct != "plan"
 
-    def reduce(self, region: Part, bound: Bound, view: View) -> Part | None:
+    def reduce(self, region: Branch, bound: Bound, view: View) -> Branch | None:
         """The region without them."""
         if not isinstance(region, Region) or not region.of.monotone or not region.of.is_exact:
             return None

@@ -13,7 +13,7 @@ from dfopt.fusion.partitioning import most_alive
 from dfopt.fusion.priced import PricedStage
 from dfopt.fusion.shortfalls import dram_report
 from dfopt.regions.region import Region
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import is_cut
 from dfopt.sharding.interchip import InterChipMapping
@@ -29,13 +29,13 @@ class Refusals:
 
     Parameters
     ----------
-    space : Space
+    space : MappingSpace
         The mappings of a graph.
     options : Options
         The request under way.
     """
 
-    def __init__(self, space: Space, options: Options) -> None:
+    def __init__(self, space: MappingSpace, options: Options) -> None:
         self._space, self._options = space, options
         self._shardings = dict[Instance, InterChipMapping]()
         self._known = dict[Hashable, IntraChipMapping | Infeasible]()  # with any room for what waits
@@ -79,7 +79,7 @@ class Refusals:
             best_partitions(stage, self._options, stage.limits.dram_left)
 
 
-def _whatever_schemes(space: Space, plan: Plan) -> None:
+def _whatever_schemes(space: MappingSpace, plan: Plan) -> None:
     """Raise Infeasible if nothing fits in any number of tiles, with every figure at its least."""
     refused: Infeasible | None = None
     for region in space.in_classes([plan]):

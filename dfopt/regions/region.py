@@ -23,6 +23,10 @@ from dfopt.solving.menu import Menu
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.table import Domain
 
+__all__ = [
+    "Branch", "Classes", "Region", "Unclassed", "Undivided", "Unlisted", "Unsharded", "listed", "rounded", "surrounds",
+]  # fmt: skip
+
 
 class Classes(Protocol):
     """A space whose plans can be listed."""
@@ -205,11 +209,11 @@ class Region:
         return np.array(self.plans, dtype=np.int64)
 
 
-Part = Unlisted | Unclassed | Unsharded | Undivided | Region
+Branch = Unlisted | Unclassed | Unsharded | Undivided | Region
 """What the mapping problem is divided into: graphs, plans, and classes of plans with what is left of options."""
 
 
-def listed(parts: Iterable[Part]) -> list[Region]:
+def listed(parts: Iterable[Branch]) -> list[Region]:
     """Parts that are known to be regions of classes.
 
     Raises
@@ -225,12 +229,12 @@ def listed(parts: Iterable[Part]) -> list[Region]:
     return regions
 
 
-def surrounds(part: Part, plan: Plan, model: Graph) -> bool:
+def surrounds(part: Branch, plan: Plan, model: Graph) -> bool:
     """Whether a part has all mappings of the class of a plan of a graph, or that class on its own.
 
     Parameters
     ----------
-    part : Part
+    part : Branch
         A graph, plans, or a class of plans.
     plan : Plan
         The plan.

@@ -27,7 +27,7 @@ from dfopt.terms.table import Domain
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class MappingSpace:
     """The mappings that a request leaves free.
 
     Attributes
@@ -56,7 +56,7 @@ class Space:
     @classmethod
     def of_plans(
         cls, setting: Setting, request: Request, plans: Sequence[Plan], known_arcs: KnownArcs | None = None
-    ) -> Space:
+    ) -> MappingSpace:
         """The mappings under some plans."""
         bounds, arcs = PlanBounds(setting), {} if known_arcs is None else known_arcs
         return cls(setting, request, bounds, partial(_fitting, bounds, plans), known_arcs=arcs)

@@ -11,8 +11,8 @@ from dfopt.bnb import Candidate, Clock, Heuristic, Node, View
 from dfopt.regions.facts import FactCache
 from dfopt.regions.fusing import best_fusions
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
-from dfopt.regions.region import Part, Region, listed
-from dfopt.regions.space import Space
+from dfopt.regions.region import Branch, Region, listed
+from dfopt.regions.space import MappingSpace
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.unrolled import unrolled
 from dfopt.solving.options import Options
@@ -23,7 +23,7 @@ _SAME = "axes", "microbatches", "interleave", "modules"
 """What the plans of a layer and of all layers have in common."""
 
 
-class OneLayer(Heuristic[Part, JudgedMapping]):
+class OneLayer(Heuristic[Branch, JudgedMapping]):
     """Solves one of the layers, and takes its options in all of them, where these have too many blocks to list.
 
     Layers need not be alike to be fastest, and partitions may hold kernels of several.
@@ -41,16 +41,20 @@ class OneLayer(Heuristic[Part, JudgedMapping]):
     """
 
     def __init__(
-        self, memory: FactCache, options: Options, after: str, solve: Callable[[Space, Options], JudgedMapping | None]
+        self,
+        memory: FactCache,
+        options: Options,
+        after: str,
+        solve: Callable[[MappingSpace, Options], JudgedMapping | None],
     ) -> None:
         self._memory, self._options, self._after, self._solve = memory, options, after, solve
 
-    def due(self, node: Node[Part], after: str) -> bool:
+    def due(self, node: Node[Branch], after: str) -> bool:
         """When a root has all its bounds, if blocks of it are not listed."""
         region = node.region
         return isinstance(region, Region) and after == self._after and region.is_whole and not region.complete
 
-    def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
+    def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
         """The mapping under the plan with the least step."""
         [region] = listed([node.region])
         facts, of, cutoff_i = self._memory.of(region), region.of, cutoffs_of(view, region.of)
@@ -73,7 +77,8 @@ class OneLayer(Heuristic[Part, JudgedMapping]):
         legal, _ = asked_plans(drawn.layer, folded.system, asked, folded.assumptions)
         alike = [other for other in legal if all(getattr(other, name) == getattr(plan, name) for name in _SAME)][:1]
         clock: Clock = self._options.clock.share(_SHARE)
-        best = self._solve(Space.of_plans(folded, asked, alike), replace(self._options, clock=clock)) if alike else None
+        options = replace(self._options, clock=clock)
+        best = self._solve(MappingSpace.of_plans(folded, asked, alike), options) if alike else None
         if best is None or best.solved is None:
             return None
         scheme = {kernel.name: kernel.sharding for kernel in best.solved.mapping.kernels}

@@ -19,7 +19,7 @@ from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.regions.facts import FactCache
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.problem import one_by_one
-from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.region import Branch, Region, listed
 from dfopt.search.budgets import Budget, Fitted, fit
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import is_cut
@@ -146,7 +146,7 @@ class Fitter:
         return PlanBounds(self.setting)
 
 
-class Rows(Relaxation[Part, float]):
+class Rows(Relaxation[Branch, float]):
     """The budgets over the stage with every figure at its least."""
 
     name = "rows of budgets"
@@ -155,11 +155,11 @@ class Rows(Relaxation[Part, float]):
         self._memory, self._fitter = memory, fitter
         self._lattices = dict[Instance, Lattice | None]()
 
-    def applies(self, region: Part) -> bool:
+    def applies(self, region: Branch) -> bool:
         """Whether plans are listed."""
         return isinstance(region, Region)
 
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
         """The least over the plans of each region."""
         return [min(self._of_plan(region, i, cutoff) for i in region.plans) for region in listed(regions)]
 

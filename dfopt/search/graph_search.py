@@ -15,12 +15,12 @@ from dfopt.arrays import Floats
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import GraphRecord
 from dfopt.documents.request import Request
-from dfopt.documents.space import Space as Size
+from dfopt.documents.space import Space
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
 from dfopt.search.space import search_space
@@ -133,11 +133,11 @@ class GraphSearch:
         return legal
 
     @cached_property
-    def space(self) -> Space:
+    def space(self) -> MappingSpace:
         """Its mappings under plans that may fit the memories."""
         state = self.state
         listed = self._fitting, lambda: sum(state.listed) + max(state.listed, default=0) <= _MOST_PLANS
-        return Space(self.setting, state.request, self.plan_bounds, *listed, state.known_arcs)
+        return MappingSpace(self.setting, state.request, self.plan_bounds, *listed, state.known_arcs)
 
     def _fitting(self) -> dict[Plan, float]:
         """Plans that may fit the memories, bounded; of others there are records."""
@@ -214,7 +214,7 @@ class GraphSearch:
         held = (self.variants.of(plan)[-1] for plan in self.legal)
         return {plan: self._full.get(plan, 0.0) for plan in held}
 
-    def size(self, asked: Request) -> Size:
+    def size(self, asked: Request) -> Space:
         """How many mappings its legal plans span, by what is asked of sharding and partitions."""
         placements, lattices = len(self.variants.placements) or 1, down_sets_by_kind(self.setting, self.legal)
         return search_space(self.setting, self.legal, lattices, placements, asked)

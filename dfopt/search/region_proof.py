@@ -31,8 +31,8 @@ from dfopt.fusion.partitioning import blocks_of, legal
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.numbering import Numbering
 from dfopt.regions.problem import ROUNDED, problem_in
-from dfopt.regions.region import Part, Region, Unclassed, Unlisted, Unsharded
-from dfopt.regions.space import Space
+from dfopt.regions.region import Branch, Region, Unclassed, Unlisted, Unsharded
+from dfopt.regions.space import MappingSpace
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.kept import PROOF
 from dfopt.search.state import SearchState
@@ -81,7 +81,7 @@ class Claims:
         return (plan, tiles) in self.empty or (plan, None) in self.empty
 
 
-class Claimed(LeafSolver[Part, JudgedMapping]):
+class Claimed(LeafSolver[Branch, JudgedMapping]):
     """Closes regions whose bound shows what is claimed of their plans.
 
     SearchParameters
@@ -93,7 +93,7 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         """Whether nothing more is claimed of any plan that is left."""
         if isinstance(region, Unlisted):
             return False
@@ -102,12 +102,12 @@ class Claimed(LeafSolver[Part, JudgedMapping]):
             return all(low >= max(claimed) for low, claimed in pairs)
         return bound.value >= max(self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans)
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """No solutions, and the bound."""
         return LeafAnswer([], bound.value)
 
 
-class RestrictedBranching(BranchingRule[Part]):
+class RestrictedBranching(BranchingRule[Branch]):
     """A rule whose parts hold some plans only, in some numbers of tiles.
 
     SearchParameters
@@ -118,10 +118,10 @@ class RestrictedBranching(BranchingRule[Part]):
         Whether a plan is searched in a number of tiles.
     """
 
-    def __init__(self, rule: BranchingRule[Part], wanted: Callable[[Plan, int], bool]) -> None:
+    def __init__(self, rule: BranchingRule[Branch], wanted: Callable[[Plan, int], bool]) -> None:
         self._rule, self._wanted = rule, wanted
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """The parts with the plans that are wanted."""
         parts = self._rule.children(region, bound, view)
         if parts is None or isinstance(region, Region):
@@ -129,7 +129,7 @@ class RestrictedBranching(BranchingRule[Part]):
         left = [(some, low) for part, low in parts if (some := self._some(part)) is not None]
         return left or [(region, np.inf)]
 
-    def _some(self, part: Part) -> Part | None:
+    def _some(self, part: Branch) -> Branch | None:
         if isinstance(part, Unlisted | Unclassed | Unsharded):
             return part
         plans = tuple(i for i in part.plans if self._wanted(part.of.plans[i], part.of.tiles))
@@ -367,19 +367,19 @@ class RegionProof(WorkloadSearch):
                 self._give_up(plans, outcome, parameters)
                 return
 
-    def _problem(self, plans: Sequence[Plan], which: Callable[[float], bool]) -> Problem[Part, JudgedMapping]:
+    def _problem(self, plans: Sequence[Plan], which: Callable[[float], bool]) -> Problem[Branch, JudgedMapping]:
         """The mappings of plans, in numbers of tiles of which something is claimed and no mapping is known."""
 
         def wanted(plan: Plan, tiles: int) -> bool:
             return bool(which(self._claims.of(plan, tiles))) and self.plans.is_open(plan, tiles)
 
         lows = {plan: self.plans.bounds[plan] for plan in plans}
-        space = Space(self.plans.setting, self.state.request, self.plans.plan_bounds, lambda: lows)
+        space = MappingSpace(self.plans.setting, self.state.request, self.plans.plan_bounds, lambda: lows)
         problem = problem_in([space], self.state.options)
         return replace(problem, branching=[RestrictedBranching(rule, wanted) for rule in problem.branching])
 
     def _give_up(
-        self, plans: Sequence[Plan], outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters
+        self, plans: Sequence[Plan], outcome: Outcome[Branch, JudgedMapping], parameters: SearchParameters
     ) -> None:
         """Leave plans with what a search shows of them."""
         self.regions += len(outcome.leaves)

@@ -12,7 +12,7 @@ from dfopt.judge import evaluate
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.lattices import KnownArcs
 from dfopt.regions.problem import parameters_of, problem_in, searched
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.solving.solved import Solved
@@ -42,7 +42,7 @@ def sensitivities(
         changed = more_of(system, resource, 1.1)
         clock = options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S)
         budget = replace(asked, clock=clock, progress=None)
-        space = Space.of_plans(Setting(graph, changed, assumptions), budget.request, [best.plan], known_arcs)
+        space = MappingSpace.of_plans(Setting(graph, changed, assumptions), budget.request, [best.plan], known_arcs)
         # the winning mapping runs on the better machine too: a search cut short is never below it
         same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
         own = Candidate(same.step_time_s, JudgedMapping(None, None))

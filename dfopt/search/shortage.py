@@ -17,7 +17,7 @@ from dfopt.interrupts import interruptible
 from dfopt.physics.states import LABELS
 from dfopt.regions.lattices import KnownArcs
 from dfopt.regions.region import listed
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage, is_cut
 from dfopt.solving.options import Options
@@ -163,15 +163,17 @@ def least_held(
     return place, replace(best, others=sum(number == place and short < best.short for number, short in ruled_out))
 
 
-def _endless(setting: Setting, plans: Sequence[Plan], options: Options, known_arcs: KnownArcs) -> Space:
+def _endless(setting: Setting, plans: Sequence[Plan], options: Options, known_arcs: KnownArcs) -> MappingSpace:
     """The mappings of plans on chips whose memories have no end, so that all can be counted."""
     endless = setting.system.chip.with_memories(lambda memory: memory.model_copy(update={"capacity": None}))
     joint = setting.assumptions.with_(sharding_objective="joint")  # whatever comes first
     free = replace(setting, system=setting.system.model_copy(update={"chip": endless}), assumptions=joint)
-    return Space.of_plans(free, options.request, plans, known_arcs)
+    return MappingSpace.of_plans(free, options.request, plans, known_arcs)
 
 
-def _with_waiting(space: Space, clock: Clock, kept_only: LeastHeld, limits: Mapping[str, float]) -> LeastHeld | None:
+def _with_waiting(
+    space: MappingSpace, clock: Clock, kept_only: LeastHeld, limits: Mapping[str, float]
+) -> LeastHeld | None:
     """What a plan holds at least with what every fusion leaves to wait; none if nothing fits, whatever the memory.
 
     As long as there is work left for that, and fusions are bounded whatever the sharding.

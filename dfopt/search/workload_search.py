@@ -16,7 +16,7 @@ from dfopt.interrupts import LIMIT, SIGNALS, now
 from dfopt.regions.judged import JudgedMapping, cutoffs_of
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.problem import parameters_of, problem_in, searched
-from dfopt.regions.region import Part, Region, Unclassed, Undivided, Unlisted, Unsharded
+from dfopt.regions.region import Branch, Region, Unclassed, Undivided, Unlisted, Unsharded
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.status_record import AnyRecord
 from dfopt.solving.options import Progress
@@ -70,8 +70,8 @@ class WorkloadSearch:
         self._write(self.outcome(problem, parameters, kept), parameters)
 
     def outcome(
-        self, problem: Problem[Part, JudgedMapping], parameters: SearchParameters, kept: Sequence[Candidate] = ()
-    ) -> Outcome[Part, JudgedMapping]:
+        self, problem: Problem[Branch, JudgedMapping], parameters: SearchParameters, kept: Sequence[Candidate] = ()
+    ) -> Outcome[Branch, JudgedMapping]:
         """Run a branch and bound; mappings that it finds are kept."""
         outcome = searched(problem, parameters, self.state.clock, kept, self._stepped)
         if outcome.ending == "interrupted":
@@ -92,7 +92,7 @@ class WorkloadSearch:
         if mapping is not None and mapping.solved is not None:
             self._of_model[id(mapping.solved.graph)].keep(mapping.solved)
 
-    def _write(self, outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters) -> None:
+    def _write(self, outcome: Outcome[Branch, JudgedMapping], parameters: SearchParameters) -> None:
         """The records of all graphs, from what a search shows of every plan."""
         late = is_late(outcome)
         self.state.stopped = self.state.stopped or (LIMIT if late else "")
@@ -103,7 +103,7 @@ class WorkloadSearch:
             else:
                 graph.write_records()
 
-    def leave(self, outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters) -> dict[GraphSearch, float]:
+    def leave(self, outcome: Outcome[Branch, JudgedMapping], parameters: SearchParameters) -> dict[GraphSearch, float]:
         """Leave all plans that were searched with what is shown of each.
 
         Returns
@@ -214,13 +214,13 @@ def _counted(graphs: Sequence[GraphSearch]) -> str:
     return f"{open_:,} of {listed:,} plans {'is' if open_ == 1 else 'are'} open{others}"
 
 
-def is_late(outcome: Outcome[Part, JudgedMapping]) -> bool:
+def is_late(outcome: Outcome[Branch, JudgedMapping]) -> bool:
     """Whether a search ended before it was done."""
     return outcome.ending in ("time_limit", "interrupted")
 
 
 def lows(
-    outcome: Outcome[Part, JudgedMapping], parameters: SearchParameters, *, several: bool
+    outcome: Outcome[Branch, JudgedMapping], parameters: SearchParameters, *, several: bool
 ) -> Callable[[PlanGroup], Floats]:
     """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
 
@@ -244,7 +244,7 @@ def lows(
     return low_of_plans
 
 
-def _shown(of: PlanGroup, leaf: Leaf[Part], kept: Incumbents, several: bool) -> Floats:
+def _shown(of: PlanGroup, leaf: Leaf[Branch], kept: Incumbents, several: bool) -> Floats:
     """What no mapping of a leaf is below, by plan of its class, but for those that are kept among several of one.
 
     Among several a leaf solver looks for mappings of a plan that is kept only below its value, and others may have

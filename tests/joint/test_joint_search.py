@@ -27,7 +27,7 @@ from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.regions import lattices
 from dfopt.regions.problem import problem_in
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.regions.unrolled import OneLayer
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -144,7 +144,7 @@ def test_drawn_layers_too_large_to_list_start_from_one() -> None:
     once, twice = (df.load_graph("gpt3-175b", mode="training", drawn=drawn) for drawn in (1, 2))
     apart = df.optimize(once, "sn10-8-ring", tp=8, assumptions=chosen, sensitivity=False)
     setting = Setting.resolved(twice, df.load_system("sn10-8-ring"), chosen)
-    space = Space.of_plans(setting, request, asked_plans(twice, setting.system, request, setting.assumptions)[0])
+    space = MappingSpace.of_plans(setting, request, asked_plans(twice, setting.system, request, setting.assumptions)[0])
     [root] = space.roots
     assert not root.complete
     problem = problem_in([space], Options(request, Clock(planned=10 * UNITS_PER_S)))

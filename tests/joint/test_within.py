@@ -26,7 +26,7 @@ from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.regions.facts import FactCache
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.search.budgets import Budget, PricedBlock
 from dfopt.search.fitting import Fitter, Rows
 from dfopt.search.within import optimize_within
@@ -148,7 +148,7 @@ def check_rows(result: Result, budget: Budget, least: float) -> None:
     rows = Rows(FactCache(), Fitter(setting, Options(request), [budget], 0))
     if is_cut(result.graph, result.plan):  # its stages are open
         return
-    roots = Space.of_plans(setting, request, [result.plan]).roots
+    roots = MappingSpace.of_plans(setting, request, [result.plan]).roots
     for cutoff in (math.inf, least * 1.001):
         assert min(rows.answers(roots, cutoff, Clock())) <= least * (1 + 1e-9)
 

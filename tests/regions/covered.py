@@ -16,8 +16,8 @@ from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.regions.problem import parameters_of, problem_in, searched
-from dfopt.regions.region import Part
-from dfopt.regions.space import Space
+from dfopt.regions.region import Branch
+from dfopt.regions.space import MappingSpace
 from dfopt.regions.variants import Variants
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -61,7 +61,7 @@ def setting_of(world: World) -> Setting:
     return Setting.resolved(world.graph, world.system, jointly(world))
 
 
-def space_of(setting: Setting, request: Request) -> Space:
+def space_of(setting: Setting, request: Request) -> MappingSpace:
     """All mappings that a request leaves free.
 
     Raises
@@ -72,10 +72,10 @@ def space_of(setting: Setting, request: Request) -> Space:
     legal, rejected = asked_plans(setting.graph, setting.system, request, setting.assumptions)
     if not legal:
         raise PlanError("; ".join(dict.fromkeys(one.reason for one in rejected)))
-    return Space.of_plans(setting, request, [*chain.from_iterable(map(Variants(setting, request).of, legal))])
+    return MappingSpace.of_plans(setting, request, [*chain.from_iterable(map(Variants(setting, request).of, legal))])
 
 
-def best_mapping(setting: Setting, request: Request) -> Outcome[Part, Any]:
+def best_mapping(setting: Setting, request: Request) -> Outcome[Branch, Any]:
     """The fastest mapping of a setting, with a bound; ``empty``: no mapping fits the memories."""
     options = Options(request, Clock.of_limit(request.time_limit))
     return searched(problem_in([space_of(setting, request)], options), parameters_of(request), options.clock)

@@ -22,7 +22,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.regions.region import Region
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 
 Vector = tuple[int, ...]
 
@@ -38,7 +38,7 @@ class Members:
     known: dict[tuple[Plan, int, tuple[Sharding, ...]], float] = field(default_factory=dict)
 
     @cached_property
-    def space(self) -> Space:
+    def space(self) -> MappingSpace:
         return space_of(setting_of(self.world), self.request)
 
     def value(self, plan: Plan, tiles: int, schemes: tuple[Sharding, ...]) -> float:

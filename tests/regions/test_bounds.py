@@ -33,7 +33,7 @@ from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
 from dfopt.regions.problem import problem_in
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.regions.region import Part, Region, Unlisted
+from dfopt.regions.region import Branch, Region, Unlisted
 from dfopt.regions.relaxations import GeneratedBlocks, LeastUntiled, LeastUntiledOfStages, PiecesOverOptions
 from dfopt.solving.options import Options
 
@@ -69,7 +69,7 @@ def below(bound: float, least: float) -> bool:
     return bound <= least * (1 + SAME)
 
 
-def check_bounds(relaxations: Sequence[Relaxation[Region, Any]], region: Part, least: float) -> None:
+def check_bounds(relaxations: Sequence[Relaxation[Region, Any]], region: Branch, least: float) -> None:
     """No relaxation gives a bound above the best member."""
     for relaxation in (each for each in relaxations if each.applies(region)):
         [answer] = relaxation.answers([region], math.inf, Clock())

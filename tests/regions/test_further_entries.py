@@ -36,7 +36,7 @@ from dfopt.regions.facts import FactCache
 from dfopt.regions.judged import JudgedMapping, cutoffs_of, judged
 from dfopt.regions.pricing import best_of
 from dfopt.regions.problem import problem_in
-from dfopt.regions.region import Part, Region, listed
+from dfopt.regions.region import Branch, Region, listed
 from dfopt.regions.relaxations import OfClass
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -50,10 +50,10 @@ class ComputeAlone(OfClass):
     def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
-    def applies(self, region: Part) -> bool:
+    def applies(self, region: Branch) -> bool:
         return isinstance(region, Region) and region.of.kinds == 1 and region.of.cuts is None
 
-    def answers(self, regions: Sequence[Part], cutoff: float, clock: Clock) -> list[float]:
+    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
         return [self._least(region) for region in listed(regions)]
 
     def _least(self, region: Region) -> float:
@@ -62,17 +62,17 @@ class ComputeAlone(OfClass):
         return float(facts.least_step(sums_of(table, facts.least_c[None], whole, "compute_s")[0]))
 
 
-class FirstOptions(Heuristic[Part, JudgedMapping]):
+class FirstOptions(Heuristic[Branch, JudgedMapping]):
     """The first option that is left to every kernel, with the best partitions."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self.proposed = 0
 
-    def due(self, node: Node[Part], after: str) -> bool:
+    def due(self, node: Node[Branch], after: str) -> bool:
         return isinstance(node.region, Region) and node.region.complete and after == ComputeAlone.name
 
-    def propose(self, node: Node[Part], view: View) -> Iterator[Candidate]:
+    def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
         [region] = listed([node.region])
         of, first_vk = region.of, np.array([[left[0] for left in region.domain]])
         best = best_of(of, region.plan_i, region.arcs_k, first_vk, cutoffs_of(view, of)[region.plan_i])
@@ -81,10 +81,10 @@ class FirstOptions(Heuristic[Part, JudgedMapping]):
             yield judged(of, one, self._options)
 
 
-class FirstKernel(BranchingRule[Part]):
+class FirstKernel(BranchingRule[Branch]):
     """The options of the first kernel that has several, without a look at what they cost."""
 
-    def children(self, region: Part, bound: Bound, view: View) -> Sequence[tuple[Part, float]] | None:
+    def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         if not isinstance(region, Region) or region.vectors == 1:
             return None
         k = next(k for k, left in enumerate(region.domain) if len(left) > 1)
@@ -92,24 +92,24 @@ class FirstKernel(BranchingRule[Part]):
         return [(replace(region, domain=domain), bound.value) for domain in domains]
 
 
-class OneVector(LeafSolver[Part, JudgedMapping]):
+class OneVector(LeafSolver[Branch, JudgedMapping]):
     """One vector of options, with the best partitions under its best plan."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self.solved = 0
 
-    def accepts(self, region: Part, bound: Bound) -> bool:
+    def accepts(self, region: Branch, bound: Bound) -> bool:
         return isinstance(region, Region) and region.vectors == 1 and region.complete
 
-    def solve(self, region: Part, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         [region], self.solved = listed([region]), self.solved + 1
         of, cutoff_i = region.of, cutoffs_of(view, region.of)[region.plan_i]
         best = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i)
         return LeafAnswer([judged(of, one, self._options) for one in best.kept], min(best.others, view.cutoff))
 
 
-def with_further(usual: Problem[Part, JudgedMapping], options: Options) -> Problem[Part, JudgedMapping]:
+def with_further(usual: Problem[Branch, JudgedMapping], options: Options) -> Problem[Branch, JudgedMapping]:
     """The same problem with one more entry in each list."""
     return replace(
         usual,

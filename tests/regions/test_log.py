@@ -23,7 +23,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import PlanError
 from dfopt.regions.problem import ROUNDED, ClassesFirst, problem_in, searched
-from dfopt.regions.region import Part, Unclassed, Unlisted, listed
+from dfopt.regions.region import Branch, Unclassed, Unlisted, listed
 from dfopt.regions.relaxations import PathBound
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
@@ -32,14 +32,14 @@ from dfopt.terms.table import Domain
 MANY = 400
 
 
-def held(of: Unclassed, parts: Sequence[Part]) -> Counter[tuple[Plan, int, Domain]]:
+def held(of: Unclassed, parts: Sequence[Branch]) -> Counter[tuple[Plan, int, Domain]]:
     """How often parts hold a plan in a number of tiles, with options, when all of their plans are in classes."""
     later = (of.space.in_classes(dict(part.lows)) for part in parts if isinstance(part, Unclassed))
     regions = listed([*chain.from_iterable(later), *(part for part in parts if not isinstance(part, Unclassed))])
     return Counter((root.of.plans[i], root.of.tiles, root.domain) for root in regions for i in root.plans)
 
 
-def covers(region: Part, parts: Sequence[Part]) -> bool:
+def covers(region: Branch, parts: Sequence[Branch]) -> bool:
     """Whether each plan with each vector of options is in exactly one part."""
     if isinstance(region, Unlisted):
         return [*parts] == [region.space.unclassed or region]
@@ -66,7 +66,7 @@ def test_a_log_shows_the_bound_and_each_of_its_bounds_holds(world: World, data: 
     with patch("dfopt.regions.branching._FIRST", data.draw(st.integers(1, 3))):
         found = branch_and_bound(problem, SearchParameters(gap=ROUNDED), selection=order)
 
-    def shows(region: Part, relaxation: str, value: float) -> bool:
+    def shows(region: Branch, relaxation: str, value: float) -> bool:
         if isinstance(region, Unlisted | Unclassed):
             return value <= max(min(map(members.least, roots), default=math.inf), found.best) * (1 + 1e-9)
         return value <= max(members.least(region), found.best) * (1 + 1e-9)

@@ -257,7 +257,7 @@ def test_all_plans_of_all_graphs_are_counted_where_none_has_a_solution(monkeypat
     monkeypatch.setattr(leaves.Enumeration, "solve", lambda leaf, region, low, *_: LeafAnswer([], low.value))
     listed, real = [0], branching.Listing.children
 
-    def children(rule: branching.Listing, region: branching.Part, *given: object) -> object:
+    def children(rule: branching.Listing, region: branching.Branch, *given: object) -> object:
         found = real(rule, region, *given)
         listed[0] += isinstance(region, branching.Unlisted)
         return found

@@ -14,7 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.proof.plans import Proven
 from dfopt.regions import relaxations
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.search import other_code
 from dfopt.search.verify import verify
 
@@ -114,10 +114,10 @@ def test_what_is_shown_stays_shown_where_listing_runs_out_of_time(monkeypatch: p
     """Of plans that other code shows nothing is lost; of the others only what all chips have to do is left."""
     result = honest()
 
-    def late(space: Space) -> dict[Plan, float]:
+    def late(space: MappingSpace) -> dict[Plan, float]:
         raise OutOfTime
 
-    monkeypatch.setattr(Space, "least", property(late))
+    monkeypatch.setattr(MappingSpace, "least", property(late))
     assert verify(result).verdict == "verified optimal"
     monkeypatch.setattr(other_code, "proven", lambda graph, system, chosen, said, *_: Proven(dict.fromkeys(said, "")))
     found = verify(result)

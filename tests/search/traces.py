@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from dfopt.bnb import Clock, Outcome
 from dfopt.cli import app
-from dfopt.regions.region import Part, Region
+from dfopt.regions.region import Branch, Region
 from dfopt.search.workload_search import WorkloadSearch
 
 FILE = Path(__file__).resolve().parents[1] / "golden" / "traces.yaml"
@@ -33,7 +33,7 @@ def trace(question: str) -> dict[str, Any]:
     closed, clocks = list[str](), list[Clock]()
     leave, of_limit = WorkloadSearch.leave, Clock.of_limit.__func__
 
-    def left(self: WorkloadSearch, outcome: Outcome[Part, Any], *given: Any) -> Any:
+    def left(self: WorkloadSearch, outcome: Outcome[Branch, Any], *given: Any) -> Any:
         closed.extend(_named(leaf.region) for leaf in outcome.leaves)
         return leave(self, outcome, *given)
 
@@ -55,7 +55,7 @@ def trace(question: str) -> dict[str, Any]:
     return {"exit": ran.exit_code, **answer, **how}
 
 
-def _named(part: Part) -> str:
+def _named(part: Branch) -> str:
     """What a region holds: its first plan, how many there are, its tiles and vectors of options."""
     if not isinstance(part, Region):
         return type(part).__name__

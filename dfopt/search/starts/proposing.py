@@ -21,7 +21,7 @@ from dfopt.regions.arcs import Arcs
 from dfopt.regions.fusing import best_fused
 from dfopt.regions.judged import judged
 from dfopt.regions.region import Region
-from dfopt.regions.space import Space
+from dfopt.regions.space import MappingSpace
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
@@ -44,14 +44,14 @@ _ARCS: Final = 4, 50  # that a unit of work lists and prices for the first time,
 _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
 
 
-def begin(state: SearchState, spaces: Sequence[Space]) -> None:
+def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
     """Give a search mappings to beat, where its spaces are large; not where the sharding comes first.
 
     Parameters
     ----------
     state : SearchState
         What the search shares; it gets the mappings, and is stopped by an interrupt.
-    spaces : sequence of Space
+    spaces : sequence of MappingSpace
         The mappings of each graph. What is worked out of them stays there.
     """
     if is_large([space.setting for space in spaces], state.request) and state.request.formulation != "assignment":
@@ -74,7 +74,7 @@ def is_large(settings: Sequence[Setting], request: Request) -> bool:
 class _Graph:
     """A graph whose plans are not listed yet, with what all chips have to do at least."""
 
-    space: Space
+    space: MappingSpace
     estimate: float
     degrees: tuple[int, int] = 1, 1
 
@@ -132,7 +132,7 @@ class _Starts:
     look first: what is found is what the judge says of it.
     """
 
-    def __init__(self, state: SearchState, spaces: Sequence[Space]) -> None:
+    def __init__(self, state: SearchState, spaces: Sequence[MappingSpace]) -> None:
         self.state, self.spaces, self.options = state, spaces, state.options
         self.request = narrowed(self.options.request)
         work = min(self.options.clock.work_left, self.options.request.time_limit * UNITS_PER_S)
