@@ -72,7 +72,7 @@ class Unlisted:
 
     Attributes
     ----------
-    space : Space
+    space : MappingSpace
         The mappings.
     """
 
@@ -85,7 +85,7 @@ class Unclassed:
 
     Attributes
     ----------
-    space : Space
+    space : MappingSpace
         All mappings of the graph.
     groups : tuple
         Plans under which a chip has the same layers: seconds of a step at least under each of them. The group with the
@@ -115,7 +115,7 @@ class Unsharded:
 
     Attributes
     ----------
-    space : Space
+    space : MappingSpace
         All mappings of the graph.
     plans : PlanTable
         The plans as arrays.

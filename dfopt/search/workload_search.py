@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Problem, SearchParameters
-from dfopt.bnb import Snapshot as Step
+from dfopt.bnb import Candidate, Incumbents, Leaf, Outcome, Problem, SearchParameters, Snapshot
 from dfopt.documents.plan_records import OPEN, GraphRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.interrupts import LIMIT, SIGNALS, now
@@ -81,7 +80,7 @@ class WorkloadSearch:
             self._keep(candidate.solution)
         return outcome
 
-    def _stepped(self, step: Step[JudgedMapping]) -> None:
+    def _stepped(self, step: Snapshot[JudgedMapping]) -> None:
         self._shown = max(self._least, min(step.bound, step.best))
         self._keep(step.solution)
         self._report_if_due()
