@@ -64,22 +64,22 @@ MUTATIONS = [
     Mutation(
         "dual of resources in any tiles: one per cent too high",
         "dfopt/regions/relaxations.py",
-        "layer_k = untiled(of.menu, of.chip, [arcs",
-        "layer_k = 1.01 * untiled(of.menu, of.chip, [arcs",
+        "layers = [untiled(of.menu, of.chip, [arcs",
+        "layers = [1.01 * untiled(of.menu, of.chip, [arcs",
         (BOUNDS, WHOLE),
     ),
     Mutation(
         "leaves: of several mappings, others may be as good as the last that is found",
         "dfopt/regions/leaves.py",
-        "last = lows[-1] if len(found) == asked.top else view.cutoff",
+        "last = lows[-1] if len(candidates) == asked.top else view.cutoff",
         "last = view.cutoff",
         (SEVERAL,),
     ),
     Mutation(
         "one conversion price: a tenth too little",
         "dfopt/terms/rules/network.py",
-        'return Charge("network_s", incidence, scope, seconds[made, wanted])',
-        'return Charge("network_s", incidence, scope, 0.9 * seconds[made, wanted])',
+        'return Charge("network_s", incidence, scope, seconds[produced, layouts])',
+        'return Charge("network_s", incidence, scope, 0.9 * seconds[produced, layouts])',
         (WHOLE,),
     ),
 ]

@@ -51,9 +51,7 @@ PHASES = [
         "no failure, the same graph",
     ),
     Suite(
-        "a mix of one segment is that segment",
-        ("tests/documents/test_phase.py::test_one_segment_alone_is_not_mixed", "tests/workloads/test_mixed_phases.py"),
-        "no failure, the same graph",
+        "a mix of one segment is that segment", ("tests/workloads/test_mixed_phases.py",), "no failure, the same graph"
     ),
     Suite(
         "chunks are the prompt",
