@@ -104,8 +104,7 @@ class PlanClass(PlanGroup):
     @cached_property
     def table_of_blocks(self) -> Table:
         """Those that decide what blocks take at least, whichever blocks there are."""
-        asked = {*OF_SECONDS, *IN_PARTS, "legal"}
-        return Table(self.table.sizes_k, tuple(charge for charge in self.table.charges if charge.resource in asked))
+        return self.table.of_resources(frozenset({*OF_SECONDS, *IN_PARTS, "legal"}))
 
     @cached_property
     def chip(self) -> ChipModel:
@@ -203,9 +202,13 @@ class PlanClass(PlanGroup):
     @cached_property
     def _held_columns(self) -> list[tuple[int, Ints, Ints]]:
         """Kernels whose options decide what is held, by place in HELD, and the column of amounts of each."""
-        of_resource, scope_c = self.table.of_resource, [charge.scope for charge in self.table.charges]
-        held = ((h, *of_resource[name]) for h, name in enumerate(HELD) if name in of_resource)
-        return [(h, np.concatenate([scope_c[c] for c in places]), columns[:, 0]) for h, places, columns in held]
+        held_columns = []
+        for h, name in enumerate(HELD):
+            if name in self.table.of_resource:
+                places, columns = self.table.of_resource[name]
+                kernels = [kernel for c in places.tolist() for kernel in self.table.charges[c].scope]
+                held_columns.append((h, np.array(kernels), columns[:, 0]))
+        return held_columns
 
     def held(self, amount_vc: Floats) -> Floats:
         """What a layer holds, from amounts of charges: shape (HELD, kinds, 1, vectors), the same under all plans."""

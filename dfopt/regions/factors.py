@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -227,7 +226,7 @@ def _read_again(
     """What kernels that always run alone move again, for each further part that their weight is cut into."""
     if not chip.cuts_weights or token_blocks:  # in blocks of tokens a weight is never cut
         return
-    few = _weights_in_parts(table)
+    few = table.of_resources(IN_PARTS)  # which say in how many parts a kernel alone has its weight
     heavy = {k for charge in few.charges if charge.resource == "stationary_bytes" for k in charge.scope}
     alone = np.bincount(side_k[side_k >= 0], minlength=1) == 1
     kernels = [k for k in sorted(heavy) if side_k[k] >= 0 and alone[side_k[k]]]
@@ -244,9 +243,3 @@ def _read_again(
             yield SideFactor(-1, 0, (k,), np.where(np.isinf(parts_ok[:, k]), np.inf, 0.0))
         if again_ok[:, k].any():
             yield SideFactor(int(side_k[k]), memory, (k,), again_ok[:, k])
-
-
-@lru_cache(maxsize=128)
-def _weights_in_parts(table: Table) -> Table:
-    """The charges of a table that say in how many parts a kernel alone has its weight."""
-    return Table(table.sizes_k, tuple(charge for charge in table.charges if charge.resource in IN_PARTS))

@@ -58,6 +58,17 @@ class Table:
         return cls(tuple(map(len, layer.schemes_k)), merged(charges, MERGED))
 
     @cached_property
+    def _tables(self) -> dict[frozenset[str], Table]:
+        return {}
+
+    def of_resources(self, resources: frozenset[str]) -> Table:
+        """The charges of some resources: the same table whenever these are asked for."""
+        if resources not in self._tables:
+            charges = tuple(charge for charge in self.charges if charge.resource in resources)
+            self._tables[resources] = Table(self.sizes_k, charges)
+        return self._tables[resources]
+
+    @cached_property
     def incidences(self) -> tuple[Incidence, ...]:
         """Distinct rules by which blocks pay charges, by first use."""
         return tuple(dict.fromkeys(charge.incidence for charge in self.charges))
