@@ -70,9 +70,14 @@ class LayerItems:
     """
 
     def __init__(
-        self, graph: Graph, system: System, assumptions: Assumptions, plan: Plan, *tile_counts: int,
+        self,
+        graph: Graph,
+        system: System,
+        assumptions: Assumptions,
+        plan: Plan,
+        *tile_counts: int,
         shared: ItemCache | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         chip = system.chip
         chosen = assumptions.hiding(plan.tensor_overlap)
         chosen = pipeline.resolve(chosen, chip.execution, chip.compute_utilization, graph=graph)
@@ -197,9 +202,13 @@ def _latencies(cases: Iterable[Case]) -> Floats:
 
 
 def _mapped(
-    graph: Graph, system: System, plan: Plan, schemes: Sequence[Sharding], tile_count: int,
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    schemes: Sequence[Sharding],
+    tile_count: int,
     partition_k: Sequence[int] | None = None,
-) -> Mapping:  # fmt: skip
+) -> Mapping:
     """A mapping of kernels with these schemes, each in a partition of its own unless these are given."""
     numbers = range(len(schemes)) if partition_k is None else partition_k
     kinds = [graph.kind_of(kernel) if graph.folded else 0 for kernel in graph.kernels]

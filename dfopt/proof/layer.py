@@ -46,9 +46,11 @@ class LayerBounds:
     """
 
     def __init__(
-        self, items: LayerItems, pins: Dict[str, Sharding] | None = None,
+        self,
+        items: LayerItems,
+        pins: Dict[str, Sharding] | None = None,
         component_lists: dict[Same[Graph], list[Component]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.items, self._pins = items, pins or {}
         self._component_lists = {} if component_lists is None else component_lists
 

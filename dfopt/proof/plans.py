@@ -57,10 +57,14 @@ class Proven:
 
 
 def proven(
-    graph: Graph, system: System, assumptions: Assumptions, claims: Dict[PlanClaim, float],
-    pins: Dict[str, Sharding] | None = None, over: Callable[[], bool] = lambda: False,
+    graph: Graph,
+    system: System,
+    assumptions: Assumptions,
+    claims: Dict[PlanClaim, float],
+    pins: Dict[str, Sharding] | None = None,
+    over: Callable[[], bool] = lambda: False,
     certificate: Certificate | None = None,
-) -> Proven:  # fmt: skip
+) -> Proven:
     """Show that no mapping of some plans is below what is claimed.
 
     Parameters

@@ -41,9 +41,12 @@ class Replay(ClassProof):
     """
 
     def __init__(
-        self, bounds: LayerBounds, steps: Mapping[Plan, PlanSteps], claims: Mapping[Plan, float],
+        self,
+        bounds: LayerBounds,
+        steps: Mapping[Plan, PlanSteps],
+        claims: Mapping[Plan, float],
         certificate: CertifiedPlans,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(bounds, steps, claims)
         self._certificate = certificate
 
@@ -92,9 +95,13 @@ class Replay(ClassProof):
         return parts
 
     def _within(
-        self, enough: Sequence[float | None], region: Region, plans: Sequence[Plan], seconds_c: Sequence[float],
+        self,
+        enough: Sequence[float | None],
+        region: Region,
+        plans: Sequence[Plan],
+        seconds_c: Sequence[float],
         passes: Passes,
-    ) -> LayerBounds:  # fmt: skip
+    ) -> LayerBounds:
         """The bounds of a region without blocks that take too long: so many seconds of a group have to be enough."""
         _check(len(enough) == len(self._groups), f"layers have {len(self._groups)} groups")
         enough_g = [math.inf if each is None else each for each in enough]
@@ -133,9 +140,13 @@ class Replay(ClassProof):
         return self._bounds.weights.lowered(np.array(weights[number]))
 
     def _unexcluded(
-        self, how: CertifiedRegion, domain: Domain, plans: Sequence[Plan], passes: Passes,
+        self,
+        how: CertifiedRegion,
+        domain: Domain,
+        plans: Sequence[Plan],
+        passes: Passes,
         least_g: Sequence[Elimination],
-    ) -> Domain:  # fmt: skip
+    ) -> Domain:
         """Schemes that are left without those that least sums exclude for all of some plans."""
         left, low = list(domain), set[tuple[float, ...]]()
         for k, o in how.excluded or ():

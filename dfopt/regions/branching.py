@@ -52,8 +52,9 @@ class Listing(BranchingRule[Branch]):
         groups = sorted(plans.groups, key=lambda group: not any(plan in group for plan in of_best))
         first, rest = tuple(groups[:most]), tuple(groups[most:])
         roots = plans.space.in_classes(dict(chain.from_iterable(group.items() for group in first)))
-        parts = list[tuple[Branch, float]]()
-        parts += [(root, root.least if isinstance(root, Unsharded) else bound.value) for root in roots]
+        parts: list[tuple[Branch, float]] = [
+            (root, root.least if isinstance(root, Unsharded) else bound.value) for root in roots
+        ]
         if rest:
             later = Unclassed(plans.space, rest, plans.opened + most)
             parts.append((later, later.least))

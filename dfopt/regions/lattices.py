@@ -165,9 +165,12 @@ def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Latt
 
     Empty without a plan; of several one, whether it fits or not.
     """
-    kinds = ((instance, kind) for instance in map(setting.under, plans[:1]) for kind in kinds_of(instance))
-    tables = ((instance, kind, _structure(instance, _of_kind(instance, kind))[0]) for instance, kind in kinds)
-    return {kind: _down_sets(stage, _rule(instance)) for instance, kind, stage in tables}
+    lattice_of_kind = dict[int, Lattice | None]()
+    for instance in map(setting.under, plans[:1]):
+        for kind in kinds_of(instance):
+            tables, _ = _structure(instance, _of_kind(instance, kind))
+            lattice_of_kind[kind] = _down_sets(tables, _rule(instance))
+    return lattice_of_kind
 
 
 def sides_of(instance: Instance) -> Ints:

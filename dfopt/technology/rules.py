@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,14 @@ class DerivationRules:
 
 DEFAULT = DerivationRules()
 REAL_UNITS = DerivationRules(whole_units=False)
-DEEPFLOW = DerivationRules(**{each.name: each.name == "whole_units" for each in fields(DerivationRules)})
+DEEPFLOW = DerivationRules(
+    core_v_max=False,
+    fewer_units_at_v_min=False,
+    links_at_v_min=False,
+    sram_ports=False,
+    leakage=False,
+    crossbars_where_shared=False,
+    shares_within_budgets=False,
+    peak_by_type=False,
+)
 PROFILES = {"default": DEFAULT, "deepflow": DEEPFLOW}

@@ -27,9 +27,10 @@ from dfopt.terms.bounds.plan_arrays import PlanArrays
 from dfopt.terms.bounds.transfers import TransferBounds, Transfers
 from dfopt.terms.step.hops import per_step_hops
 
-# How often the interval is halved in which the step rule is turned around: 1e-18 of it are left. And how many points of
-# it are looked at together, at most, over all plans: of few plans one takes as long as all.
-_HALVINGS, _POINTS = 60, 63
+_HALVINGS = 60
+"""How often the interval is halved in which the step rule is turned around: 1e-18 of it are left."""
+_POINTS = 63
+"""Points of an interval that are looked at together, at most, over all plans: of few plans one takes as long as all."""
 _ROUNDED = 1e-12
 """Share that is added to what is turned around, so that rounding excludes nothing."""
 
