@@ -20,7 +20,7 @@ def rooms(section: str) -> list[str]:
 
 
 def test_every_file_that_the_map_names_is_there() -> None:
-    names = re.findall(r"`((?:dfopt|tests)/[\w/]*\.py|(?:dfopt|systems)/[\w/]*/)`", MAP)
+    names = re.findall(r"`((?:dfopt|tests|benchmarks)/[\w/]*\.(?:py|yaml)|(?:dfopt|systems)/[\w/]*/)`", MAP)
     assert len(names) > 50
     assert [name for name in names if not (ROOT / name).exists()] == []
 
