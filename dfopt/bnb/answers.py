@@ -11,7 +11,7 @@ Solution = TypeVar("Solution")
 
 
 class Bound(NamedTuple):
-    """What a relaxation shows of a region.
+    """A lower bound on the members of a region, with its witness.
 
     Attributes
     ----------
@@ -29,14 +29,14 @@ class Bound(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A feasible solution with its value, as whoever decides about solutions judges it."""
+    """A feasible solution with its objective value, as computed by the exact evaluator of the problem."""
 
     value: float
     solution: Any
 
 
 class LeafAnswer(NamedTuple):
-    """What a leaf solver shows of a region.
+    """The solutions that a leaf solver found in a region, and a bound on all its other members.
 
     Attributes
     ----------

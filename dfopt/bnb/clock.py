@@ -19,7 +19,7 @@ _NO_TIME_S: Final = 0.05
 
 
 class OutOfTime(Exception):
-    """A step did not come to its end within its work, or before the deadline."""
+    """Raised where a step cannot end within its work or before the deadline."""
 
 
 class Clock:
@@ -66,19 +66,19 @@ class Clock:
 
     @classmethod
     def of_limit(cls, seconds: float, began: float | None = None) -> Clock:
-        """A clock of a run with a time limit, which is planned for the work of an idle machine.
+        """A clock for a run with a time limit, planned for the work that an idle machine does in that time.
 
         Parameters
         ----------
-        seconds
-            The limit.
-        began
-            From when it counts, on the clock of :func:`time.perf_counter`; now if left out.
+        seconds : float, s
+            Time limit.
+        began : float, s, optional
+            Reading of :func:`time.perf_counter` at which the limit begins to count; by default now.
         """
         return cls((time.perf_counter() if began is None else began) + seconds, planned=seconds * UNITS_PER_S)
 
     def charge(self, units: float) -> None:
-        """Count some work, here and in the clock that this one is a part of."""
+        """Add units of work to this clock and to all clocks that it is a part of."""
         self.spent += units
         if self._within is not None:
             self._within.charge(units)
@@ -89,7 +89,7 @@ class Clock:
         return self.over_since(0.0)
 
     def over_since(self, seconds: float) -> bool:
-        """Whether the work is spent, or the deadline has been over for so long."""
+        """Whether the work is spent, or the deadline passed at least ``seconds`` ago."""
         if self.watch is not None:
             self.watch()
         if self._within is not None and self._within.over_since(seconds):
@@ -97,52 +97,46 @@ class Clock:
         return self.spent >= self.work or time.perf_counter() > self.deadline + seconds
 
     def check(self, units: float = 1.0) -> None:
-        """Charge what comes next, unless the clock is over.
-
-        Raises
-        ------
-        OutOfTime
-            If it is.
-        """
+        """Charge units of work, or raise `OutOfTime` if the clock is over."""
         if self.over:
             raise OutOfTime
         self.charge(units)
 
     def allowance(self, work: float) -> Clock:
-        """A part of this clock that is over after so many units of work."""
+        """A sub-clock that is over after ``work`` units of work; its charges count here too."""
         return Clock(work=work, within=self)
 
     def share(self, part: float, most: float = math.inf) -> Clock:
-        """A part of this clock that is over after a share of the planned work that is left.
+        """A sub-clock that is over after a share of the planned work that is left.
 
         Parameters
         ----------
-        part
+        part : float
             The share, from 0 to 1.
-        most : units
-            What it may spend at most.
+        most : float, units of work
+            Upper limit of what it may spend.
         """
         return self.allowance(min(part * self.work_left, most))
 
     def sooner(self, part: float) -> Clock:
-        """A part of this clock that is also over after a share of the seconds until the deadline.
+        """A sub-clock whose deadline is a share of the seconds that are left to this one.
 
-        For what must leave time for others also where a machine is busy, and seconds come before the work.
+        It is for steps that must leave time to others even on a busy machine, where seconds run out before the work.
 
         Parameters
         ----------
-        part
+        part : float
             The share, from 0 to 1.
         """
         return Clock(time.perf_counter() + part * self.seconds_left, within=self)
 
     def end_earlier(self, seconds: float) -> None:
-        """Move the deadline, for what comes behind the run."""
+        """Move the deadline forward by ``seconds``, to leave time for what follows the run."""
         self.deadline -= seconds
 
     @property
     def work_left(self) -> float:
-        """Units of work that are left to plan with: of this clock, and of that which it is a part of.
+        """Units of planned work that are left, here and in the clocks that this one is a part of; at least a tenth.
 
         A run that goes beyond its plan has a tenth of it left all the same.
         """
@@ -151,17 +145,17 @@ class Clock:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the deadline, at least a little, so that a start is always returned."""
+        """Seconds until the deadline, but never 0, so that a solver called late still returns its start."""
         return max(self.last - time.perf_counter(), _NO_TIME_S)
 
     @property
     def last(self) -> float:
-        """The deadline, or that of the clock that this one is a part of, whichever comes first."""
+        """The earlier of the deadlines of this clock and of those that it is a part of (`time.perf_counter`, s)."""
         return self.deadline if self._within is None else min(self.deadline, self._within.last)
 
     @property
     def units_left(self) -> float:
-        """Units of work until it is over, here or in the clock that this one is a part of; infinite mostly."""
+        """Units of work until the clock is over; infinite without a limit on work."""
         own = max(self.work - self.spent, 0.0)
         return own if self._within is None else min(own, self._within.units_left)
 

@@ -21,16 +21,16 @@ BRANCHING = "branching"
 
 
 class View(Protocol):
-    """What entries may know of the search."""
+    """What entries may read of the state of the search: the cutoff and the solutions kept so far."""
 
     @property
     def cutoff(self) -> float:
-        """Value from which on a member of a region does not matter."""
+        """Objective value at or above which members of a region are of no interest."""
         ...
 
     @property
     def last(self) -> float:
-        """Value of the last solution that is kept; infinite while fewer are kept than are asked for."""
+        """Value of the worst solution kept; infinite while fewer than the requested number are kept."""
         ...
 
     @property
@@ -39,12 +39,12 @@ class View(Protocol):
         ...
 
     def cutoff_of(self, value: float) -> float:
-        """Value from which on another way to have a solution of some value does not matter."""
+        """Value at or above which another way to reach a solution of value ``value`` is of no interest."""
         ...
 
 
 class Relaxation(Generic[Region, Answer]):
-    """A bound on everything in a region.
+    """A lower bound on the values of all members of a region.
 
     A relaxation answers about a key, and regions with the same key share the answer. What an answer shows of one region
     is read off it.
@@ -64,21 +64,21 @@ class Relaxation(Generic[Region, Answer]):
     ahead: int = 0
 
     def applies(self, region: Region) -> bool:
-        """Whether it says anything about a region."""
+        """Whether the relaxation can bound a region."""
         return True
 
     def key(self, region: Region) -> Hashable:
-        """What its answer depends on."""
+        """All that the answer depends on: regions with equal keys share one answer."""
         return region
 
     def prepare(self, regions: Sequence[Region], cutoff: float) -> None:
-        """Get ready for some regions that will be asked about, several at once, in other processes for example.
+        """Prepare answers for regions that will be asked about, for example several at once in other processes.
 
         Which regions these are does not depend on how it does that.
         """
 
     def answers(self, regions: Sequence[Region], cutoff: float, clock: Clock) -> Sequence[Answer]:
-        """Answers about regions with different keys.
+        """One answer for each of several regions, whose keys differ.
 
         An answer may stop early where it shows that nothing in the region is below the cutoff, or when the clock is
         over. It is then what has been shown until there.
@@ -86,20 +86,20 @@ class Relaxation(Generic[Region, Answer]):
         raise NotImplementedError
 
     def bound(self, region: Region, answer: Answer) -> Bound:
-        """What an answer shows of a region; by default the answer is the value."""
+        """The bound of one region, read from an answer; by default the answer is its value."""
         value: Any = answer
         return Bound(value)
 
     def refine(self, region: Region, answer: Answer, cutoff: float, clock: Clock) -> Answer:
-        """An answer that shows more, or that says that it can show no more."""
+        """A tighter answer for a region, or one whose bound says that no more can be shown (``more`` is False)."""
         raise NotImplementedError
 
 
 class Heuristic(Generic[Region, Solution]):
-    """Proposes solutions, so that the cutoff falls early."""
+    """Proposes feasible solutions, so that the cutoff falls early."""
 
     def due(self, node: Node[Region], after: str) -> bool:
-        """Whether to ask it about a node: after the relaxation of this name, or before :data:`BRANCHING`."""
+        """Whether to run on a node now: after the relaxation named ``after``, or before :data:`BRANCHING`."""
         return after == BRANCHING
 
     def propose(self, node: Node[Region], view: View) -> Iterable[Candidate]:
@@ -108,7 +108,7 @@ class Heuristic(Generic[Region, Solution]):
 
 
 class Reduction(Generic[Region]):
-    """Replaces a region by a smaller one that holds all that matters of it.
+    """Replaces a region by a smaller one without losing any solution that matters.
 
     Attributes
     ----------
@@ -124,15 +124,15 @@ class Reduction(Generic[Region]):
     dominance: bool = False
 
     def reduce(self, region: Region, bound: Bound, view: View) -> Region | None:
-        """The smaller region; none if it leaves nothing out."""
+        """The smaller region, or None if nothing can be left out."""
         raise NotImplementedError
 
 
 class BranchingRule(Generic[Region]):
-    """Divides a region."""
+    """Divides a region into disjoint parts."""
 
     def children(self, region: Region, bound: Bound, view: View) -> Sequence[tuple[Region, float]] | None:
-        """Regions that together hold the members of the region, each with a value that no member is below.
+        """Disjoint regions that together cover the region, each with a lower bound on its members.
 
         Each member is in exactly one of them. Empty: the region cannot be divided. None: this rule does not divide it.
         """
@@ -140,20 +140,20 @@ class BranchingRule(Generic[Region]):
 
 
 class LeafSolver(Generic[Region, Solution]):
-    """Decides a region without dividing it."""
+    """Solves a region without dividing it."""
 
     def accepts(self, region: Region, bound: Bound) -> bool:
-        """Whether it decides this region."""
+        """Whether this solver handles the region."""
         raise NotImplementedError
 
     def solve(self, region: Region, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """Solutions, and what no other member of the region is below; see :class:`LeafAnswer`."""
+        """Solutions of the region and a bound on all its other members; see :class:`LeafAnswer`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Problem(Generic[Region, Solution]):
-    """What is searched; lower values are better.
+    """A minimization problem for :func:`branch_and_bound`: root regions and the entries that bound and divide them.
 
     Attributes
     ----------

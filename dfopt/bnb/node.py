@@ -16,7 +16,7 @@ Priority = tuple[float, ...]
 
 @dataclass(eq=False)
 class Node(Generic[Region]):
-    """A region with what is shown of it.
+    """An open region with its current bound and the relaxations that have answered.
 
     Attributes
     ----------
@@ -41,27 +41,27 @@ class Node(Generic[Region]):
 
 
 class NodeSelection(Protocol):
-    """Which node comes next."""
+    """Order in which open nodes are taken up."""
 
     def priority(self, node: Node[Region]) -> Priority:
-        """The node with the least comes first; of equal ones the one that waits longest."""
+        """Sort key of a node: the least comes first, and of equal keys the one that waits longest."""
         ...
 
 
 class BestFirst:
-    """The least bound first, of equal bounds the one that more relaxations have agreed on.
+    """Best-first selection: the least bound first; of equal bounds the one that more relaxations have confirmed.
 
     Nodes whose relaxation has more to show wait until all others are done.
     """
 
     def priority(self, node: Node[Region]) -> Priority:
-        """Deferrals, bound, and relaxations that have answered."""
+        """The sort key (deferrals, bound, relaxations that have answered with a minus sign)."""
         return node.deferrals, node.bound.value, -node.answered
 
 
 @dataclass
 class OpenNodes(Generic[Region]):
-    """Nodes in the order of a selection. A node stays until what replaces it is known: an interrupt loses nothing."""
+    """Priority queue of open nodes; a node stays until its replacement is put in, so an interrupt loses none."""
 
     selection: NodeSelection
     _heap: list[tuple[Priority, int, int, Node[Region]]] = field(default_factory=list)
@@ -74,7 +74,7 @@ class OpenNodes(Generic[Region]):
         return len(self._stamps)
 
     def put(self, node: Node[Region], *, same_turn: bool = False) -> None:
-        """Add a node, or put it where its bound belongs now; behind others of its priority but for the `same_turn`."""
+        """Add a node or re-sort it by its new bound: behind nodes of equal priority, unless ``same_turn`` is set."""
         stamp = next(self._count)
         since = self._since.get(node.number, stamp) if same_turn else stamp
         heapq.heappush(self._heap, (self.selection.priority(node), since, stamp, node))
@@ -86,13 +86,13 @@ class OpenNodes(Generic[Region]):
         del self._stamps[node.number], self._since[node.number]
 
     def first(self) -> Node[Region]:
-        """The node that comes next; it stays."""
+        """The node that comes next, without removing it."""
         while self._stamps.get(self._heap[0][3].number) != self._heap[0][2]:
             heapq.heappop(self._heap)
         return self._heap[0][3]
 
     def least(self) -> float:
-        """The least bound of all; infinite if there is none."""
+        """The least bound of all open nodes; infinite if there are none."""
         while self._lows and self._stamps.get(self._lows[0][2].number) != self._lows[0][1]:
             heapq.heappop(self._lows)
         return self._lows[0][0] if self._lows else math.inf

@@ -38,7 +38,7 @@ class Leaf(Generic[Region]):
 
 @dataclass(frozen=True)
 class Snapshot(Generic[Solution]):
-    """Where a search stands.
+    """Progress of a search: best value, global bound and time.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Snapshot(Generic[Solution]):
 
 @dataclass(frozen=True)
 class Outcome(Generic[Region, Solution]):
-    """What a search found: no solution has a value below ``bound``.
+    """Result of a search: the solutions kept, and a global bound that no solution is below.
 
     Attributes
     ----------
@@ -89,13 +89,13 @@ class Outcome(Generic[Region, Solution]):
 
     @property
     def leaves(self) -> tuple[Leaf[Region], ...]:
-        """Regions that cover everything, with what is shown of each."""
+        """Leaf regions that together cover the whole space, each with its bound."""
         regions = self.log.regions
         return tuple(Leaf(regions[closed.node], *closed[1:]) for closed in self.log.leaves)
 
     @property
     def regions(self) -> int:
-        """Regions that were opened."""
+        """Number of regions that were opened."""
         return len(self.log.regions)
 
     @property
@@ -105,10 +105,10 @@ class Outcome(Generic[Region, Solution]):
 
     @property
     def solution(self) -> Solution | None:
-        """What has the best value."""
+        """The solution with the best value, or None."""
         return self.kept[0].solution if self.kept else None
 
     @property
     def gap(self) -> float:
-        """How much less than the best a value may be at most, relative to it."""
+        """Relative optimality gap: (best - bound) / best."""
         return 0.0 if not math.isfinite(self.best) or self.best <= 0 else max(0.0, 1 - self.bound / self.best)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SearchParameters:
-    """How exact a search is and how it shares out its work.
+    """Tolerances of a search and how it shares out its work.
 
     Attributes
     ----------

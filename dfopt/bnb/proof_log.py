@@ -10,7 +10,7 @@ from dfopt.bnb.answers import Candidate, Region
 
 
 class BoundRaised(NamedTuple):
-    """A relaxation shows that no member of a region is below a value."""
+    """Event: a relaxation raised the lower bound of a region."""
 
     node: int
     relaxation: str
@@ -18,7 +18,7 @@ class BoundRaised(NamedTuple):
 
 
 class Branched(NamedTuple):
-    """A region is divided; each child with a value that no member of it is below."""
+    """Event: a region was divided into children, each with a lower bound on its members."""
 
     node: int
     children: tuple[int, ...]
@@ -26,7 +26,7 @@ class Branched(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """A smaller region holds all that matters of a region."""
+    """Event: a region was replaced by a smaller one that still has all solutions that matter."""
 
     node: int
     reduction: str
@@ -34,7 +34,7 @@ class Reduced(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A region is not looked at any more.
+    """Event: a region is closed, with the bound on its members.
 
     Attributes
     ----------
@@ -61,17 +61,17 @@ Event = BoundRaised | Branched | Reduced | Closed
 
 @dataclass
 class ProofLog(Generic[Region]):
-    """Events in their order, which are only appended, and the regions that they are about, by number."""
+    """Append-only list of proof events, and the regions that they refer to by number."""
 
     regions: list[Region] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def number(self, region: Region) -> int:
-        """A number for a region."""
+        """Register a region and return its number."""
         self.regions.append(region)
         return len(self.regions) - 1
 
     @property
     def leaves(self) -> list[Closed]:
-        """Regions that cover everything there is, in the order in which they were closed."""
+        """Closed regions in the order in which they were closed; together they cover the whole space."""
         return [event for event in self.events if isinstance(event, Closed)]

@@ -35,9 +35,9 @@ def branch_and_bound(
     kept: Sequence[Candidate] = (),
     progress: Callable[[Snapshot[Solution]], None] | None = None,
 ) -> Outcome[Region, Solution]:
-    """Find the solution with the least value, or several, and show what no other is below.
+    """Find the solution, or the several solutions, with the least value, and a bound on all others.
 
-    SearchParameters
+    Parameters
     ----------
     problem
         What is searched.

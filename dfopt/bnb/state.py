@@ -12,7 +12,7 @@ from dfopt.bnb.answers import Candidate
 
 @dataclass
 class Stored:
-    """An answer, and how often it was refined."""
+    """An answer of a relaxation, and how often it was refined."""
 
     answer: Any
     refined: int = 0
@@ -20,7 +20,7 @@ class Stored:
 
 @dataclass
 class BoundStore:
-    """Answers by relaxation and key; an answer is only ever replaced by one that shows more."""
+    """Answers of relaxations by (relaxation, key); an answer is only replaced by a tighter one."""
 
     _answers: dict[tuple[str, Hashable], Stored] = field(default_factory=dict)
 
@@ -29,14 +29,14 @@ class BoundStore:
         return self._answers.get((relaxation, key))
 
     def put(self, relaxation: str, key: Hashable, answer: Any) -> Stored:
-        """Take a first answer, or one that shows more."""
+        """Store a first or a tighter answer."""
         before = self._answers.get((relaxation, key))
         stored = self._answers[relaxation, key] = Stored(answer, 0 if before is None else before.refined + 1)
         return stored
 
 
 class Incumbents:
-    """The best solutions so far, with their values, the best first.
+    """The best solutions so far, with their values, in ascending order.
 
     Parameters
     ----------
@@ -69,20 +69,20 @@ class Incumbents:
 
     @property
     def last(self) -> float:
-        """The value of the last one that is kept; infinite while there is room for more."""
+        """Value of the worst solution kept; infinite while there is room for more."""
         return self.kept[-1].value if len(self.kept) >= self.top else math.inf
 
     @property
     def cutoff(self) -> float:
-        """Regions whose bound is not below this value can be closed."""
+        """Value at or above which a region can be closed."""
         return min(self.cutoff_of(self.last), self.limit)
 
     def cutoff_of(self, value: float) -> float:
-        """Value from which on another way to have a solution of some value does not matter."""
+        """Value at or above which another way to reach a solution of value ``value`` is of no interest."""
         return value - self.gap * abs(value) if math.isfinite(value) else math.inf
 
     def offer(self, candidate: Candidate) -> bool:
-        """Keep a solution if it is among the best. One that is kept already may get a better value."""
+        """Keep a solution if it is among the best and return whether it was kept; a kept one may get a better value."""
         same = next((kept.value for kept in self.kept if kept.solution == candidate.solution), math.inf)
         if candidate.value >= min(self.last, same, self.limit):
             return False

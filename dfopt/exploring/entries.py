@@ -116,7 +116,7 @@ def batches_of(
 ) -> Batches:
     """The problem of an exploration of graphs of one batch or more, each drawn in several ways.
 
-    SearchParameters
+    Parameters
     ----------
     graphs : sequence of Graph
         In any order; those of one batch are the same work.
@@ -176,7 +176,7 @@ def explore_boxes(
 ) -> Outcome[Box, Choice]:
     """Search the boxes of a problem for the best designs, as far as time goes; see :func:`branch_and_bound`.
 
-    SearchParameters
+    Parameters
     ----------
     batches : Batches
         The designs with each batch.

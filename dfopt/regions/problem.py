@@ -64,7 +64,7 @@ class ClassesFirst:
     until nothing has a lower bound. Of bounds that differ by rounding only, that of the earlier class comes first: the
     simpler plan.
 
-    SearchParameters
+    Parameters
     ----------
     relaxations : int
         How many there are.
@@ -100,7 +100,7 @@ def relaxations_of(memory: FactCache) -> list[Relaxation[Branch, Any]]:
 def problem_in(spaces: Sequence[MappingSpace], options: Options) -> Problem[Branch, JudgedMapping]:
     """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
 
-    SearchParameters
+    Parameters
     ----------
     spaces : sequence of MappingSpace
         All mappings of a question: one space for each graph that it may be drawn as.
@@ -141,7 +141,7 @@ def one_by_one(
     Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
     holds with them; that an option dominates does not.
 
-    SearchParameters
+    Parameters
     ----------
     plans : dict
         Plans by setting; the pipeline stages of none are open.

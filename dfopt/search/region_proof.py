@@ -84,7 +84,7 @@ class Claims:
 class Claimed(LeafSolver[Branch, JudgedMapping]):
     """Closes regions whose bound shows what is claimed of their plans.
 
-    SearchParameters
+    Parameters
     ----------
     claims : Claims
         The claims.
@@ -110,7 +110,7 @@ class Claimed(LeafSolver[Branch, JudgedMapping]):
 class RestrictedBranching(BranchingRule[Branch]):
     """A rule whose parts hold some plans only, in some numbers of tiles.
 
-    SearchParameters
+    Parameters
     ----------
     rule : BranchingRule
         The rule.
@@ -189,7 +189,7 @@ def _level(record: PlanRecord) -> float:
 class ClaimedPlans(GraphSearch):
     """Plans of which something is claimed, each variant for itself, and what is shown of them.
 
-    SearchParameters
+    Parameters
     ----------
     setting, state, legal : Setting, SearchState, sequence of Plan
         See :class:`GraphSearch`.
@@ -277,7 +277,7 @@ class ClaimedPlans(GraphSearch):
 class RegionProof(WorkloadSearch):
     """Shows what is claimed of the plans of one graph, and looks for mappings only to refute "none fits".
 
-    SearchParameters
+    Parameters
     ----------
     plans : ClaimedPlans
         The plans, and what is claimed of them.

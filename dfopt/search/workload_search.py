@@ -29,7 +29,7 @@ _REPORT_S: Final = 1.0
 class WorkloadSearch:
     """A search over the mappings of some graphs, which are one workload drawn in several ways.
 
-    SearchParameters
+    Parameters
     ----------
     graphs : sequence of GraphSearch
         One for each graph; they share a state.
