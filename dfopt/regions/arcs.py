@@ -31,7 +31,7 @@ _MOSTLY = 0.75
 
 @dataclass(frozen=True, eq=False)
 class Arcs:
-    """All arcs of a lattice of down-sets, or those of them that are left.
+    """The lattice of down-sets as arrays: arcs, each a block that leads from one down-set to a larger one.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Arcs:
 
     @property
     def complete(self) -> bool:
-        """Whether these are all arcs that may be on a path."""
+        """Whether the lattice lists every arc that a path may use."""
         return self.apart_k is None
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Arcs:
 
     @property
     def only_path(self) -> bool:
-        """Whether there is one path only, as where every kernel has a block of its own in one order."""
+        """Whether the lattice has exactly one path."""
         return len(self.before_a) == len(self.set_jk) - 1
 
     @cached_property
@@ -88,7 +88,7 @@ class Arcs:
 
     @cached_property
     def levels(self) -> list[tuple[slice, Ints, Ints]]:
-        """Arcs into down-sets of one size: which, where those into each down-set begin, and these down-sets.
+        """Arcs grouped by the size of the down-set that they enter: arcs, first arc of each down-set, down-sets.
 
         Smaller sizes come first. No arc joins two down-sets of one size, so all of them are worked out together.
         """
@@ -128,9 +128,17 @@ class Arcs:
         return np.ascontiguousarray(distance_jv.T)
 
     def least_peak(self, size_a: Floats) -> float:
-        """The largest size on the path from the empty down-set to that of all kernels where it is least.
+        """Bottleneck path: the least possible largest arc size over paths from the empty to the full down-set.
 
-        ``size_a``: size of every arc, none below 0. Infinite: the arc may not be used. Infinite: no path leads there.
+        Parameters
+        ----------
+        size_a : float array, shape (arcs,)
+            Size of every arc, not negative. Infinite: the arc may not be used.
+
+        Returns
+        -------
+        float
+            In the unit of the sizes. Infinite: there is no path.
         """
         peak_j = np.full(len(self.set_jk), np.inf)
         peak_j[0] = 0.0
@@ -229,7 +237,7 @@ class Arcs:
         return float(distance_j[-1]), self.path(distance_j, price_b)
 
     def kept(self, keep_a: Bools) -> tuple[Arcs, Ints, Ints] | None:
-        """Some of the arcs, with the blocks and down-sets that these have, numbered anew.
+        """The sub-lattice of some arcs, with its blocks and down-sets numbered anew.
 
         Arcs to which no path leads are left out.
 
@@ -260,7 +268,7 @@ class Arcs:
 
     @cached_property
     def side_k(self) -> Ints:
-        """Number of each kernel's side, from 0: kernels of two sides share no block. -1 for kernels of other layers.
+        """Number of the side of each kernel, from 0: two sides never share a block. -1: kernels of other layers.
 
         Int array, shape (kernels of the graph,).
         """
@@ -278,12 +286,12 @@ class Arcs:
 
     @cached_property
     def counting(self) -> IncidenceCounts:
-        """How often the blocks pay incidences."""
+        """Incidence counts of the blocks: how often each pays a charge."""
         return IncidenceCounts(self.member_bk)
 
     @cached_property
     def counting_of_sets(self) -> IncidenceCounts:
-        """How often the down-sets pay incidences."""
+        """Incidence counts of the down-sets, as if each were a block."""
         return IncidenceCounts(self.set_jk)
 
     @cached_property
@@ -291,7 +299,7 @@ class Arcs:
         return {}
 
     def least_counts(self, incidences: Iterable[Incidence]) -> dict[Incidence, dict[int, float]]:
-        """How often the blocks of each side pay an incidence at least, whatever path is taken.
+        """Least number of times that the blocks of each side pay an incidence, over all paths.
 
         Parameters
         ----------
@@ -352,7 +360,7 @@ class Arcs:
 
 
 def lots(vectors: int, size: int, most: int = _LOT) -> list[slice]:
-    """Slices of some vectors, so that an array of so many numbers for each vector has no more than some.
+    """Slices of ``vectors`` vectors such that each slice, with ``size`` numbers a vector, has at most ``most`` numbers.
 
     Examples
     --------
@@ -372,7 +380,15 @@ def _numbered(count: int, *some: Ints) -> tuple[Ints, Ints]:
 
 
 def chain_of(arcs: Arcs, partition_k: Ints) -> Arcs:
-    """Only the blocks of some partitions of the kernels of a layer, as some of the arcs of its lattice."""
+    """The sub-lattice that has only the blocks of a given partitioning.
+
+    Parameters
+    ----------
+    arcs : Arcs
+        Lattice of the layer.
+    partition_k : int array, shape (kernels of the graph,)
+        Partition of every kernel.
+    """
     numbers = np.unique(partition_k)
     member_bk = np.zeros((len(numbers), arcs.set_jk.shape[1]), dtype=bool)
     member_bk[:, arcs.kernels] = partition_k == numbers[:, None]

@@ -21,14 +21,14 @@ _EACH = 4
 
 
 class Listing(BranchingRule[Branch]):
-    """A graph is divided into classes of its plans, at first of those with the least bounds.
+    """Divides a graph into classes of its plans, those with the least bounds first.
 
     What a chip does under a plan takes long to work out: most plans never have to be looked at. Each time twice as many
     are, so that there are few turns.
     """
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """Classes of plans, and what is left; none where all are in classes. A graph without plans has no mapping.
+        """Regions of the plan classes with the least bounds, and one of all remaining plans; None if none remain.
 
         A graph whose plans may not be listed is left with its bound.
         """
@@ -62,10 +62,10 @@ class Listing(BranchingRule[Branch]):
 
 
 class StagesOpen(BranchingRule[Branch]):
-    """Plans with open pipeline stages are halved by their bounds; one that is alone is divided by numbers of tiles."""
+    """Halves plans with open pipeline stages by their bounds; a single plan is divided by its numbers of tiles."""
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """Both halves, or what a plan is divided into; none where stages are not open, or the plan has its options."""
+        """Both halves, or the regions of a single plan; None where stages are not open or the plan has its options."""
         if not isinstance(region, Unsharded) or region.menu is not None:
             return None
         plans = region.plans.plans
@@ -78,7 +78,7 @@ class StagesOpen(BranchingRule[Branch]):
 
 
 class PlansApart(BranchingRule[Branch]):
-    """The plan with the least step goes apart if its capacity binds, or if one of its mappings is kept among several.
+    """Separates the plan with the least step if its capacity binds, or if one of its mappings is among several to keep.
 
     A class of plans shares bounds well, but an option that does not fit one plan may fit another: what fits it is then
     one question. A plan that is kept need only be better than itself, the others than the last that is kept. Where
@@ -89,7 +89,7 @@ class PlansApart(BranchingRule[Branch]):
         self._memory, self._every = memory, every
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """The plan and all others, or each of a few plans; none if there is one, or no reason to divide them."""
+        """The plan and all others, or every plan of a few; None for a single plan or without a reason to divide."""
         [region] = listed([region])
         facts = self._memory.of(region)
         step_i = facts.steps(facts.layer_k)
@@ -110,13 +110,13 @@ class PlansApart(BranchingRule[Branch]):
 
 
 class Probing(BranchingRule[Branch]):
-    """Divides the options of the kernel of which most are shown to reach the cutoff, or else raise the bound most."""
+    """Branches on the options of the kernel of which most reach the cutoff, or else which raises the bound most."""
 
     def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """One region for every option of that kernel, each with the bound of its path or its min-marginal."""
+        """One region for each option of that kernel, each with its path bound or its min-marginal."""
         [region] = listed([region])
         facts = self._memory.of(region)
         low_ko = probed(facts)
@@ -138,10 +138,14 @@ class Probing(BranchingRule[Branch]):
 
 
 def probed(facts: Facts, *, likely: bool = False) -> list[Floats]:
-    """Seconds of a step at least with each option that is left, by kernel.
+    """Lower bounds on a step, s, under each option that is left: by kernel, float array of shape (options,).
 
-    ``likely``: no bounds, but what it takes if the blocks stay that attain the bound of a region, where others are not
-    listed.
+    Parameters
+    ----------
+    facts : Facts
+        Bounds of the region.
+    likely : bool
+        Where not all blocks are listed: estimate with the blocks that attain the bound. The values are then no bounds.
     """
     region = facts.region
     of, domain = region.of, region.domain

@@ -34,7 +34,7 @@ _CLOSE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """What the duals at some prices say of the stages of all plans.
+    """A Lagrangean cut: bounds on the seconds of layers, with prices on what they store.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Cut:
 
     @property
     def value_k(self) -> Floats:
-        """Seconds of a layer with prices, at least."""
+        """Least seconds of a layer including prices, by kind: float array, shape (kinds,)."""
         return np.array([dual.seconds for dual in self.dual_k])
 
 
 def stages_by_cut(of: PlanClass, room_mr: Floats, price_kh: Floats, value_kv: Floats) -> Floats:
-    """Seconds of the layers of every stage that fits, at least, by a cut.
+    """Lower bounds on the layer seconds of every stage that fits, from one cut.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class _Line:
 def best_price(
     of: PlanClass, solve: Sequence[Callable[[Floats], Dual]], free: Cut, fullest: tuple[int, int], room: float
 ) -> list[Cut]:
-    """Cuts at prices of a byte for one stage, up to about the best price; none if the fastest options fit.
+    """Cuts at increasing prices of a byte of one stage, up to about the best price; none if the fastest options fit.
 
     Parameters
     ----------

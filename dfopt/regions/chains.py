@@ -26,7 +26,7 @@ from dfopt.terms.bounds.transfers import OptionFigures
 
 
 class Chain(NamedTuple):
-    """The best pipeline of a plan.
+    """The best pipeline of a plan: its step and its cuts.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pipelines:
-    """Pipelines of a class of plans under some vectors of amounts of all charges.
+    """Pipelines of a class of plans, priced for several vectors of options.
 
     Attributes
     ----------
@@ -72,13 +72,13 @@ class Pipelines:
 
     @cached_property
     def price_vb(self) -> Floats:
-        """Seconds of every block, infinite where it does not fit the chip."""
+        """Seconds of every block, shape (vectors, blocks); infinite where it does not fit the chip."""
         price = self.of.least_prices if self.figures.least else self.of.prices
         return price(self._cuts.arcs, self.amount_vc)
 
     @cached_property
     def work_vuu(self) -> Floats:
-        """Seconds of the partitions of every stage, by the cuts in front and behind."""
+        """Seconds of the partitions of every stage, by the cuts around it: shape (vectors, cuts, cuts)."""
         return self._cuts.seconds(self.price_vb)
 
     @cached_property
@@ -88,8 +88,10 @@ class Pipelines:
 
     @memoized
     def room(self, plan: int) -> Floats:
-        """Bytes of the fastest memory of every stage left under a plan for what waits between its partitions, a
-        little more with :attr:`slack`: (vectors, cuts, cuts). Negative: it does not fit its memories."""
+        """Bytes left for waiting tensors in the fastest memory of each stage: shape (vectors, cuts, cuts).
+
+        :attr:`slack` widens it a little. Negative: the stage does not fit its memories.
+        """
         holding, of = self.of.holding, self._stages
         if not holding.limited:
             return np.full(self.work_vuu.shape, np.inf)
@@ -105,11 +107,11 @@ class Pipelines:
         return self._stages.hops(plan, self.figures.output_vk, least=self.figures.least)
 
     def busy(self, plan: int) -> Floats:
-        """Seconds of every stage for one microbatch: (vectors, cuts, cuts); infinite where it does not fit."""
+        """Seconds of every stage for one microbatch: shape (vectors, cuts, cuts); infinite where it does not fit."""
         return np.where(self.room(plan) >= 0, self._stages.busy(plan, self.work_vuu, self._hops(plan)), np.inf)
 
     def slowest(self, plan: int) -> Floats:
-        """Seconds of the slowest stage of a plan at least, if the pipeline is cut where that is fastest: (vectors,).
+        """Lower bound on the slowest stage of a plan, s, over all ways to cut the pipeline: shape (vectors,).
 
         Nothing else counts here: what is added once, or charged of the other stages.
         """
@@ -123,7 +125,7 @@ class Pipelines:
         return np.asarray(slowest_vu[:, -1])
 
     def least_steps(self, plan: int) -> Floats:
-        """Seconds of a step of a plan at least, by its slowest stage: shape (vectors,)."""
+        """Lower bound on the step of a plan, s, from its slowest stage: shape (vectors,)."""
         of, slowest_v = self._stages, self.slowest(plan)
         endless_v, none_v = np.isinf(slowest_v), np.zeros(len(slowest_v))
         figure_vx = of.grown(plan, 0, of.no_stage + none_v[:, None], np.where(endless_v, 0.0, slowest_v))
@@ -132,9 +134,11 @@ class Pipelines:
     # -- exact --------------------------------------------------------------------------------------------------------
 
     def best(self, plan: int, v: int, cutoff: float) -> tuple[Chain, list[Ints]] | None:
-        """The best pipeline of a plan and a vector below a cutoff, and the blocks of each of its stages in their order.
+        """Fastest pipeline of a plan for vector ``v`` with a step below ``cutoff`` (s), and the blocks of each stage.
 
-        What waits between partitions fits. The blocks are numbers of ``cuts.arcs``.
+        Tensors that wait between partitions fit. Blocks are numbers of ``cuts.arcs``, in the order in which they run.
+        None:
+        no pipeline is below the cutoff.
         """
         work_uu, room_uu = self.work_vuu[v].copy(), self.room(plan)[v]
         added_uu = self._stages.added(plan, self.figures.gradient_vk[v], self.figures.weight_vk[v])
@@ -196,7 +200,14 @@ class Pipelines:
 
 
 def pareto_fronts(group_n: Ints, figure_nx: Floats) -> Ints:
-    """Places of labels of which no other one in the same group has no larger figures; of equal ones the first.
+    """Indices of the Pareto-optimal labels of every group; of equal labels the first.
+
+    Parameters
+    ----------
+    group_n : int array, shape (labels,)
+        Group of every label.
+    figure_nx : float array, shape (labels, figures)
+        Figures of every label; smaller is better.
 
     Examples
     --------

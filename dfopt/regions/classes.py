@@ -48,7 +48,7 @@ _KEPT = 48
 
 @dataclass(frozen=True, eq=False)
 class PlanClass(PlanGroup):
-    """Plans with one table of charges, in one number of tiles.
+    """A class of plans that share one table of charges, with the same number of tiles.
 
     Attributes
     ----------
@@ -67,33 +67,33 @@ class PlanClass(PlanGroup):
 
     @property
     def steps(self) -> StepBounds:
-        """What a step takes under each plan."""
+        """Bounds on the step under each plan of the class."""
         return self.table_of_plans.steps
 
     @cached_property
     def cut_stages(self) -> CutStages:
-        """What stages between two cuts take and hold."""
+        """Times and memory of the pipeline stages between any two cuts."""
         assert self.cuts is not None
         return CutStages(self.steps, self.layer, self.cuts.set_uk)
 
     @property
     def holding(self) -> Holding:
-        """What stages hold under each plan."""
+        """Memory model: what stages store under each plan."""
         return self.table_of_plans.holding
 
     @property
     def moving(self) -> Moving:
-        """What slower memories move beside layers."""
+        """Traffic of slower memories in addition to that of layers."""
         return self.table_of_plans.moving
 
     @memoized
     def alone(self, plan: int) -> PlanClass:
-        """The class with one of its plans."""
+        """The class restricted to one plan."""
         return replace(self, table_of_plans=self.table_of_plans.of_some([plan]))
 
     @property
     def complete(self) -> bool:
-        """Whether all blocks that mappings may have are listed."""
+        """Whether the lattices list every block that a mapping may use."""
         return all(arcs.complete for arcs in self.arcs_k)
 
     @property
@@ -103,17 +103,17 @@ class PlanClass(PlanGroup):
 
     @cached_property
     def table_of_blocks(self) -> Table:
-        """Those that decide what blocks take at least, whichever blocks there are."""
+        """The charges that decide lower bounds of blocks, for any set of blocks."""
         return self.table.of_resources(frozenset({*OF_SECONDS, *IN_PARTS, "legal"}))
 
     @cached_property
     def chip(self) -> ChipModel:
-        """The chip as it is; :attr:`dfopt.terms.chip.ChipModel.rising` as bounds see it."""
+        """The chip model; bounds use its :attr:`dfopt.terms.chip.ChipModel.rising` form."""
         return chip_of(self.setting.system, self.setting.assumptions)
 
     @cached_property
     def kind_k(self) -> Ints:
-        """Kind of layer of every kernel."""
+        """Kind of layer of every kernel: int array, shape (kernels,)."""
         return self.table_of_plans.kind_k
 
     @property
@@ -125,19 +125,19 @@ class PlanClass(PlanGroup):
 
     @cached_property
     def blocks(self) -> Callable[[Arcs, ChipModel], Blocks]:
-        """Makes the blocks of some arcs, with the charges of the layer; those that were asked for last are kept."""
+        """Function that builds the blocks of some arcs with the charges of the layer; it caches the latest ones."""
         table, latency_l, rows = self.table, self.layer.latency_l, token_rows(self.layer)
         return lru_cache(_KEPT)(lambda arcs, chip: Blocks(table, chip, arcs.member_bk, latency_l, rows, arcs.counting))
 
     def least_prices(self, arcs: Arcs, amount_vc: Floats) -> Floats:
-        """Seconds of every block at least with so much of each charge or more; infinite where it never fits the chip.
+        """Lower bound on the seconds of every block with these charge amounts or more; infinite where it never fits.
 
         Float array, shape (vectors, blocks).
         """
         return seconds_of(self.least_block_prices(arcs, amount_vc))
 
     def least_paths(self, arcs: Arcs, amount_vc: Floats) -> Floats:
-        """Seconds of the layer of some arcs at least with so much of each charge or more: shape (vectors,).
+        """Lower bound on the seconds of a layer with these charge amounts or more: shape (vectors,).
 
         Some vectors at a time, as prices of all blocks under all vectors may take gigabytes.
         """
@@ -149,30 +149,30 @@ class PlanClass(PlanGroup):
         return seconds_of(self.block_prices(arcs, amount_vc))
 
     def block_prices(self, arcs: Arcs, amount_vc: Floats) -> BlockPrices:
-        """Prices of every block, with those of each resource."""
+        """Prices of every block under given amounts of charges, with the seconds of each resource."""
         return self.blocks(arcs, self.chip).prices(amount_vc)
 
     def least_block_prices(self, arcs: Arcs, amount_vc: Floats) -> BlockPrices:
-        """The same at least with so much of each charge or more: each resource in the way that takes least of it."""
+        """Lower bounds on block prices with these amounts or more, each resource in the way that takes least of it."""
         return self.blocks(arcs, self.chip.rising).least(amount_vc)
 
     @property
     def by_layers(self) -> bool:
-        """Whether the seconds of layers decide what a step takes, or every layer has one path only."""
+        """Whether the step depends on layer seconds alone, or every layer has only one path."""
         if self.plans[0].two_batch_overlap:
             return False
         return self.by_pass is None or all(arcs.only_path for arcs in self.arcs_k)
 
     @cached_property
     def by_pass(self) -> PassRule | None:
-        """How blocks count in both passes of a layer; none where passes make no difference to a step."""
+        """How blocks count in the two passes of a layer; None where a step does not distinguish passes."""
         hides, moves = self.steps.messages.hides, self.moving.any
         return PassRule(self.setting, hides, moves) if hides or moves else None
 
     def least_passes(
         self, arcs_k: Sequence[Arcs], priced_k: Sequence[BlockPrices], domain: Domain
     ) -> PassSeconds | None:
-        """Seconds of the passes of every kind of layer at least, for one vector; none where they make no difference.
+        """Lower bounds on the passes of every kind of layer, s, for one vector; None where passes make no difference.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class PlanClass(PlanGroup):
         return held_columns
 
     def held(self, amount_vc: Floats) -> Floats:
-        """What a layer holds, from amounts of charges: shape (HELD, kinds, 1, vectors), the same under all plans."""
+        """What a layer stores, from charge amounts: shape (HELD, kinds, 1, vectors); the same under all plans."""
         held_hkgv = np.zeros((len(HELD), self.kinds, 1, len(amount_vc)))
         for h, kernels, columns in self._held_columns:
             for kind in range(self.kinds):
@@ -226,7 +226,7 @@ class PlanClass(PlanGroup):
         return self.cut_stages.sent_by_option(kernel, self.menu.figures.output_o[first : first + size])
 
     def held_by_kernel(self, amount_vc: Floats) -> Floats:
-        """What every kernel holds, from amounts of charges: shape (vectors, HELD, kernels)."""
+        """What every kernel stores, from charge amounts: shape (vectors, HELD, kernels)."""
         held_vhk = np.zeros((len(amount_vc), len(HELD), len(self.kind_k)))
         for h, kernels, columns in self._held_columns:
             np.add.at(held_vhk[:, h].T, kernels, amount_vc[:, columns].T)
@@ -234,26 +234,26 @@ class PlanClass(PlanGroup):
 
     @cached_property
     def held_ho(self) -> Floats:
-        """What a layer holds by each option of the menu: float array, shape (HELD, options)."""
+        """What a layer stores under each option of the menu: float array, shape (HELD, options)."""
         return np.array([np.concatenate(self.table.of_options(name)) for name in HELD])
 
     @cached_property
     def kind_o(self) -> Ints:
-        """Kind of layer of the kernel of each option of the menu."""
+        """Kind of layer of the kernel of each menu option: int array, shape (options,)."""
         return np.repeat(self.kind_k, self.table.sizes_k)
 
     @property
     def first_k(self) -> Ints:
-        """First option of each kernel in the menu."""
+        """Index of the first menu option of each kernel: int array, shape (kernels,)."""
         return self.menu.figures.first_k
 
     def room(self, amount_vc: Floats, slack: float = 0.0) -> Floats:
-        """Bytes left for what waits between partitions: shape (kinds, plans, vectors); see :meth:`Holding.room`."""
+        """Bytes left for tensors waiting between partitions: shape (kinds, plans, vectors); :meth:`Holding.room`."""
         return self.holding.room(self.held(amount_vc), slack)
 
     @cached_property
     def sharing_ko(self) -> tuple[Bools, ...] | None:
-        """Options under which chips share the rows of every tile, by kernel, where one of these has to be taken.
+        """By kernel, the options whose chips share the rows of a tile; at least one kernel must use one of them.
 
         Tiles are so large only for those who share them. None: so many tiles are right for any options.
         """
@@ -262,13 +262,13 @@ class PlanClass(PlanGroup):
         return self.layer.shares_rows_ko
 
     def are_tiled_so(self, option_vk: Ints) -> Bools:
-        """Whether tiles are as large as options ask for: bool array, shape (vectors,)."""
+        """Whether this number of tiles is right for each vector of options: bool array, shape (vectors,)."""
         if self.sharing_ko is None:
             return np.ones(len(option_vk), dtype=bool)
         return np.asarray(np.any([of_k[option_vk[:, k]] for k, of_k in enumerate(self.sharing_ko)], axis=0))
 
     def stage(self, kind: int, domain: Domain) -> StageTables:
-        """The kernels of a kind of layer, with every figure at its least over the options that are left.
+        """The stage tables of a kind of layer, with every figure at its least over the remaining options.
 
         With one option of each kernel that is what they take; with more no block takes less.
 
@@ -282,11 +282,11 @@ class PlanClass(PlanGroup):
         return stage_tables(restrict(layer, members), self.chip if exact else self.chip.bounding)
 
     def illegal(self, amount_vc: Floats) -> Floats:
-        """Where options cannot be together: infinite, else 0, shape (vectors,)."""
+        """Infinite for vectors whose options exclude each other, else 0: float array, shape (vectors,)."""
         return self.table.totals(amount_vc, "legal")
 
     def passes(self, kind: int, clock: Clock) -> tuple[PassPieces, ...]:
-        """The passes of a kind of layer that share no block, each in pieces; none where these do not add up."""
+        """The passes of a kind of layer that share no block, each cut into pieces; empty where pieces do not add up."""
         from dfopt.fusion.pieces import TooWide, pieces_of  # not for those who never ask
         from dfopt.regions.piece_prices import PassPieces
 
@@ -307,7 +307,7 @@ class PlanClass(PlanGroup):
 
     @property
     def monotone(self) -> bool:
-        """Whether a step is non-decreasing in all seconds and bytes, under every plan.
+        """Whether the step never falls when any seconds or bytes of a layer grow, under every plan.
 
         Where slower memories move anything, a block that takes its tokens in blocks may be faster and yet have its
         layer wait longer, as it reads its weights again.
@@ -317,11 +317,11 @@ class PlanClass(PlanGroup):
         return self.steps.exposed.monotone and not waits
 
     def beside_of(self, option_vk: Ints, amount_vc: Floats) -> Transfers:
-        """Seconds beside the layers under given options of all kernels, without those of passes."""
+        """Seconds of transfers in addition to the layers, under given options of all kernels, without passes."""
         return self._beside_layers(self.figures_of(option_vk), amount_vc)
 
     def least_beside(self, domain: Domain, least_c: Floats) -> Transfers:
-        """Seconds beside the layers at least, with the options that are left, without those of passes."""
+        """Lower bound on the seconds of transfers in addition to the layers, over remaining options, without passes."""
         return self._beside_layers(self.least_figures(domain), least_c[None])
 
     def _beside_layers(self, of: OptionFigures, amount_vc: Floats) -> Transfers:
@@ -329,7 +329,7 @@ class PlanClass(PlanGroup):
         return messages._replace(moving=self.moving.seconds(self.held(amount_vc))) if self.moving.any else messages
 
     def least_figures(self, domain: Domain) -> OptionFigures:
-        """What kernels send and exchange at least, with the options that are left: one vector."""
+        """Lower bounds on what kernels send and exchange, over the remaining options, as one vector."""
         figures = self.menu.figures
         o_k = [first + np.array(left) for first, left in zip(self.first_k.tolist(), domain, strict=True)]
         used = figures.output_o, figures.gradient_o, figures.weight_o
@@ -361,7 +361,7 @@ class PlanClass(PlanGroup):
         return np.asarray(before_j.take(arcs.before_a) + made_b.take(arcs.block_a))
 
     def most_waiting(self, arcs: Arcs, amount_c: Floats) -> float:
-        """What no more bytes wait than, whichever of the arcs: quicker than for each of them."""
+        """Upper bound on the bytes that wait at any arc; cheaper than :meth:`waiting`."""
         return float(sum(part.max() for part in self._waiting_parts(arcs, amount_c)))
 
     def _waiting_parts(self, arcs: Arcs, amount_c: Floats) -> tuple[Floats, Floats]:
@@ -372,7 +372,7 @@ class PlanClass(PlanGroup):
         return before_j, made_b
 
     def least_waiting(self, kind: int, least_c: Floats) -> float:
-        """Bytes that wait at some time between the partitions of a kind of layer, whatever these are, at least.
+        """Lower bound on the peak of bytes waiting between the partitions of a kind of layer, over all partitionings.
 
         Infinite: no blocks fit the chip. 0 where not all of them are listed. ``least_c``: amounts of all charges.
         """
@@ -383,8 +383,7 @@ class PlanClass(PlanGroup):
         return arcs.least_peak(np.where(fits_b[arcs.block_a], self.waiting(arcs, least_c), np.inf))
 
     def waiting_inside(self, arcs: Arcs, amount_c: Floats, inside_k: Bools) -> Floats:
-        """The same of one pipeline stage of kernels drawn once: what it makes for others waits until its end, what it
-        takes from others from its beginning.
+        """Bytes that wait at each arc of one pipeline stage: outputs wait until its end, inputs from its beginning.
 
         ``inside_k``: the kernels of the stage, which ``arcs`` has the partitions of.
         """

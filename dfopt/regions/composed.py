@@ -43,7 +43,7 @@ _ROUNDED = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """One plan under one vector of options.
+    """Exact pricing of one plan and one vector of options, where the step depends on more than layer seconds.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class _Paths(NamedTuple):
 def unbeaten_paths(
     arcs: Arcs, length_b: Floats, sum_bz: Floats, most: float, clock: Clock = UNLIMITED, sent_b: Floats | None = None
 ) -> list[Ints] | None:
-    """Paths of at most some length of which no other path is below in every sum: one of those that are alike.
+    """Pareto-optimal paths of limited length: no other path is smaller in every sum; of equal ones, one.
 
     Where two microbatches take turns (:mod:`dfopt.fusion.turns`), sums begin anew behind each message, and a path beats
     only those that send the same. What the first piece of a layer is hidden behind depends on the layer before, and it

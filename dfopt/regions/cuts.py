@@ -36,7 +36,7 @@ _KEPT = 256
 
 
 class TooMany(Exception):
-    """There are more cuts, stages or partitions of these than are listed."""
+    """Raised where a graph has more cuts, stages or partitions of stages than are listed."""
 
 
 class _Tree(NamedTuple):
@@ -62,7 +62,7 @@ class _Tree(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """All cuts of a graph, and what may lie between them.
+    """All cuts of a graph into pipeline stages, with the lattices of partitions between them.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Cuts:
     numbering_s: tuple[Numbering, ...]
 
     def seconds(self, price_vb: Floats) -> Floats:
-        """Least seconds of the partitions of every stage, by the cuts in front and behind.
+        """Least seconds of the partitions of every stage, by the cuts in front of it and behind it.
 
         Parameters
         ----------
@@ -113,9 +113,14 @@ class Cuts:
         return seconds_vuu
 
     def numbers(self, first: int, last: int, member_bk: Bools) -> list[int]:
-        """Numbers of the partitions of a stage, from their kernels, in their order; of an empty one none.
+        """Partition numbers of one stage, in running order; empty for an empty stage.
 
-        ``first``, ``last``: the cuts in front and behind. ``member_bk``: bool array, shape (partitions, kernels).
+        Parameters
+        ----------
+        first, last : int
+            The cuts in front of the stage and behind it.
+        member_bk : bool array, shape (partitions, kernels)
+            Kernels of every partition.
         """
         inside_k = self.set_uk[last] & ~self.set_uk[first]
         return self.numbering_s[self._number(first, last)].along(member_bk[:, inside_k]) if inside_k.any() else []
@@ -127,7 +132,7 @@ class Cuts:
 
     @cached_property
     def stage(self) -> Callable[[int, int], Arcs]:
-        """Arcs of one stage alone, by the cuts in front and behind; there is one, and it is not empty."""
+        """Function from the cuts (in front, behind) to the lattice of that stage; it must exist and not be empty."""
         return lru_cache(maxsize=_KEPT)(self._stage)
 
     def _stage(self, first: int, last: int) -> Arcs:
@@ -141,7 +146,7 @@ class Cuts:
 
 
 def cuts_of(instance: Instance, lattice: Arcs | None, numbering: Numbering, asked: Request) -> Cuts | None:
-    """All cuts of a graph that is not folded.
+    """All cuts of an unrolled graph into pipeline stages.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Resources:
     _fixed: tuple[Factor, ...]  # infinite where options cannot be together
 
     def dual(self, extra_o: Floats | None = None) -> Dual:
-        """The dual of the stage.
+        """The Lagrangean dual of the stage at its best weights.
 
         Parameters
         ----------
@@ -82,7 +82,15 @@ class Resources:
         return best
 
     def eliminated(self, weight_sq: Floats, extra_o: Floats | None) -> Elimination:
-        """The least sum under some weights of the sums of all sides, shape (sides, sums)."""
+        """The least weighted sum of all sides, found by eliminating kernels.
+
+        Parameters
+        ----------
+        weight_sq : float array, shape (sides, sums)
+            Weights of the sums.
+        extra_o : float array, shape (options of the menu,), s, optional
+            Seconds that each option adds to the sum.
+        """
         factors = *self._fixed, *self._by_kernel(extra_o), *_weighted(self._parts, weight_sq @ self._of_sums)
         return eliminated(factors, self._sizes)
 
@@ -114,7 +122,7 @@ class Resources:
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """A bound on the seconds of a stage, and options that are good by the same measure.
+    """A Lagrangean bound on the seconds of a stage, with options that attain it.
 
     Attributes
     ----------
@@ -135,12 +143,12 @@ class Dual:
 
     @property
     def seconds(self) -> float:
-        """No mapping of the stage takes less in one evaluation. Infinite where no options can be together."""
+        """Lower bound on the seconds of the stage for one evaluation; infinite where no options are compatible."""
         return self.elimination.least
 
     @cached_property
     def option_k(self) -> Ints:
-        """An option of each kernel: int array, shape (kernels,).
+        """An option of each kernel that attains the bound: int array, shape (kernels,).
 
         What is hidden counts a little here, so that of options that are as good by the bound those with less work are
         taken.
@@ -165,7 +173,7 @@ def _largest(met_sq: Floats) -> Floats:
 
 
 def between(one_sq: Floats, other_sq: Floats) -> Floats:
-    """The best weights for two vectors of options: the least of their weighted sums is as large as it can be.
+    """The weights that maximize the lesser weighted sum of two vectors of options.
 
     With a share t of one vector and 1 - t of the other, the largest sums of all sides come to a convex function of t
     that bends where two sums of a side are equal. At its least the sums of one side change places there: their weights
@@ -199,7 +207,7 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
 def resources_of(
     of: PlanClass, domain: Domain, side_k: Ints, counts: Callable[[Incidence], Mapping[int, float]]
 ) -> Resources:
-    """Resources of a kind of layer, whichever of some blocks its kernels are in.
+    """The resource factors of a kind of layer, valid for every way to form blocks.
 
     Parameters
     ----------
@@ -217,7 +225,7 @@ def resources_of(
 
 
 def untiled(menu: Menu, chip: ChipModel, side_kinds: Iterable[Ints]) -> Floats:
-    """Seconds of a layer of every kind at least, by charges that no number of tiles decides.
+    """Lower bound on the seconds of each kind of layer from charges that do not depend on the number of tiles.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class SideFactor:
 
 
 def least_by_side(incidence: Incidence, side_k: Ints) -> dict[int, float]:
-    """How often the blocks of each side pay an incidence at least, however the kernels are cut into blocks.
+    """Least number of times that the blocks of each side pay an incidence, over all partitionings.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def least_by_side(incidence: Incidence, side_k: Ints) -> dict[int, float]:
 
 
 def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collection[int]) -> Floats | None:
-    """What blocks pay at least for some kernels, if a block pays by which of them it holds.
+    """Least total that blocks pay for some kernels, where the price depends on which of them a block holds.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def parts_of_sides(
     chip: ChipModel,
     counts: Callable[[Incidence], Mapping[int, float]],
 ) -> list[SideFactor]:
-    """All factors of kernels whose sides are known, with the options that are left.
+    """All factors of the sides of a layer, over the remaining options.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def parts_of_sides(
 def parts_of_charges(
     table: Table, domain: Domain, side_k: Ints, chip: ChipModel, counts: Callable[[Incidence], Mapping[int, float]]
 ) -> Iterator[SideFactor]:
-    """What charges say of each side, with the options that are left: see :func:`parts_of_sides`."""
+    """The factors that charges give for each side, over the remaining options; see :func:`parts_of_sides`."""
     units = (
         ("compute", 1.0),
         ("memory", 1.0 / chip.dram_bandwidth),

@@ -42,7 +42,7 @@ _KEPT = 128
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Lower bounds on the members of a region, each worked out when it is first asked for.
+    """Lower bounds on the members of a region, each computed on first use.
 
     Attributes
     ----------
@@ -56,17 +56,17 @@ class Facts:
 
     @cached_property
     def least_c(self) -> Floats:
-        """Least amount of every charge."""
+        """Least amount of every charge over the remaining options: float array, shape (charges,)."""
         return self.region.of.table.least(self.region.domain)
 
     @cached_property
     def room_ki(self) -> Floats:
-        """Bytes left at most for what waits between partitions, by kind and plan that is left; a little more."""
+        """Upper bound on the bytes left for waiting tensors: shape (kinds, plans left)."""
         return self.region.of.room(self.least_c[None], _SLACK)[:, self.region.plan_i, 0]
 
     @cached_property
     def plan_i(self) -> Ints:
-        """Plans that are left and may hold what their states need."""
+        """The remaining plans whose states may fit: int array of places in the class."""
         return self.region.plan_i[(self.room_ki >= 0).all(axis=0)]
 
     @cached_property
@@ -76,14 +76,14 @@ class Facts:
 
     @cached_property
     def beside_layers(self) -> Transfers:
-        """Seconds beside the layers, at least, and those of their passes."""
+        """Lower bound on the seconds of transfers in addition to the layers, passes included."""
         region = self.region
         if region.of.by_pass is None:
             return self._without_passes
         return self._without_passes._replace(passes=region.of.least_passes(self.some, self._priced_k, region.domain))
 
     def steps(self, layer_k: Floats) -> Floats:
-        """Seconds of a step at least, by plan of :attr:`plan_i`, from those of a layer of every kind, and by cuts."""
+        """Lower bound on the step, s, under each plan of :attr:`plan_i`, from layer seconds by kind and from cuts."""
         return self._steps(layer_k[:, None], np.maximum(self._by_cuts_r, self._slowest_r)[:, None])[:, 0]
 
     def _steps(self, layer_kv: Floats, stage_rv: Floats) -> Floats:
@@ -103,12 +103,12 @@ class Facts:
         return slowest_i[of.table_of_plans.plan_r]
 
     def least_step(self, layer_k: Floats) -> float:
-        """The least of these."""
+        """Least lower bound on the step, s, over the plans, from layer seconds by kind."""
         return float(self.steps(layer_k).min(initial=np.inf))
 
     @property
     def by_dual(self) -> float:
-        """Seconds of a step at least, by the dual; infinite where no member fits."""
+        """Lower bound on the step, s, from the dual; infinite where no member fits."""
         if self.arcs_k is None:
             return np.inf
         beside_layers = self._without_passes
@@ -117,14 +117,14 @@ class Facts:
 
     @property
     def by_all(self) -> float:
-        """Seconds of a step at least, by all that is shown; infinite where no member fits."""
+        """Lower bound on the step, s, from all bounds of the region; infinite where no member fits."""
         return np.inf if self.arcs_k is None else self.least_step(self.layer_k)
 
     # -- capacity -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def cuts(self) -> dict[int, Cut]:
-        """By plan of the class, the cut with the highest bound of its fullest stage, as far as :meth:`tighten` went."""
+        """By plan, the capacity cut with the highest bound so far on its fullest stage; :meth:`tighten` adds them."""
         return {}
 
     @cached_property
@@ -134,13 +134,13 @@ class Facts:
 
     @cached_property
     def room_mr(self) -> Floats:
-        """Bytes of every memory and stage left at most for what options decide; a little more."""
+        """Upper bound on the bytes left for what options decide: shape (memories, stages)."""
         holding = self.region.of.holding
         room_mr = holding.room_of_layers(self.region.of.held(self.least_c[None]))[:, :, 0]
         return np.asarray(room_mr + _SLACK * holding.capacity_m[:, None])
 
     def tighten(self, cutoff: float) -> None:
-        """Raise the plan with the least step by cuts, and then others, while their capacity binds below a cutoff."""
+        """Add capacity cuts for the plan with the least step, then for others, while capacity binds below a cutoff."""
         of = self.region.of
         if self.arcs_k is None or not of.holding.limited or self.region.is_path:
             return
@@ -179,8 +179,7 @@ class Facts:
 
     @cached_property
     def arcs_k(self) -> tuple[Arcs, ...] | None:
-        """Blocks that are left, by kind of layer, but for those beside which more waits than there is room under any
-        plan. None: no member of the region fits."""
+        """Lattices left by kind of layer, without blocks that exceed the room of every plan; None if nothing fits."""
         of, kept_k = self.region.of, list[Arcs]()
         if not len(self.plan_i):
             return None
@@ -199,7 +198,7 @@ class Facts:
 
     @property
     def some(self) -> tuple[Arcs, ...]:
-        """:attr:`arcs_k` of a region of which some member may fit."""
+        """Like :attr:`arcs_k`, for a region known to have a member that may fit."""
         assert self.arcs_k is not None, "no member of the region fits: nothing more is asked about it"
         return self.arcs_k
 
@@ -207,12 +206,12 @@ class Facts:
 
     @cached_property
     def dual_k(self) -> tuple[Dual, ...]:
-        """The dual of every kind of layer, see :mod:`dfopt.regions.dual`."""
+        """Lagrangean dual of every kind of layer, see :mod:`dfopt.regions.dual`."""
         return tuple(resources.dual() for resources in self.resources_k)
 
     @cached_property
     def resources_k(self) -> tuple[Resources, ...]:
-        """Resources of every kind of layer, as factors."""
+        """Resource factors of every kind of layer."""
         of, domain = self.region.of, self.region.domain
         of_seconds = (charge.incidence for charge in of.table_of_blocks.charges if charge.resource in OF_SECONDS)
         counted = [incidence for incidence in of_seconds if not isinstance(incidence, Exactly)]
@@ -221,14 +220,14 @@ class Facts:
 
     @property
     def by_dual_k(self) -> Floats:
-        """Seconds of a layer of every kind, by the dual; of one vector 0, as its path shows more."""
+        """Dual bound on the seconds of every kind of layer; 0 if one vector is left, as the path bound is tighter."""
         if self.region.is_path:
             return np.zeros(self.region.of.kinds)
         return np.array([dual.seconds for dual in self.dual_k])
 
     @cached_property
     def marginal_ko(self) -> tuple[Floats, ...]:
-        """Seconds of its kind of layer at least with each option that is left, by kernel."""
+        """Min-marginals: by kernel, least seconds of its kind of layer under each remaining option."""
         if self.region.is_path:
             return tuple(np.zeros(1) for _ in self.region.domain)
         return self._marginals(self.dual_k)
@@ -242,7 +241,7 @@ class Facts:
 
     @cached_property
     def step_ko(self) -> tuple[Floats, ...]:
-        """Seconds of a step at least with each option that is left, by kernel: by the duals with prices and without."""
+        """Min-marginals of the step, s: by kernel, lower bounds under each remaining option, with and without cuts."""
         region, of = self.region, self.region.of
         kind_v = np.repeat(of.kind_k, list(map(len, region.domain)))
         layer_kv, stage_rv = self._with(self.layer_k, self.marginal_ko, kind_v), self._by_cuts_r[:, None]
@@ -261,7 +260,7 @@ class Facts:
 
     @cached_property
     def rounded_vk(self) -> Ints:
-        """Options of all kernels that attain the duals, with prices and without, as places among their schemes."""
+        """Vectors of options that attain the duals, with and without cuts: shape (vectors, kernels)."""
         if self.region.is_path:
             return self.region.of.table.vectors(self.region.domain)
         duals = [self.dual_k, *(cut.dual_k for cut in self.cuts.values())]
@@ -282,18 +281,18 @@ class Facts:
 
     @cached_property
     def price_kb(self) -> tuple[Floats, ...]:
-        """Least seconds of every block, by kind of layer; infinite where it never fits the chip."""
+        """Least seconds of every block, by kind of layer; infinite where a block never fits the chip."""
         return tuple(seconds_of(priced)[0] for priced in self._priced_k)
 
     @cached_property
     def distance_kj(self) -> tuple[Floats, ...]:
-        """Least seconds from the empty down-set to each one, by kind of layer."""
+        """Shortest-path distances, s, from the empty down-set to each one, by kind of layer."""
         pairs = zip(self.some, self.price_kb, strict=True)
         return tuple(arcs.distances(price_b[None])[0] for arcs, price_b in pairs)
 
     @property
     def by_path_k(self) -> Floats:
-        """Seconds of a layer of every kind, by the shortest path over least prices, or as :meth:`generate` showed."""
+        """Path bound on the seconds of every kind of layer, or the bound of generated blocks (:meth:`generate`)."""
         listed = (arcs.complete for arcs in self.some)
         seconds = (self.distance_kj[k][-1] if each else self._by_blocks_k[k] for k, each in enumerate(listed))
         return np.fromiter(seconds, dtype=np.float64)
@@ -305,12 +304,12 @@ class Facts:
 
     @cached_property
     def partition_ks(self) -> dict[int, Ints]:
-        """By kind of layer, the partitions that attain them."""
+        """By kind of layer, the partitions that attain the bound :attr:`by_path_k`."""
         return {}
 
     @property
     def attained(self) -> tuple[Arcs, ...]:
-        """By kind of layer, the blocks that attain the bound where not all are listed; else all that are left."""
+        """By kind of layer, the blocks that attain the bound if not all are listed; otherwise all that are left."""
         return tuple(
             chain_of(arcs, self.partition_ks[kind]) if kind in self.partition_ks else arcs
             for kind, arcs in enumerate(self.some)
@@ -318,11 +317,11 @@ class Facts:
 
     @cached_property
     def together_k(self) -> dict[int, Mapping[int, int]]:
-        """By kind of layer whose :attr:`partition_ks` were chosen together with them, options of kernels."""
+        """By kind of layer solved with :meth:`choose_together`, the option of each kernel."""
         return {}
 
     def choose_together(self, cutoff: float, clock: Clock) -> float:
-        """Choose options and blocks together where not all are listed; seconds of a step that no member is below."""
+        """Optimize options and blocks together where not all blocks are listed; return a lower bound on the step, s."""
 
         from dfopt.regions.pieces import best_together  # not for those who never ask
 
@@ -336,7 +335,7 @@ class Facts:
         return self._where_unlisted(cutoff, chosen)
 
     def generate(self, cutoff: float, clock: Clock) -> float:
-        """Generate blocks where not all are listed; seconds of a step that no member is below."""
+        """Generate blocks on demand where not all are listed; return a lower bound on the step, s."""
         of, left = self.region.of, self.region.domain
         return self._where_unlisted(cutoff, lambda kind, most: fused(of, kind, left, most, clock.share(_SHARE, _MOST)))
 
@@ -357,7 +356,7 @@ class Facts:
 
     @property
     def layer_k(self) -> Floats:
-        """Seconds of a layer of every kind at least, by all that is shown."""
+        """Best lower bound on the seconds of every kind of layer: float array, shape (kinds,)."""
         return np.maximum(self.by_path_k, self.by_dual_k)
 
     @cached_property
@@ -367,25 +366,25 @@ class Facts:
         return tuple(arcs.through(price_b)[1] for arcs, price_b in pairs)
 
     def path(self, kind: int) -> Ints:
-        """Arcs of a shortest path of a kind of layer."""
+        """Arcs of a shortest path of one kind of layer, in order."""
         return self.some[kind].path(self.distance_kj[kind], self.price_kb[kind])
 
     # -- what a cutoff leaves -----------------------------------------------------------------------------------------
 
     def most_k(self, cutoff: float) -> Floats:
-        """Seconds of a layer above which no plan is below a cutoff, by kind, the other kinds at their least."""
+        """By kind, layer seconds at which every plan reaches ``cutoff`` while the other kinds are at their least."""
         steps, layer_k = self.region.of.steps, self.layer_k
         most = [steps.most(cutoff, layer_k, kind, self.beside_layers)[self.plan_i] for kind in range(len(layer_k))]
         return np.array([each.max(initial=-1.0) for each in most])
 
     def kept_a(self, kind: int, most: float) -> Bools:
-        """Arcs of a kind of layer, as of :attr:`arcs_k`, that may be on a path of so many seconds."""
+        """Mask of the arcs of a kind of layer that lie on some path of at most ``most`` seconds."""
         through_a = self.through_ka[kind]
         return np.asarray((through_a <= max(most, float(self.by_path_k[kind]))) & np.isfinite(through_a))
 
 
 class FactCache:
-    """Facts of the regions that were asked about last.
+    """Cache of the bounds of the regions used last.
 
     It holds nothing that a search shows or decides: whatever is not there is worked out again.
     """
@@ -394,5 +393,5 @@ class FactCache:
         self._facts = lru_cache(maxsize=_KEPT)(Facts)
 
     def of(self, region: Region) -> Facts:
-        """The facts of a region."""
+        """The bounds of a region, from the cache or new."""
         return self._facts(region)

@@ -25,7 +25,7 @@ from dfopt.terms.table import Domain
 
 
 class Fused(NamedTuple):
-    """What is shown of the partitions of a kind of layer.
+    """Bound and partitions of a kind of layer whose blocks are not all listed.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Fused(NamedTuple):
 
 
 def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock, room: float = np.inf) -> Fused:
-    """The best partitions of a kind of layer with every figure at its least over the options that are left.
+    """The best partitions of a kind of layer, with every figure at its least over the remaining options.
 
     Parameters
     ----------

@@ -33,19 +33,19 @@ _ROUNDS = 4
 
 
 class Rounding(Heuristic[Branch, JudgedMapping]):
-    """In turn: options that are best for the blocks of a path, the best path with them, single changes of options."""
+    """Rounding heuristic: best options for the blocks of a path, then the best path for them, then single changes."""
 
     def __init__(self, memory: FactCache, options: Options, after: str) -> None:
         self._memory, self._options, self._after = memory, options, after
 
     def due(self, node: Node[Branch], after: str) -> bool:
-        """When a root has all its bounds, and before any other region is divided."""
+        """Whether a root region has all its bounds, or a smaller region is about to be divided."""
         if not isinstance(node.region, Region):
             return False
         return after == (self._after if node.region.is_whole else BRANCHING)
 
     def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
-        """The best that it comes to, if that is below the cutoff; where several are asked for, others like it."""
+        """The best mapping that rounding finds below the cutoff; also mappings near it if several are requested."""
         [region] = listed([node.region])
         facts, cutoff_i = self._memory.of(region), cutoffs_of(view, region.of)
         cutoff = float(cutoff_i[region.plan_i].max(initial=-np.inf))
@@ -67,7 +67,7 @@ class Rounding(Heuristic[Branch, JudgedMapping]):
                 yield judged(region.of, mapping, self._options)
 
     def best(self, facts: Facts, cutoff: float) -> Candidate | None:
-        """The best mapping of a region that it comes to below a cutoff."""
+        """The best mapping of a region that rounding finds below ``cutoff`` (s), or None."""
         best = self._best_mapping(facts, cutoff, -np.inf)
         return None if best is None else judged(facts.region.of, best, self._options)
 
@@ -122,17 +122,17 @@ class Rounding(Heuristic[Branch, JudgedMapping]):
 
 
 class ChosenTogether(Heuristic[Branch, JudgedMapping]):
-    """Options and blocks that attain the bound of both together, where not all blocks are listed."""
+    """Proposes the options and blocks that attain the joint bound, where not all blocks are listed."""
 
     def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
     def due(self, node: Node[Branch], after: str) -> bool:
-        """As soon as that bound is known."""
+        """Whether the joint bound of options and blocks has just been computed."""
         return after == PiecesOverOptions.name
 
     def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
-        """The best with these blocks, if that is below the cutoff."""
+        """The best mapping with the blocks that attain the joint bound, if it is below the cutoff."""
         [region] = listed([node.region])
         facts, cutoff_i, asked = self._memory.of(region), cutoffs_of(view, region.of), self._options.request
         if facts.arcs_k is None or not facts.together_k:
@@ -192,7 +192,7 @@ def partitions_of(facts: Facts) -> Ints:
 
 
 def rounded_for(region: Region, partition_k: Ints) -> Ints:
-    """Options that take least if the partitions are given, by the dual: each partition is a side of its own."""
+    """Options that attain the dual for given partitions, where each partition is a side of its own."""
     of, option_k = region.of, np.array([left[0] for left in region.domain], dtype=np.int64)
     table = of.table_of_blocks
     for arcs in region.arcs_k:

@@ -29,7 +29,7 @@ _OF_SOME = "of more blocks of kernels than are listed; what is proven is on reco
 
 @dataclass(frozen=True)
 class JudgedMapping:
-    """A mapping that the judge has valued; equal to another one that does not differ from it in what is asked for.
+    """A mapping scored by the judge; equal to another one unless they differ in what the request distinguishes.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class JudgedMapping:
 
     @classmethod
     def of(cls, solved: Solved, request: Request) -> JudgedMapping:
-        """A mapping with what makes it different from the others that a request asks for."""
+        """Wrap a solved mapping with the key by which the request distinguishes mappings."""
         return cls(solved.different(request.distinct_in), solved)
 
     @classmethod
     def answer(cls, solved: Solved | Pruned, low: float, request: Request) -> LeafAnswer:
-        """What a program shows of a region of which no member is below ``low``."""
+        """The leaf answer for a region decided by a program, with ``low`` as the bound of all members."""
         low = max(low, solved.bound)
         if isinstance(solved, Pruned):
             return LeafAnswer([], low)
@@ -58,7 +58,7 @@ class JudgedMapping:
 
 
 def cutoffs_of(view: View, of: PlanGroup) -> Floats:
-    """By plan of a class, the value from which on its mappings do not matter: float array, shape (plans,).
+    """By plan of a class, the value at or above which its mappings are of no interest: float array, shape (plans,).
 
     Where several mappings are asked for that differ in plan, one of which is kept need only be better than itself.
     """
@@ -71,7 +71,7 @@ def cutoffs_of(view: View, of: PlanGroup) -> Floats:
 
 
 def judged(of: PlanClass, mapping: Priced, options: Options) -> Candidate:
-    """The mapping with the judge's value, which is that of the table of charges where this is exact.
+    """Score a mapping with the judge and check that its value agrees with the table of charges.
 
     Raises
     ------
@@ -96,9 +96,20 @@ def priced(
     *,
     listed: bool = False,
 ) -> PricedPlan:
-    """The stages of one of the plans under given options, priced; with pipeline stages of kernels that are drawn once.
+    """The stages of one plan, priced under given options.
 
-    ``listed``: also the down-sets of every stage, where they are few enough.
+    Parameters
+    ----------
+    of, plan : PlanGroup, int
+        The plans, and the place of one of them.
+    option_k : sequence of int
+        Option of every kernel, as a place among its schemes.
+    options : Options
+        The request under way.
+    stage_k : sequence of int, optional
+        Pipeline stage of every kernel of an unrolled graph.
+    listed : bool
+        Whether to add the down-sets of every stage, where they are few enough.
 
     Raises
     ------

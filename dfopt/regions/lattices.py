@@ -50,7 +50,7 @@ processor's cache."""
 def arcs_of(
     instance: Instance, kind: int, asked: Request, known_arcs: KnownArcs | None = None
 ) -> tuple[Arcs | None, Numbering]:
-    """All arcs of the layers of one kind, and the numbers of their partitions.
+    """The lattice of all blocks of one kind of layer, and the numbers of its partitions.
 
     Parameters
     ----------
@@ -80,7 +80,17 @@ def arcs_of(
 def arcs_among(
     instance: Instance, member_k: Bools, number: int, asked: Request, known_arcs: KnownArcs | None = None
 ) -> tuple[Arcs | None, Numbering]:
-    """The same of some kernels, which are a layer or a pipeline stage of this number."""
+    """The lattice of some kernels, which form a layer or pipeline stage, and the numbers of its partitions.
+
+    Parameters
+    ----------
+    member_k : bool array, shape (kernels,)
+        The kernels.
+    number : int
+        Number of the layer or stage in the mapping.
+    instance, asked, known_arcs
+        See :func:`arcs_of`, also for what is returned and raised.
+    """
     tables, members = _structure(instance, member_k)
     rule, chip, sharded = _rule(instance), tables.chip, tables.sharded
     free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
@@ -161,7 +171,7 @@ def _one_order(some: Arcs, tables: StageTables, limits: IntraChipLimits) -> Arcs
 
 
 def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Lattice | None]:
-    """By kind of layer the down-sets, whatever numbers partitions may have; none of a kind with too many.
+    """By kind of layer its lattice of down-sets, for any partition numbers; None for a kind with too many.
 
     Empty without a plan; of several one, whether it fits or not.
     """
@@ -174,7 +184,7 @@ def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Latt
 
 
 def sides_of(instance: Instance) -> Ints:
-    """Sides of all kernels of a graph that is not folded: those of two sides share no partition of any stage.
+    """Sides of all kernels of an unrolled graph: kernels of two sides never share a partition.
 
     Int array, shape (kernels,).
     """
@@ -226,7 +236,7 @@ def _arcs(kernels: int, lattice: Lattice, members: Ints, before: Ints, after: In
 
 
 def distinct_blocks(words: NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """A row of each distinct block, these in ascending order, and the number among them of the block of every row.
+    """One row for each distinct block, in ascending order, and the index of the block of every given row.
 
     A row has a bit for each kernel. Of rows with one word, a place in a table decides (multiplicative hashing: Knuth,
     The Art of Computer Programming 3, 6.4). Only those that share it with others are compared: to sort a million takes

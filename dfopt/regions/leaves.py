@@ -22,17 +22,17 @@ VECTORS = 512
 
 
 class Enumeration(LeafSolver[Branch, JudgedMapping]):
-    """Every vector of options, each with its best partitions under its best plan."""
+    """Leaf solver that prices every vector of options exactly, with its best partitions and plan."""
 
     def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
     def accepts(self, region: Branch, bound: Bound) -> bool:
-        """Whether the vectors are few, and all blocks are listed."""
+        """Whether the region has few vectors of options and all blocks are listed."""
         return isinstance(region, Region) and region.vectors <= VECTORS and region.complete
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The best mappings below the cutoff, as many as are asked for; no other member is below the last of them.
+        """The best mappings below the cutoff, up to the requested number, by enumeration of all vectors of options.
 
         Where there are fewer, none is below the cutoff. Unless paths through a layer are too many to list: what is
         shown then is less. One unit of work for each vector.
@@ -50,17 +50,17 @@ class Enumeration(LeafSolver[Branch, JudgedMapping]):
 
 
 class Fusion(LeafSolver[Branch, JudgedMapping]):
-    """One vector of options, with the best partitions under each plan, where not all blocks are listed."""
+    """Leaf solver for one vector of options whose blocks are not all listed: best partitions under each plan."""
 
     def __init__(self, memory: FactCache, options: Options) -> None:
         self._memory, self._options = memory, options
 
     def accepts(self, region: Branch, bound: Bound) -> bool:
-        """Whether there is one vector."""
+        """Whether one vector of options is left."""
         return isinstance(region, Region) and region.vectors == 1
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The best mappings below the cutoff, of different plans, as many as are asked for; the work of the solves."""
+        """The best mappings below the cutoff, of different plans, up to the requested number; solves charge work."""
         [region] = listed([region])
         of, cutoff_i = region.of, cutoffs_of(view, region.of)
         plan_i = self._memory.of(region).plan_i
@@ -72,7 +72,7 @@ class Fusion(LeafSolver[Branch, JudgedMapping]):
 
 
 class Limited(LeafSolver[Branch, JudgedMapping]):
-    """One plan and one sharding under limits of another kind, from the mapping that is best without these.
+    """Leaf solver for one plan and sharding under further limits, such as heat or budgets.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class Limited(LeafSolver[Branch, JudgedMapping]):
         self._within, self._options = within, options
 
     def accepts(self, region: Branch, bound: Bound) -> bool:
-        """Whether there is one plan and one sharding."""
+        """Whether one plan and one sharding are left."""
         return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The best mapping; without limits none may be below the cutoff, if all blocks are listed."""
+        """The best mapping that keeps the limits, or none if even without them nothing is below the cutoff."""
         [region] = listed([region])
         of, cutoff_i = region.of, np.full(len(region.plans), view.cutoff)
         free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i, clock=clock)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class FirstLevel(BranchingRule[Branch]):
-    """Chooses the sharding of plans: one child for every number of tiles, which holds no other sharding."""
+    """Two-level branching: first choose the best sharding of the plans, one child for every number of tiles."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """The plans with the sharding that is best by itself; none where it is chosen.
+        """The plans with their chosen sharding; None where it is chosen already.
 
         Raises
         ------

@@ -16,17 +16,17 @@ from dfopt.solving.solved import Pruned, Solved, fused
 
 
 class MatrixProgram(LeafSolver[Branch, JudgedMapping]):
-    """Schemes and partitions as one program; where the sharding comes first, the partitions of every layer as one."""
+    """Leaf solver: one MILP over the assignment matrices of the paper, for schemes and partitions of one plan."""
 
     def __init__(self, memory: FactCache, rounding: Rounding, options: Options) -> None:
         self._memory, self._rounding, self._options = memory, rounding, options
 
     def accepts(self, region: Branch, bound: Bound) -> bool:
-        """Whether there is one plan."""
+        """Whether a single plan is left."""
         return isinstance(region, Region) and len(region.plans) == 1
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The mapping that the program finds, with its bound; where time is over, what it starts from.
+        """The mapping that the MILP finds, with its bound; when time is over, the mapping that it started from.
 
         Raises
         ------

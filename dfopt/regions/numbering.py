@@ -25,7 +25,7 @@ _NEVER = -1
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The numbers that the partitions of a kind of layer may have.
+    """Legal partition numbers of a kind of layer, under limits on their count, pins and passes.
 
     A block has the least number that it may have behind those before it: of all numbers that it may have, this one
     leaves the blocks that follow most.
@@ -42,7 +42,7 @@ class Numbering:
     forward_k: Bools
 
     def along(self, member: Bools) -> list[int]:
-        """Numbers of partitions, from their kernels, in the order in which they run.
+        """Numbers of partitions that run in the given order.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Numbering:
         return numbers
 
     def kept_by(self, member: Bools) -> Ints | None:
-        """Numbers of any partitions in the order in which they run; none where no numbers keep the limits.
+        """Numbers of partitions that run in the given order; None where no numbers keep the limits.
 
         Parameters
         ----------
@@ -69,12 +69,12 @@ class Numbering:
         return None if too_few or (numbers > last).any() else numbers
 
     def most(self, kernels: int) -> int:
-        """How often a down-set is there at most, so that numbers of partitions are told apart."""
+        """Upper bound on how many copies of a down-set are needed to distinguish partition numbers."""
         counts = self.limits.exactly or self.limits.p_max < kernels or self.limits.pins
         return min(self.limits.p_max, kernels) if counts else 1
 
     def kept(self, arcs: Arcs) -> Arcs | None:
-        """The arcs of paths that keep the limits, between down-sets each as often as numbers make a difference.
+        """The lattice of all paths that keep the limits, with down-sets copied where numbers differ.
 
         Parameters
         ----------

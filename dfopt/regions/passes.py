@@ -13,7 +13,7 @@ from dfopt.terms.bounds.passes import PassRule, PassSeconds
 
 
 def seconds_of(priced: BlockPrices) -> Floats:
-    """Seconds of every block, infinite where it does not fit the chip: shape (vectors, blocks)."""
+    """Seconds of every block: shape (vectors, blocks); infinite where a block does not fit the chip."""
     return np.where(priced.legal, priced.time, np.inf)
 
 
@@ -23,12 +23,12 @@ def of_block(priced: BlockPrices, vector: int, blocks: Ints) -> BlockPrices:
 
 
 def fields_of(rule: PassRule, arcs: Arcs, priced: BlockPrices) -> tuple[Floats | None, ...]:
-    """What every block adds to each field of :class:`PassSeconds`: shape (vectors, blocks)."""
+    """What every block adds to each field of :class:`PassSeconds`: arrays of shape (vectors, blocks)."""
     return rule.seconds(arcs.member_bk, priced, arcs.block_a.tolist() if arcs.only_path else ())
 
 
 def least_passes(rule: PassRule, arcs_k: Sequence[Arcs], priced_k: Sequence[BlockPrices]) -> PassSeconds:
-    """The least of every field over all paths: what passes take where each kind of layer has one path."""
+    """Lower bound on every field of `PassSeconds` over all paths; exact where each kind of layer has one path."""
     fields = [fields_of(rule, arcs, priced) for arcs, priced in zip(arcs_k, priced_k, strict=True)]
 
     def least(field: int) -> Floats:

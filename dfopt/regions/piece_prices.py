@@ -38,7 +38,7 @@ _Varying = tuple[tuple[int, ...], tuple[int, ...], Floats]  # rows, scope and am
 
 @dataclass(frozen=True, eq=False)
 class PassPieces:
-    """The pieces of a pass, whatever the options are.
+    """The pieces that a pass of a layer may be cut into, for any options.
 
     Attributes
     ----------
@@ -71,18 +71,18 @@ class PassPieces:
 
     @cached_property
     def counting(self) -> IncidenceCounts:
-        """How often the pieces pay incidences."""
+        """Incidence counts of the pieces."""
         return IncidenceCounts(self.member_pk)
 
     @cached_property
     def alone_p(self) -> Bools:
-        """Pieces that share no block with another one: shape (pieces,)."""
+        """Mask of the pieces that never share a block with another piece: shape (pieces,)."""
         return self.pieces.alone
 
 
 @dataclass(frozen=True, eq=False)
 class PiecePrices:
-    """Seconds of the pieces of a pass with the options that are left, each worked out when it is first asked for.
+    """Seconds of the pieces of a pass over the remaining options, each computed on first use.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class PiecePrices:
     clock: Clock
 
     def weighted(self, p: int, weight_q: Floats) -> Factor:
-        """The weighted sum of a piece that may share a block with others; else its seconds."""
+        """Price of piece ``p``: its resources weighted by ``weight_q``, or its seconds if it shares no block."""
         if self.of.alone_p[p]:
             return self.time_p[p]
         scope, sum_q = self.sums_p[p]
@@ -114,31 +114,31 @@ class PiecePrices:
 
     @cached_property
     def time_p(self) -> dict[int, Factor]:
-        """Seconds of pieces as blocks of their own, over options that they share; infinite where they do not fit."""
+        """Seconds of pieces that form blocks of their own, over the options that they share; infinite: does not fit."""
         return {}
 
     @cached_property
     def sums_p(self) -> dict[int, Factor]:
-        """Of those that may share a block with others, the least of each sum of resources: these are a first axis."""
+        """For pieces that may share a block, the least of each resource sum (first axis) over the shared options."""
         return {}
 
     def best_options(self, p: int, options: Mapping[int, int]) -> dict[int, int]:
-        """Places of options that are best for a piece as a block of its own, where those of some kernels are given."""
+        """Best options of piece ``p`` as a block of its own, given the options of some kernels."""
         scope = self._scope_of([p])
         return least_of(given((scope, self._summed([p], scope)[0].max(axis=0)), options))
 
     def place(self, scope: Sequence[int], options: Mapping[int, int]) -> int:
-        """Place of some options in a table over those of some kernels, row by row."""
+        """Row-major index of some options in a table over the options of the kernels in ``scope``."""
         places, sizes = [options[k] for k in scope], [self.sizes_k[k] for k in scope]
         return int(np.ravel_multi_index(places, sizes)) if scope else 0
 
     @cached_property
     def sizes_k(self) -> list[int]:
-        """Number of options that are left to each kernel."""
+        """Number of remaining options of each kernel."""
         return [len(left) for left in self.left]
 
     def price(self, some: Iterable[int]) -> None:
-        """Work out pieces: those together whose figures depend on options of the same kernels."""
+        """Compute the prices of some pieces, in batches that depend on the same kernels."""
         alike = defaultdict[tuple[bytes, bool], list[int]](list)
         for p in some:
             if p not in self.time_p:
@@ -281,10 +281,10 @@ class PiecePrices:
         return self._concerns(self.of.member_pk)
 
     def shared(self, p: int) -> list[int]:
-        """Kernels whose options count for a piece and for others."""
+        """Kernels whose options affect piece ``p`` and other pieces."""
         return list(np.flatnonzero(self._concerns_pk[1][p]).tolist())
 
     @cached_property
     def shared_r(self) -> list[tuple[int, ...]]:
-        """Kernels whose options count for each rest and for what ran before."""
+        """By rest, the kernels whose options affect it and what runs before it."""
         return [tuple(np.flatnonzero(shared_k).tolist()) for shared_k in self._concerns(self.of.member_rk)[1]]

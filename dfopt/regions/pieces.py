@@ -42,7 +42,7 @@ _SAME = 1 - 1e-9
 
 
 class Attained(NamedTuple):
-    """What is shown of a kind of layer, or of one of its passes.
+    """Bound of a kind of layer or pass, with options and blocks that attain it.
 
     Attributes
     ----------
@@ -66,9 +66,14 @@ class Attained(NamedTuple):
 
 
 def best_together(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock) -> Attained:
-    """The least seconds of a kind of layer of a class of plans; 0 where it cannot be cut into pieces.
+    """Least seconds of a kind of layer of a plan class over options and blocks; 0 where it cannot be cut into pieces.
 
-    Arguments as of :func:`best_of_passes`.
+    Parameters
+    ----------
+    of, kind : PlanClass, int
+        The class of plans, and the kind of layer.
+    domain, cutoff, clock
+        See :func:`best_of_passes`.
     """
     try:
         passes = of.passes(kind, clock)
@@ -80,7 +85,7 @@ def best_together(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock
 def best_of_passes(
     passes: Sequence[PassPieces], table: Table, domain: Domain, chip: ChipModel, cutoff: float, clock: Clock
 ) -> Attained:
-    """The least seconds of a kind of layer over all options and blocks.
+    """The least seconds of a kind of layer over all options and blocks, by dynamic programming over pieces.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from dfopt.terms.table import Domain
 
 @dataclass(frozen=True, eq=False)
 class PlanGroup:
-    """Plans with common options of kernels, in one number of tiles.
+    """Plans that share the sharding options of kernels and the number of tiles.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class PlanGroup:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans: the axis i."""
+        """The plans of the group, in the order of the axis ``i``."""
         return self.table_of_plans.plans
 
     @cached_property
     def places(self) -> dict[Hashable, int]:
-        """Place of each plan, by what mappings that differ in plan do not share."""
+        """Place of each plan, by the key that distinguishes mappings of different plans."""
         variant = self.setting.model.variant
         return {(plan, variant): i for i, plan in enumerate(self.plans)}
 
@@ -58,22 +58,22 @@ class PlanGroup:
         return self.table_of_plans.setting
 
     def instance(self, plan: int) -> Instance:
-        """The setting under one of the plans."""
+        """The setting under the plan at place ``plan``."""
         return Instance(self.setting, self.plans[plan])
 
     @property
     def least_i(self) -> Floats:
-        """Seconds of a step at least under each plan, by the least work of kernels: float array, shape (plans,)."""
+        """Lower bound on the step under each plan from the least work of kernels: float array, s, shape (plans,)."""
         return self.table_of_plans.least_i
 
     @property
     def complete(self) -> bool:
-        """Whether no block is left out because there are too many."""
+        """Whether the lattices list all blocks."""
         return True
 
     @property
     def is_exact(self) -> bool:
-        """Whether the table of charges says all; else mappings take no less than it says."""
+        """Whether the table of charges gives exact times; otherwise it gives lower bounds."""
         return self.menu.is_listed
 
     @property
@@ -82,6 +82,6 @@ class PlanGroup:
         return self.menu.priced(self.tiles)[0]
 
     def schemes(self, option_k: Sequence[int]) -> dict[str, Sharding]:
-        """Scheme of every kernel, by its name, from places among the options of each."""
+        """Sharding scheme of every kernel by name, from option places."""
         pairs = zip(self.layer.kernels, self.layer.schemes_k, option_k, strict=True)
         return {kernel.name: schemes[option] for kernel, schemes, option in pairs}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlanPrograms(LeafSolver[Branch, JudgedMapping]):
-    """One plan in one number of tiles: schemes, stages and partitions as one program, or level by level.
+    """Leaf solver by MILPs for one plan whose pipeline stages are open, or were chosen with the sharding.
 
     Where the sharding comes first, and stages with it, the partitions of every stage are fused as they are best. Where
     a program over all would be large, they are, too: that is a mapping, and shows nothing.
@@ -35,11 +35,11 @@ class PlanPrograms(LeafSolver[Branch, JudgedMapping]):
         self._shardings: dict[Menu, InterChipMapping] = {}
 
     def accepts(self, region: Branch, bound: Bound) -> bool:
-        """Whether it is such a plan."""
+        """Whether the region is one plan with open or previously chosen stages."""
         return isinstance(region, Undivided)
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The mapping that is found, with its bound.
+        """The mapping that the MILPs find, with its bound.
 
         Raises
         ------

@@ -34,7 +34,7 @@ _TOGETHER = 64
 
 @dataclass(frozen=True)
 class Priced:
-    """A mapping with its value by arrays; the judge has not seen it yet.
+    """A mapping with the value that the arrays give; the judge has not scored it yet.
 
     Attributes
     ----------
@@ -58,14 +58,14 @@ class Priced:
     step_s: float
 
     def key(self, distinct: Distinct) -> Hashable:
-        """What mappings of one class that are alike share."""
+        """The key that equal mappings of one class share, by plan or by plan and options."""
         return self.plan if distinct == "plan" else (self.plan, self.option_k)
 
 
 class Best(NamedTuple):
-    """The best mappings below a cutoff, and what those are not below that were not looked at.
+    """The best mappings below a cutoff (``kept``), and a lower bound on those not examined (``others``).
 
-    Infinite, unless paths through a layer are too many to list.
+    ``others`` is infinite unless a layer has too many paths to list.
     """
 
     kept: list[Priced]
@@ -82,7 +82,7 @@ def best_of(
     distinct: Distinct = "plan",
     clock: Clock = UNLIMITED,
 ) -> Best:
-    """The best mappings with one of some vectors of options, under one of some plans, with blocks of some arcs.
+    """The best mappings over some vectors of options and some plans, with blocks of given lattices.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def best_of(
 
 @dataclass(frozen=True, eq=False)
 class Lot:
-    """Vectors of options that are priced together; arguments as of :func:`best_of`."""
+    """A batch of vectors of options that are priced together; arguments as of :func:`best_of`."""
 
     of: PlanClass
     plan_i: Ints
@@ -126,7 +126,10 @@ class Lot:
     clock: Clock = UNLIMITED
 
     def best(self, best: Best, cutoff_i: Floats, top: int, distinct: Distinct) -> Best:
-        """The best of some mappings and of those below their cutoffs, no two of which are alike."""
+        """The best mappings among those of ``best`` and those of this batch that are below the cutoffs.
+
+        No two of them are alike by ``distinct``; there are ``top`` at most.
+        """
         if not self.may.any():
             return best
         below_v = self._may_be_below(np.minimum(cutoff_i, best.kept[-1].step_s if len(best.kept) == top else np.inf))
@@ -157,7 +160,7 @@ class Lot:
 
     @cached_property
     def step_iv(self) -> Floats:
-        """Seconds of a step at least, exact where a layer may wait for nothing; infinite where nothing fits."""
+        """Lower bound on the step, s, shape (plans, vectors): exact if no layer waits; infinite where nothing fits."""
         step_iv = self.of.steps.of(self.layer_kv, self.beside_layers)[self.plan_i]
         return np.where(self.may, step_iv, np.inf)
 
@@ -214,23 +217,23 @@ class Lot:
 
     @cached_property
     def amount_vc(self) -> Floats:
-        """Amounts of all charges."""
+        """Amounts of all charges: float array, shape (vectors, charges)."""
         return self.of.table.exact(self.option_vk)
 
     @cached_property
     def room_kiv(self) -> Floats:
-        """Bytes left for what waits between partitions."""
+        """Bytes left for waiting tensors: float array, shape (kinds, plans, vectors)."""
         return self.of.room(self.amount_vc)[:, self.plan_i]
 
     @cached_property
     def may(self) -> Floats:
-        """Whether a plan holds what a vector needs, and its options go together: shape (plans, vectors)."""
+        """Whether a plan fits with a vector and its options are compatible: shape (plans, vectors)."""
         together_v = (self.of.illegal(self.amount_vc) == 0) & self.of.are_tiled_so(self.option_vk)
         return np.asarray((self.room_kiv >= 0).all(axis=0) & together_v)
 
     @cached_property
     def beside_layers(self) -> Transfers:
-        """Seconds beside the layers, with the least of both passes where they count."""
+        """Seconds of transfers in addition to the layers, with the lesser of both passes where passes count."""
         beside_layers, by_pass = self.of.beside_of(self.option_vk, self.amount_vc), self.of.by_pass
         if by_pass is None:
             return beside_layers
@@ -238,23 +241,23 @@ class Lot:
 
     @cached_property
     def priced_k(self) -> tuple[BlockPrices, ...]:
-        """Prices of every block, by kind of layer."""
+        """Block prices of every kind of layer."""
         return tuple(self.of.block_prices(arcs, self.amount_vc) for arcs in self.arcs_k)
 
     @cached_property
     def price_kvb(self) -> tuple[Floats, ...]:
-        """Seconds of every block, by kind of layer."""
+        """By kind of layer, seconds of every block: shape (vectors, blocks)."""
         return tuple(map(seconds_of, self.priced_k))
 
     @cached_property
     def distance_kvj(self) -> tuple[Floats, ...]:
-        """Least seconds to every down-set, by kind of layer."""
+        """By kind of layer, shortest-path distances, s, to every down-set: shape (vectors, down-sets)."""
         pairs = zip(self.arcs_k, self.price_kvb, strict=True)
         return tuple(arcs.distances(price_vb) for arcs, price_vb in pairs)
 
     @cached_property
     def layer_kv(self) -> Floats:
-        """Least seconds of a layer of every kind."""
+        """Least seconds of a layer of every kind: float array, shape (kinds, vectors)."""
         return np.stack([distance_vj[:, -1] for distance_vj in self.distance_kvj])
 
     def _fits(self, i: int, v: int) -> list[Bools]:

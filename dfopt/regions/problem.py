@@ -56,7 +56,7 @@ _AS_ASKED = 1e-9
 
 
 class ClassesFirst:
-    """Best first, but every class of plans that may be below the cutoff has all its bounds before any is divided.
+    """Best-first selection that first computes all bounds of every class of plans below the cutoff.
 
     So each class gives a mapping before much is shown of any. The class of the best mapping that is known at the start
     comes before all others: it has to be bounded, and the mappings beside that one are good. Plans that are in no class
@@ -76,7 +76,7 @@ class ClassesFirst:
         self._relaxations, self._best = relaxations, best
 
     def priority(self, node: Node[Any]) -> tuple[float, ...]:
-        """Whether it has the best mapping and is to be bounded, or is bounded already, its bound, and what answered."""
+        """Sort key: class of the best known mapping until it has all bounds, deferrals, other such classes, bounds."""
         best, unbounded = self._best, node.answered < self._relaxations
         is_whole = isinstance(node.region, Region) and node.region.is_whole
         later = not (isinstance(node.region, Unclassed) or (is_whole and unbounded))
@@ -85,7 +85,7 @@ class ClassesFirst:
 
 
 def parameters_of(request: Request) -> SearchParameters:
-    """How exact a search is, and which mappings count: as asked for, but for rounding."""
+    """The search parameters of a request: gap, number of mappings and objective limit, widened for rounding."""
     limit = request.objective.ceiling * (1 + _AS_ASKED)
     return SearchParameters(gap=max(request.gap, ROUNDED), top=request.top, limit=limit)
 
@@ -98,7 +98,7 @@ def relaxations_of(memory: FactCache) -> list[Relaxation[Branch, Any]]:
 
 
 def problem_in(spaces: Sequence[MappingSpace], options: Options) -> Problem[Branch, JudgedMapping]:
-    """The mapping problem of some spaces: regions to start from, and the entries that bound, reduce and divide them.
+    """Some mapping spaces as one branch-and-bound problem: roots, bounds, reductions, branching and leaf solvers.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def one_by_one(
     kept: Sequence[Candidate] = (),
     further: Callable[[FactCache], Relaxation[Branch, float]] | None = None,
 ) -> Outcome[Branch, JudgedMapping]:
-    """The best mapping under some plans that keeps limits of another kind, with what none is below.
+    """The best mapping under given plans that keeps further limits, with a bound on all others.
 
     Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
     holds with them; that an option dominates does not.
@@ -172,7 +172,10 @@ def searched(
     kept: Sequence[Candidate] = (),
     progress: Callable[[Snapshot[JudgedMapping]], None] | None = None,
 ) -> Outcome[Branch, JudgedMapping]:
-    """Search a mapping problem, the classes of plans first: see :func:`~dfopt.bnb.branch_and_bound`."""
+    """Run branch and bound on a mapping problem, with the node selection :class:`ClassesFirst`.
+
+    Arguments are those of :func:`dfopt.bnb.branch_and_bound`.
+    """
     best = next((candidate.solution.solved for candidate in kept), None)
     order = ClassesFirst(len(problem.relaxations), best)
     return branch_and_bound(problem, parameters, clock=clock, selection=order, kept=kept, progress=progress)

@@ -22,7 +22,7 @@ _FEWER = 0.8
 
 
 class AboveCutoff(Reduction[Branch]):
-    """Reduced-cost fixing: options whose min-marginals, blocks whose paths, and plans whose steps reach the cutoff."""
+    """Reduced-cost fixing: removes options, blocks and plans whose bounds reach the cutoff."""
 
     name = "above the cutoff"
 
@@ -30,7 +30,7 @@ class AboveCutoff(Reduction[Branch]):
         self._memory = memory
 
     def reduce(self, region: Branch, bound: Bound, view: View) -> Branch | None:
-        """A region with fewer options, or with far fewer blocks."""
+        """The region with fewer options or far fewer blocks; None if little can be removed."""
         if not isinstance(region, Region):
             return None
         facts = self._memory.of(region)
@@ -44,7 +44,7 @@ class AboveCutoff(Reduction[Branch]):
 
 
 def below(facts: Facts, cutoff_i: Floats) -> Region:
-    """What of a region may be below cutoffs.
+    """The part of a region that may be below given cutoffs.
 
     At least one option of every kernel, and one path of every kind of layer, are left.
 
@@ -66,7 +66,7 @@ def below(facts: Facts, cutoff_i: Floats) -> Region:
 
 
 def options_below(facts: Facts, cutoff: float) -> Domain:
-    """Options with which some mapping may be below a cutoff, at least one of every kernel."""
+    """Options under which some mapping may be below ``cutoff`` (s), at least one for every kernel."""
     domain = list(facts.region.domain)
     for k, step_o in enumerate(facts.step_ko):
         keep_o = np.isfinite(step_o) & (step_o < max(cutoff, step_o.min() * _MORE))
@@ -86,7 +86,7 @@ def _kept(facts: Facts, kind: int, most: float) -> Arcs:
 
 
 class Dominated(Reduction[Branch]):
-    """Options that another one of the same kernel replaces at no cost, whatever the other kernels do.
+    """Removes dominated options: another option of the same kernel is never worse, for any options of other kernels.
 
     What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Not where
     a step may be shorter with more seconds. Options of kernels whose output layers hand on to other pipeline stages
@@ -101,7 +101,7 @@ class Dominated(Reduction[Branch]):
         self.dominance = distinct != "plan"
 
     def reduce(self, region: Branch, bound: Bound, view: View) -> Branch | None:
-        """The region without them."""
+        """The region without dominated options; None if there are none."""
         if not isinstance(region, Region) or not region.of.monotone or not region.of.is_exact:
             return None
         domain = undominated(region)
@@ -109,7 +109,7 @@ class Dominated(Reduction[Branch]):
 
 
 def undominated(region: Region) -> Domain:
-    """The options that are left of a region without those that are dominated.
+    """The remaining options of a region that no other option dominates.
 
     Where an option has to be taken under which chips share tiles, one that they do not share replaces no such option.
     """

@@ -25,7 +25,7 @@ from dfopt.terms.step.ledger import dram_left, sharded_states
 
 
 class Refusals:
-    """Why nothing fits under plans; plans that share a sharding choose it once.
+    """Explains why no mapping fits under plans; plans with the same sharding share its solve.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class Refusals:
         self._known = dict[Hashable, IntraChipMapping | Infeasible]()  # with any room for what waits
 
     def of(self, plan: Plan, tiles: int | None) -> str:
-        """Why nothing fits under a plan: whatever the schemes are, or with those that are best by themselves.
+        """A sentence on why nothing fits under a plan: under any schemes, or under those of the first level.
 
-        ``tiles``: the only number of tiles that is meant.
+        ``tiles`` is the only number of tiles considered; None considers all.
         """
         try:
             if self._space.jointly and not is_cut(self._space.setting.graph, plan):

@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Classes(Protocol):
-    """A space whose plans can be listed."""
+    """Interface of a mapping space whose plans can be listed."""
 
     @property
     def setting(self) -> Setting:
@@ -37,24 +37,24 @@ class Classes(Protocol):
 
     @property
     def listable(self) -> bool:
-        """Whether its plans may be listed."""
+        """Whether the plans of the space may be listed now."""
 
     @property
     def jointly(self) -> bool:
-        """Whether schemes are chosen with partitions, and not first."""
+        """Whether sharding schemes are chosen jointly with partitions rather than first."""
 
     def menu(self, instance: Instance) -> Menu:
-        """Options and figures of a layer, whatever stages its kernels are in."""
+        """Sharding options and figures of a layer, for any pipeline stages of its kernels."""
 
     @property
     def unclassed(self) -> Unclassed | None:
-        """All plans that may fit the memories; none if there are none."""
+        """A region of all plans that may fit the memories; None if there are none."""
 
     def in_classes(self, plans: Collection[Plan]) -> Sequence[Region | Undivided | Unsharded]:
-        """Regions that hold all mappings under some plans, each in one."""
+        """Disjoint regions that cover all mappings under some plans."""
 
     def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
-        """Regions that hold all mappings of a plan with open pipeline stages, each in one."""
+        """Disjoint regions that cover all mappings of a plan with open pipeline stages."""
 
     def regions_of(
         self,
@@ -63,12 +63,22 @@ class Classes(Protocol):
         counts: Iterable[tuple[int, Domain]],
         sharded_first: ShardedFirst | None = None,
     ) -> Sequence[Region | Undivided]:
-        """A region for each of some numbers of tiles with the options that go with it."""
+        """One region for each number of tiles.
+
+        Parameters
+        ----------
+        plans, menu : PlanTable, Menu
+            The plans, and the options of their kernels.
+        counts : iterable of (int, Domain)
+            Numbers of tiles, each with the options allowed with it.
+        sharded_first : ShardedFirst, optional
+            How the sharding was chosen, if it was chosen first.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class Unlisted:
-    """All mappings of a graph, whose plans are not listed yet.
+    """Region of all mappings of a graph whose plans are not listed yet.
 
     Attributes
     ----------
@@ -81,7 +91,7 @@ class Unlisted:
 
 @dataclass(frozen=True, eq=False)
 class Unclassed:
-    """Mappings under some plans, of which it is not known yet what a chip does.
+    """Region of mappings under plans that are listed but not yet divided into classes.
 
     Attributes
     ----------
@@ -100,18 +110,18 @@ class Unclassed:
 
     @cached_property
     def least(self) -> float:
-        """Seconds of a step at least under any of the plans."""
+        """Lower bound on the step, s, over all plans of the region."""
         return min(low for _, low in self.lows)
 
     @property
     def lows(self) -> Iterator[tuple[Plan, float]]:
-        """Every plan with seconds of a step at least under it."""
+        """Every plan with a lower bound on its step, s."""
         return chain.from_iterable(group.items() for group in self.groups)
 
 
 @dataclass(frozen=True, eq=False)
 class Unsharded:
-    """Mappings under some plans whose sharding is chosen first, or with open pipeline stages, and is not chosen yet.
+    """Region of plans whose sharding or pipeline stages are chosen first, and are not chosen yet.
 
     Attributes
     ----------
@@ -130,18 +140,18 @@ class Unsharded:
 
     @cached_property
     def least(self) -> float:
-        """Seconds of a step at least under any of the plans, whatever the sharding is."""
+        """Lower bound on the step, s, over all plans of the region, for any sharding."""
         return float(self.plans.least_i.min())
 
     @property
     def lows(self) -> Iterator[tuple[Plan, float]]:
-        """Every plan with seconds of a step at least under it."""
+        """Every plan with a lower bound on its step, s."""
         return zip(self.plans.plans, self.plans.least_i.tolist(), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Undivided:
-    """Mappings under one plan whose pipeline stages are open, or were chosen first: a program decides them together.
+    """Region of one plan whose pipeline stages are open or chosen first; one program solves it as a whole.
 
     Attributes
     ----------
@@ -156,13 +166,13 @@ class Undivided:
 
     @property
     def plan_i(self) -> Ints:
-        """The plan."""
+        """The plan, as an int array of one place in the group."""
         return np.array(self.plans, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Region:
-    """Mappings under some plans of one class.
+    """Mappings under some plans of one class, with some options and blocks left.
 
     Attributes
     ----------
@@ -184,28 +194,28 @@ class Region:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all mappings of the class are left."""
+        """Whether the region still has all mappings of its class."""
         of = self.of
         return self.domain is of.domain and self.arcs_k is of.arcs_k and len(self.plans) == len(of.plans)
 
     @property
     def complete(self) -> bool:
-        """Whether all blocks that its members may have are listed."""
+        """Whether the lattices list all blocks that members may use."""
         return all(arcs.complete for arcs in self.arcs_k)
 
     @property
     def is_path(self) -> bool:
-        """Whether only its blocks are left to choose: one option of every kernel is left, and all blocks are listed."""
+        """Whether only blocks are left to choose: one option for every kernel, and all blocks are listed."""
         return self.vectors == 1 and self.complete
 
     @property
     def vectors(self) -> int:
-        """Number of vectors of options."""
+        """Number of vectors of options: the product of the options left to each kernel."""
         return math.prod(map(len, self.domain))
 
     @property
     def plan_i(self) -> Ints:
-        """The plans that are left."""
+        """The remaining plans: int array of places in the class."""
         return np.array(self.plans, dtype=np.int64)
 
 
@@ -214,12 +224,12 @@ Branch = Unlisted | Unclassed | Unsharded | Undivided | Region
 
 
 def listed(parts: Iterable[Branch]) -> list[Region]:
-    """Parts that are known to be regions of classes.
+    """The given parts, checked to be regions of classes.
 
     Raises
     ------
     TypeError
-        If plans or sharding of one are open: that is a bug of whoever asks.
+        If plans or sharding of one are open: a bug of the caller.
     """
     regions = []
     for part in parts:
@@ -230,7 +240,7 @@ def listed(parts: Iterable[Branch]) -> list[Region]:
 
 
 def surrounds(part: Branch, plan: Plan, model: Graph) -> bool:
-    """Whether a part has all mappings of the class of a plan of a graph, or that class on its own.
+    """Whether a part contains all mappings of the class of a given plan and graph.
 
     Parameters
     ----------

@@ -16,52 +16,52 @@ from dfopt.terms.step.roofline import least_step
 
 
 class LeastOfGraph(Relaxation[Branch, float]):
-    """What a step takes at least under any plan, as all chips have so much to do."""
+    """Bound of a graph for any plan, from the work that all chips share."""
 
     name = "least step of a graph"
 
     def applies(self, region: Branch) -> bool:
-        """Whether its plans are not listed."""
+        """Whether the region is a graph whose plans are not listed."""
         return isinstance(region, Unlisted)
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """A hundred units of work for each graph."""
+        """Lower bounds on the step, s; charges 100 units of work for each graph."""
         clock.charge(100.0 * len(regions))
         return [least_step(region.space.setting) for region in regions if isinstance(region, Unlisted)]
 
 
 class OfClass(Relaxation[Branch, float]):
-    """A relaxation of what is left of a class of plans: one unit of work for each region."""
+    """Base of relaxations of regions within a class of plans; charges one unit of work for each region."""
 
     def __init__(self, memory: FactCache) -> None:
         self._memory = memory
 
     def applies(self, region: Branch) -> bool:
-        """Whether the plans are listed."""
+        """Whether the plans of the region are in a class."""
         return isinstance(region, Region)
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """What :meth:`shown` says of the facts of each region."""
+        """Lower bounds on the step, s, by :meth:`shown`."""
         clock.charge(len(regions))
         return [self.shown(self._memory.of(region), cutoff) for region in listed(regions)]
 
     def shown(self, facts: Facts, cutoff: float) -> float:
-        """Seconds of a step that no member of a region is below; of interest up to the cutoff."""
+        """Lower bound on the step of all members, s; it need not be tight above ``cutoff``."""
         raise NotImplementedError
 
 
 class LeastStep(OfClass):
-    """The least step of the plans that are left, by the least work of kernels and without a look at options."""
+    """Bound by the least work of kernels under each remaining plan, for any options."""
 
     name = "least step of plans"
 
     def shown(self, facts: Facts, cutoff: float) -> float:
-        """The least of the plans."""
+        """The least step, s, over the remaining plans."""
         return float(facts.region.of.least_i[facts.region.plan_i].min(initial=math.inf))
 
 
 class LeastUntiled(Relaxation[Branch, float]):
-    """The dual of every kind of layer by charges that no number of tiles decides, such as those of communication.
+    """Dual bound from charges that do not depend on the number of tiles, such as communication.
 
     Many classes are above the cutoff by these alone. This shows it of several numbers of tiles at once.
     """
@@ -69,16 +69,16 @@ class LeastUntiled(Relaxation[Branch, float]):
     name = "resources of layers in any tiles"
 
     def applies(self, region: Branch) -> bool:
-        """Whether it is a whole class, with options to choose from."""
+        """Whether the region is a whole class with options to choose from."""
         return isinstance(region, Region) and region.is_whole and region.vectors > 1
 
     def key(self, region: Branch) -> Hashable:
-        """Plans, options and blocks."""
+        """Plans, options and blocks of the region, without its number of tiles."""
         [region] = listed([region])
         return region.of.table_of_plans, region.of.menu, region.arcs_k
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """The least of the plans: one unit of work for each region."""
+        """Lower bounds on the step, s; charges one unit of work for each region."""
         clock.charge(len(regions))
         classes = [region.of for region in listed(regions)]
         layers = [untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k]) for of in classes]
@@ -86,7 +86,7 @@ class LeastUntiled(Relaxation[Branch, float]):
 
 
 class LeastUntiledOfStages(Relaxation[Branch, Floats]):
-    """The same of a plan whose pipeline stages are open, and are decided by a program: that takes long.
+    """Dual bound from charges that tiles do not change, for a plan with open pipeline stages.
 
     All stages together take no less than a layer of all kernels, whichever of them has which: so the slowest has its
     share at least.
@@ -95,17 +95,17 @@ class LeastUntiledOfStages(Relaxation[Branch, Floats]):
     name = "resources of open stages in any tiles"
 
     def applies(self, region: Branch) -> bool:
-        """Whether it is one such plan, whose sharding is not to be chosen first."""
+        """Whether the region is one plan with open stages whose sharding is not chosen first."""
         if not isinstance(region, Unsharded) or region.menu is not None:
             return False
         return region.space.jointly and len(region.plans.plans) == 1
 
     def key(self, region: Branch) -> Hashable:
-        """What a chip does, whatever the stages."""
+        """The work of a chip, which is the same for all stages."""
         return _of_plan(region).space.menu(_of_plan(region).plans.instances[0])
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[Floats]:
-        """One unit of work for each region."""
+        """Lower bounds on layer seconds, s; charges one unit of work for each region."""
         clock.charge(len(regions))
         seconds = list[Floats]()
         for region in map(_of_plan, regions):
@@ -115,7 +115,7 @@ class LeastUntiledOfStages(Relaxation[Branch, Floats]):
         return seconds
 
     def bound(self, region: Branch, answer: Floats) -> Bound:
-        """The least of the plan."""
+        """Lower bound on the step of the plan, from layer seconds."""
         return Bound(float(_of_plan(region).plans.seconds(answer)[0]))
 
 
@@ -126,67 +126,67 @@ def _of_plan(region: Branch) -> Unsharded:
 
 
 class LeastWork(OfClass):
-    """Resources of whole layers: the Lagrangean dual of every kind of layer, found by elimination."""
+    """Lagrangean dual bound from the resources of every kind of layer, computed by elimination."""
 
     name = "resources of layers"
 
     def applies(self, region: Branch) -> bool:
-        """Whether there are options, or blocks that are not listed: else a path shows all that is shown here."""
+        """Whether options are left or blocks are not listed; otherwise the path bound is as tight."""
         return isinstance(region, Region) and not region.is_path
 
     def shown(self, facts: Facts, cutoff: float) -> float:
-        """By the dual."""
+        """The dual bound on the step, s."""
         return facts.by_dual
 
 
 class OfUnlisted(OfClass):
-    """A relaxation of what is left of a class of plans where not all blocks are listed."""
+    """Base of relaxations of regions within a class whose blocks are not all listed."""
 
     def applies(self, region: Branch) -> bool:
-        """Whether some are not, and there are options: a leaf decides one vector."""
+        """Whether some blocks are not listed and options are left; a leaf solver handles a single vector."""
         return isinstance(region, Region) and not region.complete and region.vectors > 1
 
 
 class PiecesOverOptions(OfUnlisted):
-    """The best options and partitions together, of a layer that is long."""
+    """Bound by optimizing options and partitions together over the pieces of a long layer."""
 
     name = "pieces over options"
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """25 units of work for a step between what is left of a layer, and one for forty prices."""
+        """Lower bounds on the step, s; charges 25 units for a step between rests and one for 40 prices."""
         return [self._memory.of(region).choose_together(cutoff, clock) for region in listed(regions)]
 
 
 class GeneratedBlocks(OfUnlisted):
-    """The best partitions with every block at the least of its amounts."""
+    """Bound by the best partitions, from blocks generated on demand, each with its least charge amounts."""
 
     name = "blocks over least prices"
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """What the solves charge."""
+        """Lower bounds on the step, s; the solves charge their work."""
         return [self._memory.of(region).generate(cutoff, clock) for region in listed(regions)]
 
 
 class PathBound(OfClass):
-    """The shortest path over the down-sets, every block at the least of its amounts."""
+    """Shortest-path bound over the down-sets, every block with its least charge amounts."""
 
     name = "path over least prices"
 
     def shown(self, facts: Facts, cutoff: float) -> float:
-        """By the paths, and all else that is shown."""
+        """The best of the path bound and all other bounds so far, s."""
         return facts.by_all
 
 
 class CapacityBound(OfClass):
-    """Cuts for the plan with the least step, where the options that are fastest do not fit its memory."""
+    """Bound by capacity cuts, where the fastest options do not fit the memory of the plan with the least step."""
 
     name = "capacity of stages"
 
     def applies(self, region: Branch) -> bool:
-        """Whether a memory has a limit, and there are options: one vector fits a plan or does not."""
+        """Whether a memory has a limit and options are left; a single vector either fits a plan or does not."""
         return isinstance(region, Region) and region.of.holding.limited and not region.is_path
 
     def shown(self, facts: Facts, cutoff: float) -> float:
-        """By further cuts, and all else that is shown."""
+        """The best of the bound with further cuts and all other bounds so far, s."""
         facts.tighten(cutoff)
         return facts.by_all

@@ -27,7 +27,7 @@ _STEP = 25.0
 
 
 class Rests:
-    """Tables of the least sum of rests over the options that they share with what ran before, along some steps.
+    """Dynamic program over the rests of a pass: least sums over the options shared with what ran before.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Rests:
         return tuple(order), total
 
     def attained(self) -> tuple[list[int], dict[int, int]]:
-        """The pieces of a way with the least sum, and places of options; none if there is no way."""
+        """The pieces of a partitioning with the least sum, and its options; empty if there is none."""
         chosen, options = list[int](), dict(self._options)
         stack = [*self._roots] if np.isfinite(self.low) else []
         while stack:
@@ -114,19 +114,19 @@ class Rests:
 
 
 def least_of(part: Factor) -> dict[int, int]:
-    """Places of options of its kernels with which a part is least."""
+    """Options of the kernels of a factor at which it is least."""
     scope, amount = part
     return dict(zip(scope, map(int, np.unravel_index(amount.argmin(), amount.shape)), strict=True))
 
 
 def least_over(part: Factor, kept: Sequence[int]) -> Factor:
-    """The least of a part over the options of all kernels but some."""
+    """Minimize a factor over the options of all kernels but those in ``kept``."""
     scope, amount = part
     out = tuple(axis for axis, k in enumerate(scope) if k not in kept)
     return (tuple(k for k in scope if k in kept), amount.min(axis=out)) if out else part
 
 
 def given(part: Factor, options: Mapping[int, int]) -> Factor:
-    """A part with the options of some kernels given."""
+    """A factor with the options of some kernels fixed."""
     scope, amount = part
     return tuple(k for k in scope if k not in options), amount[tuple(options.get(k, slice(None)) for k in scope)]

@@ -28,7 +28,7 @@ from dfopt.terms.table import Domain
 
 @dataclass(frozen=True, eq=False)
 class MappingSpace:
-    """The mappings that a request leaves free.
+    """All mappings of a graph that a request leaves free.
 
     Attributes
     ----------
@@ -57,18 +57,18 @@ class MappingSpace:
     def of_plans(
         cls, setting: Setting, request: Request, plans: Sequence[Plan], known_arcs: KnownArcs | None = None
     ) -> MappingSpace:
-        """The mappings under some plans."""
+        """The space of all mappings under given plans."""
         bounds, arcs = PlanBounds(setting), {} if known_arcs is None else known_arcs
         return cls(setting, request, bounds, partial(_fitting, bounds, plans), known_arcs=arcs)
 
     @property
     def listable(self) -> bool:
-        """Whether its plans may be listed."""
+        """Whether the plans of the space may be listed now."""
         return self.may_list()
 
     @cached_property
     def least(self) -> Mapping[Plan, float]:
-        """Seconds of a step at least under every plan that may fit the memories, whatever the mapping is."""
+        """Every plan that may fit the memories, with a lower bound on its step, s."""
         return self.listing()
 
     @cached_property
@@ -112,7 +112,7 @@ class MappingSpace:
 
     @cached_property
     def unclassed(self) -> Unclassed | None:
-        """All plans that may fit the memories; none if there are none."""
+        """A region of all plans that may fit the memories; None if there are none."""
         of_chip: dict[Instance, dict[Plan, float]] = {}
         group_of: dict[Hashable, dict[Plan, float]] = {}
         for plan, least in self.least.items():
@@ -124,11 +124,11 @@ class MappingSpace:
 
     @cached_property
     def roots(self) -> list[Region | Undivided | Unsharded]:
-        """All regions to start from: together they hold every mapping, each in one."""
+        """The root regions of the search: disjoint, and together all mappings."""
         return self.in_classes(self.least)
 
     def in_classes(self, plans: Collection[Plan]) -> list[Region | Undivided | Unsharded]:
-        """A region for every class of some plans and number of tiles: they hold every mapping under these, each in one.
+        """Disjoint regions that cover all mappings under some plans: one for every class and number of tiles.
 
         Where the sharding comes first, one for every class until that is chosen.
         """
@@ -141,7 +141,7 @@ class MappingSpace:
         return regions
 
     def of_plan(self, plan: PlanTable) -> Sequence[Region | Undivided | Unsharded]:
-        """Regions that hold all mappings of a plan with open pipeline stages, each in one: one by number of tiles.
+        """Disjoint regions that cover all mappings of a plan with open pipeline stages, one for each number of tiles.
 
         Where the sharding comes first, and stages with it, the plan with the options that these are chosen of.
         """
@@ -153,7 +153,7 @@ class MappingSpace:
 
     @property
     def jointly(self) -> bool:
-        """Whether schemes are chosen with partitions, and not first."""
+        """Whether sharding schemes are chosen jointly with partitions rather than first."""
         return self.setting.assumptions.sharding_objective == "joint"
 
     def regions_of(
@@ -163,7 +163,17 @@ class MappingSpace:
         counts: Iterable[tuple[int, Domain]],
         sharded_first: ShardedFirst | None = None,
     ) -> Sequence[Region | Undivided]:
-        """A region for each of some numbers of tiles with the options that go with it."""
+        """One region for each number of tiles.
+
+        Parameters
+        ----------
+        plans, menu : PlanTable, Menu
+            The plans, and the options of their kernels.
+        counts : iterable of (int, Domain)
+            Numbers of tiles, each with the options allowed with it.
+        sharded_first : ShardedFirst, optional
+            How the sharding was chosen, if it was chosen first.
+        """
         if self._is_whole(plans.plans[0]):
             groups = [PlanGroup(menu, tiles, domain, plans, sharded_first) for tiles, domain in counts]
             return [Undivided(group, (0,)) for group in groups]
@@ -183,7 +193,7 @@ class MappingSpace:
         return [Region(of, of.domain, every, arcs_k) for of in classes]
 
     def menu(self, instance: Instance) -> Menu:
-        """Options and figures of a layer, whatever stages its kernels are in."""
+        """Sharding options and figures of a layer, for any pipeline stages of its kernels."""
         return self._menu(instance.on_chip)
 
     @memoized

@@ -24,7 +24,7 @@ _SAME = "axes", "microbatches", "interleave", "modules"
 
 
 class OneLayer(Heuristic[Branch, JudgedMapping]):
-    """Solves one of the layers, and takes its options in all of them, where these have too many blocks to list.
+    """Heuristic for unrolled graphs with equal layers: solves one layer and uses its options in all.
 
     Layers need not be alike to be fastest, and partitions may hold kernels of several.
 
@@ -50,12 +50,12 @@ class OneLayer(Heuristic[Branch, JudgedMapping]):
         self._memory, self._options, self._after, self._solve = memory, options, after, solve
 
     def due(self, node: Node[Branch], after: str) -> bool:
-        """When a root has all its bounds, if blocks of it are not listed."""
+        """Whether a root has all its bounds and some of its blocks are not listed."""
         region = node.region
         return isinstance(region, Region) and after == self._after and region.is_whole and not region.complete
 
     def propose(self, node: Node[Branch], view: View) -> Iterator[Candidate]:
-        """The mapping under the plan with the least step."""
+        """The mapping under the plan with the least step, with the options of the solved layer."""
         [region] = listed([node.region])
         facts, of, cutoff_i = self._memory.of(region), region.of, cutoffs_of(view, region.of)
         if facts.arcs_k is None or region.vectors == 1 or node.bound.value >= view.cutoff:

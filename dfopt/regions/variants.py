@@ -19,7 +19,7 @@ _BESIDE_RINGS: Final[tuple[Literal["pipe_twice", "none"], ...]] = ("pipe_twice",
 
 @dataclass(frozen=True)
 class Variants:
-    """Placements, and ways to hide collectives, that are left open for the plans of a setting.
+    """Variants of plans: memory placements, and ways to overlap collectives with products.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Variants:
         return self.request.tensor_overlap == "any" and by_window(self.setting.assumptions, self.setting.graph)
 
     def other_ways(self, plan: Plan) -> list[Plan]:
-        """Plans that hide collectives in another way than in rings, and may be faster for it.
+        """Copies of a plan with the other ways to overlap collectives that may be faster than rings.
 
         Rings never cost more of any mapping, and a step is non-decreasing in the time of a layer, but for one thing:
         where exchanges hide as Calculon counts it, a longer backward pass may have fewer messages to other stages in
@@ -61,7 +61,7 @@ class Variants:
         return [plan.variant(tensor_overlap=way) for way in _BESIDE_RINGS]
 
     def of(self, plan: Plan) -> list[Plan]:
-        """A plan with each placement that is left, and with every way to hide collectives that may be the best."""
+        """All variants of a plan: each placement with each way to overlap collectives."""
         left = self.placements or (plan.placement,)
         placed = (plan if plan.placement == each else plan.variant(placement=each) for each in left)
         return [way for variant in placed for way in (variant, *self.other_ways(variant))]

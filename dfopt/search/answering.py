@@ -94,7 +94,7 @@ solve.__doc__ = (solve.__doc__ or "").replace("{fields}", Request.listed(" " * 8
 
 
 class Answer(NamedTuple):
-    """A result, the question with its documents, and sentences about what was chosen where nothing was said."""
+    """A result with its resolved question, and notes on choices made where the question left them open."""
 
     result: Result
     resolved: Resolved
@@ -108,10 +108,18 @@ def answer(
     began: float | None = None,
     only: Only | None = None,
 ) -> Answer:
-    """Answer a question: `solve` for those who want to know what it was taken to mean.
+    """Answer a question like `solve`, and also return how its names and defaults were resolved.
 
-    ``began``: from when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out. ``only``:
-    see :func:`dfopt.search.optimization.search`.
+    Parameters
+    ----------
+    question : Question
+        What to solve.
+    progress, variants
+        See :func:`solve`.
+    began : float, s, optional
+        Reading of :func:`time.perf_counter` at which the time limit begins to count; by default now.
+    only : Only, optional
+        Restriction to some plans, see :func:`dfopt.search.optimization.search`.
 
     Examples
     --------

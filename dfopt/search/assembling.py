@@ -36,7 +36,7 @@ _ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last dig
 
 
 def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
-    """The paper's A, B, D, L, H of every stage as sparse lists of ones (section III.B).
+    """The assignment matrices A, B, D, L, H of every stage as sparse lists of ones (DFModel, section III.B).
 
     A tensor that leaves for, or comes from, another stage is cut at its end in this stage only.
     """
@@ -74,7 +74,15 @@ _WORDS = {
 
 
 def proven(value: float, records: Sequence[AnyRecord], graph_records: Sequence[GraphRecord]) -> tuple[float, float]:
-    """Bounds over all plans: of every mapping, and of those with the sharding that was chosen for each plan."""
+    """Lower bounds on the step, s, of all mappings, and of those with the chosen sharding of each plan.
+
+    Parameters
+    ----------
+    value : float, s
+        Step of the best mapping.
+    records, graph_records : sequences of records
+        Bounds by plan, and of graphs whose plans are not listed.
+    """
     of_graphs = [value, *(record.bound for record in graph_records)]
     bounds = [record.bound for record in records if record.bound is not None]
     levels = [record.level_bound for record in records if record.level_bound is not None]
@@ -82,7 +90,17 @@ def proven(value: float, records: Sequence[AnyRecord], graph_records: Sequence[G
 
 
 def status_of(gap: float, level_gap: float, asked: float, records: Sequence[AnyRecord]) -> Status:
-    """What a result may call itself."""
+    """Status of a result from its gaps and the records of its plans.
+
+    Parameters
+    ----------
+    gap, level_gap : float
+        Relative gap over all mappings, and over those with the chosen sharding.
+    asked : float
+        Requested gap.
+    records : sequence of records
+        Records of all plans.
+    """
     if gap == 0.0:
         return "optimal"
     if level_gap == 0.0:
@@ -104,7 +122,21 @@ def conclusions(
     kept: Kept,
     heat: HeatProof | None,
 ) -> dict[str, Any]:
-    """What a result says that follows from its records: bounds, gaps, what it may call itself, its proof in words."""
+    """Fields of the result document that follow from the records: bounds, gaps, status and the proof in words.
+
+    Parameters
+    ----------
+    graphs, system, assumptions
+        The documents of the question.
+    best : Solved or Result
+        The best mapping.
+    records, graph_records : sequences of records
+        Bounds by plan, and of graphs whose plans are not listed.
+    kept : Kept
+        Values of the best mappings.
+    heat : HeatProof, optional
+        Proof of the heat-aware mapping.
+    """
     (bound, level), request = proven(best.value, records, graph_records), kept.request
     gap, level_gap = proven_gap(best.value, bound), proven_gap(best.value, level)
     later, level_later = kept.gap(records, graph_records), kept.gap(records, graph_records, "level_bound")
@@ -121,14 +153,14 @@ def conclusions(
 
 
 def digests_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions) -> dict[str, Any]:
-    """Digests of what a result was found for."""
+    """Digests of the documents that a result was computed for."""
     graph, *variants = (each.digest() for each in graphs)
     of = {"graph_digest": graph, "system_digest": system.digest(), "assumptions_digest": assumptions.digest()}
     return {**of, "variant_digests": tuple(variants)}
 
 
 def fixed_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions, request: Request) -> tuple[str, ...]:
-    """Restrictions of the space: what a request fixes, graphs that are drawn one way, what nobody asked to search."""
+    """Restrictions of the search space, as sentences: values that the request fixes, and choices not searched."""
     return (*request.fixed, *drawn(graphs), *not_asked_for(graphs[0], system, assumptions, request))
 
 
@@ -142,7 +174,19 @@ def proof_of(
     gap: float,
     request: Request,
 ) -> str:
-    """One sentence on what was done with every plan, and what was taken for granted."""
+    """One sentence on how the plans were treated and what the proof assumes.
+
+    Parameters
+    ----------
+    graphs, system, assumptions, request
+        The documents of the question.
+    records, graph_records : sequences of records
+        Bounds by plan, and of graphs whose plans are not listed.
+    p_max : int
+        Largest number of partitions that the request allows.
+    gap : float
+        Relative gap that is proven.
+    """
     kinds = Counter(record.note if record.note in (TOO_WIDE, LOOSE) else record.status for record in records)
     listed = ", ".join(f"{kinds[kind]} {word}" for kind, word in _WORDS.items() if kinds[kind])
     for verb, state in (("excluded", "pruned_by_bound"), ("left open", "limit")):
@@ -210,7 +254,25 @@ def assemble(
     question: Question | None,
     began: float,
 ) -> Result:
-    """The result document: the best mapping, every plan's record, status and gaps over all of them."""
+    """The result document of a finished search: best mapping, records of all plans, status and gaps.
+
+    Parameters
+    ----------
+    workload : WorkloadSearch
+        The finished search.
+    solved : sequence of Solved
+        The best mappings, in ascending order of their step.
+    sensitivity : tuple of Sensitivity
+        Effects of more of each resource.
+    heat : HeatProof, optional
+        Proof of the heat-aware mapping.
+    missing : tuple of str
+        Sentences on steps that failed or were stopped.
+    question : Question, optional
+        The question as it was asked.
+    began : float, s
+        Reading of :func:`time.perf_counter` at the start.
+    """
     from dfopt import __version__
 
     best, state, searches = solved[0], workload.state, workload.usable

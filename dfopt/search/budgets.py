@@ -37,7 +37,7 @@ _ROUNDS = (1.1, 1.5, 3.0)  # times the unlimited optimum: blocks of slower mappi
 
 @dataclass(frozen=True)
 class PricedBlock:
-    """A set of kernels that could be one on-chip partition, for one layer and one microbatch on one chip.
+    """A set of kernels that could form one on-chip partition, with its figures for one layer, microbatch and chip.
 
     ``compute_s``, ``memory_s`` and ``network_s`` are busy times, and so is ``sram_s`` where the bandwidth of SRAM is
     limited; ``time_s`` is what the partition takes, ``dram_bytes`` its traffic, ``sram_bytes`` what it holds.
@@ -126,7 +126,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The best partitions of a stage within budgets.
+    """The best partitions of a stage that keep budgets, with their proof.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ def fit(
     most: float = np.inf,
     every: bool = False,
 ) -> Fitted | None:
-    """The best partitions of a stage that keep budgets; none if those take ``most`` seconds or more.
+    """The fastest partitions of a stage that keep budgets; None if they take ``most`` seconds or more.
 
     Parameters
     ----------
@@ -322,7 +322,25 @@ def _least_sum(columns: Columns, value: Floats) -> float:
 def totals_of(
     score: Score, stage: int, budgets: Sequence[Budget], units: Sequence[float], expected_s: float
 ) -> dict[str, float]:
-    """The totals as the judge has them.
+    """Totals of the budgets over the judge's partitions of a stage.
+
+    Parameters
+    ----------
+    score : Score
+        The judge's score of the mapping.
+    stage : int
+        Stage of the mapping.
+    budgets : sequence of Budget
+        Sums that are limited.
+    units : sequence of float
+        Scale of each total, for the comparison.
+    expected_s : float, s
+        Seconds of the stage by the MILP.
+
+    Returns
+    -------
+    dict
+        Total by name of the budget.
 
     Raises
     ------

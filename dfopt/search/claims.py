@@ -36,7 +36,7 @@ _Key = tuple[Plan, str | None]
 
 
 def differences(path: str, recomputed: Any, theirs: Any) -> list[str]:
-    """Where two dumped documents differ beyond rounding."""
+    """Differences beyond rounding between a recomputed document and the file's, as sentences that name ``path``."""
     if isinstance(recomputed, dict) and isinstance(theirs, dict):
         keys = [*recomputed, *(key for key in theirs if key not in recomputed)]
         return [d for key in keys for d in differences(f"{path}.{key}", recomputed.get(key), theirs.get(key))]
@@ -67,7 +67,7 @@ class _Listed(NamedTuple):
 
 
 class Plans:
-    """The plans of a result, listed and bounded again, and its records held against that.
+    """Re-checks the plan records of a result: lists its plans, bounds them again and compares.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Plans:
         self._apart, self._unlisted = self._by_graph("apart"), self._by_graph("unlisted")
 
     def check(self) -> None:
-        """Hold all that the file says of plans against what can be shown."""
+        """Compare all plan records of the file with bounds that are proven again; attributes collect the problems."""
         self._take_in(self.result.plans)
         listed = [each for graph in (self.result.graph, *self.result.variants) for each in self._list(graph)]
         self._check_rejected(listed)
@@ -133,7 +133,7 @@ class Plans:
 
     @property
     def late(self) -> bool:
-        """Whether the time was too short: then what could not be shown may be true."""
+        """Whether time ran out, so that claims not shown may still be true."""
         return self.clock.over
 
     # -- what the file says, and which plans there are --------------------------------------------------------------

@@ -27,7 +27,7 @@ _NEAR = 1.1  # blocks of mappings up to 10 % slower than the result are in the m
 
 
 def dump_models(result: Result, path: str | Path) -> list[Path]:
-    """Write the MILPs of the best plan of a result: the fusion as ``path``, the sharding beside it.
+    """Write the MILPs of the best plan of a result: the fusion as ``path``, the sharding next to it.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ from dfopt.terms.bounds.transfers import OptionFigures, Transfers
 
 @dataclass(frozen=True, eq=False)
 class Fitter:
-    """Budgets over one stage of the mappings of a setting.
+    """Optimizes one stage of the mappings of a setting within budgets.
 
     Attributes
     ----------
@@ -55,11 +55,19 @@ class Fitter:
     fitted: dict[str, Fitted] = field(default_factory=dict)
 
     def within(self, mapping: Mapping, cutoff: float) -> Solved | Pruned:
-        """A mapping with the partitions of the stage chosen anew.
+        """Re-optimize the partitions of the stage of a mapping within the budgets.
+
+        Parameters
+        ----------
+        mapping : Mapping
+            The mapping; all but the partitions of the stage stays.
+        cutoff : float, s
+            Step at or above which a mapping is of no interest.
 
         Raises
         ------
         Infeasible, PlanError, NoSolution
+            See :mod:`dfopt.errors`.
         """
         ready = priced_mapping(self.setting, mapping, self.options, listed=True)
         stage = _checked(ready.stages, self.stage)
@@ -88,7 +96,7 @@ class Fitter:
         return replace(solved, bound=solved.value * fitted.low / fitted.seconds)
 
     def best(self, plan: Plan, own: Solved | None) -> tuple[Solved | None, float]:
-        """The best mapping of a plan within the budgets, and what none is below; infinite if none keeps them.
+        """The best mapping of a plan within the budgets, and a lower bound on all others; infinite if none keeps them.
 
         Parameters
         ----------
@@ -112,7 +120,7 @@ class Fitter:
         return None if outcome.solution is None else outcome.solution.solved, outcome.bound
 
     def least(self, stage: PricedStage, low: float, most: float) -> float:
-        """Seconds that the stage takes at least, by rows that hold for many shardings at once.
+        """Lower bound on the seconds of the stage, from those budget rows that hold for many shardings at once.
 
         Parameters
         ----------
@@ -147,7 +155,7 @@ class Fitter:
 
 
 class Rows(Relaxation[Branch, float]):
-    """The budgets over the stage with every figure at its least."""
+    """Relaxation of a region by budget rows over the stage, with every figure at its least."""
 
     name = "rows of budgets"
 
@@ -156,11 +164,11 @@ class Rows(Relaxation[Branch, float]):
         self._lattices = dict[Instance, Lattice | None]()
 
     def applies(self, region: Branch) -> bool:
-        """Whether plans are listed."""
+        """Whether the plans of the region are in a class."""
         return isinstance(region, Region)
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """The least over the plans of each region."""
+        """Lower bounds on the step, s, over the plans of each region."""
         return [min(self._of_plan(region, i, cutoff) for i in region.plans) for region in listed(regions)]
 
     def _of_plan(self, region: Region, plan: int, cutoff: float) -> float:

@@ -50,7 +50,7 @@ _RECORD_S: Final = 5e-5
 
 
 class GraphSearch:
-    """The plans of one graph, and what is known of each.
+    """The plans of one graph during a search, with their bounds and records.
 
     Parameters
     ----------
@@ -91,28 +91,28 @@ class GraphSearch:
 
     @cached_property
     def least(self) -> float:
-        """Seconds of a step that all chips together need at least."""
+        """Lower bound on the step of any mapping, s, from the work that all chips share."""
         return least_step(self.setting)
 
     @cached_property
     def plan_bounds(self) -> PlanBounds:
-        """Bounds of its plans."""
+        """Lower bounds of plans by the least work of kernels."""
         return PlanBounds(self.setting)
 
     @cached_property
     def variants(self) -> Variants:
-        """Placements, and ways to hide collectives, that a legal plan stands for."""
+        """The placements and overlaps that every legal plan is searched with."""
         return Variants(self.setting, self.state.request)
 
     @cached_property
     def known_plans(self) -> dict[Plan, float]:
-        """Plans that the caller searches only, with what a step is known to take at least under each."""
+        """Plans to which the caller restricts the search, each with a lower bound on its step, s."""
         graph, only = self.setting.graph, self.state.options.only
         return {} if only is None else only.get((graph.microbatch, graph.variant), {})
 
     @cached_property
     def legal(self) -> Sequence[Plan]:
-        """The plans that the request leaves free, unless some are given; of others there are records of why not."""
+        """The plans that the request allows, unless given; rejected ones get records with the reason."""
         if self._given is not None:
             return self._given
         if self.state.options.only is not None:
@@ -134,7 +134,7 @@ class GraphSearch:
 
     @cached_property
     def space(self) -> MappingSpace:
-        """Its mappings under plans that may fit the memories."""
+        """The mapping space of the plans that may fit the memories."""
         state = self.state
         listed = self._fitting, lambda: sum(state.listed) + max(state.listed, default=0) <= _MOST_PLANS
         return MappingSpace(self.setting, state.request, self.plan_bounds, *listed, state.known_arcs)
@@ -210,12 +210,12 @@ class GraphSearch:
 
     @property
     def least_shares(self) -> dict[Plan, float]:
-        """Share of its fullest memory that each plan takes up at least, with most in slower memories; 0: it may fit."""
+        """Least share of the fullest memory that each plan occupies, with most in slower memories; 0: it may fit."""
         held = (self.variants.of(plan)[-1] for plan in self.legal)
         return {plan: self._full.get(plan, 0.0) for plan in held}
 
     def size(self, asked: Request) -> Space:
-        """How many mappings its legal plans span, by what is asked of sharding and partitions."""
+        """Number of mappings under the legal plans, for what ``asked`` leaves free of sharding and partitions."""
         placements, lattices = len(self.variants.placements) or 1, down_sets_by_kind(self.setting, self.legal)
         return search_space(self.setting, self.legal, lattices, placements, asked)
 
@@ -227,11 +227,11 @@ class GraphSearch:
         return len(tile_counts(self.setting.graph, self.setting.assumptions)) > 1
 
     def unit_of(self, plan: Plan, tiles: int | None) -> TiledPlan:
-        """What has a record of its own."""
+        """The unit that has its own record: a plan, or a plan with a number of tiles."""
         return plan, tiles if self._several_tiles else None
 
     def keep(self, solved: Solved) -> None:
-        """Count a mapping among the best of its plan, and of all."""
+        """Add a mapping to the best of its plan and of the search."""
         unit = self.units.setdefault(self.unit_of(solved.plan, solved.mapping.tile_count), UnitState())
         if solved.interrupted:
             self.state.stop()
@@ -242,27 +242,43 @@ class GraphSearch:
         self.state.accept(solved)
 
     def give_up(self, of: PlanGroup, plan_i: Iterable[int], low_i: Floats, *, late: bool) -> None:
-        """Leave some plans of a class, each with a bound: those of all plans, shape (plans of the class,)."""
+        """Close some plans of a class with their lower bounds.
+
+        Parameters
+        ----------
+        of, plan_i : PlanGroup, iterable of int
+            The class, and the places of the plans in it.
+        low_i : float array, s, shape (plans of the class,)
+            Lower bounds on the step under all plans of the class.
+        late : bool
+            Whether the time limit is the reason.
+        """
         for i in plan_i:
             state = self.give_up_unit(self.unit_of(of.plans[i], of.tiles), float(low_i[i]), late=late)
             state.wide |= not of.complete
             state.sharded_first = of.sharded_first or state.sharded_first
 
     def give_up_unit(self, unit: TiledPlan, low: float, *, late: bool) -> UnitState:
-        """Leave a plan and tile count with a bound: what is known of it then."""
+        """Close a unit (plan and number of tiles) with a lower bound ``low`` (s) and return its state.
+
+        ``late``: whether the time limit is the reason.
+        """
         state = self.units.setdefault(unit, UnitState())
         state.give_up(low, late=late)
         return state
 
     def give_up_graph(self, low: float, *, late: bool) -> None:
-        """Leave all plans together, with a bound that holds under each."""
+        """Close all plans together with a lower bound ``low`` (s) that holds under each.
+
+        ``late``: whether the time limit is the reason.
+        """
         given_up, self.records = UnitState(low=max(low, self.least), late=late), []
         self.apart = given_up.graph_record(self.setting.graph, self.state.kept, self.state.stopped)
 
     # -- records ----------------------------------------------------------------------------------------------------
 
     def write_records(self, *, by_variant: bool = False) -> None:
-        """The records of all plans that were not rejected.
+        """Write the records of all plans that were not rejected.
 
         Those of plans that hold too much say why when they are asked (:meth:`reason`): there may be many.
 
@@ -294,13 +310,13 @@ class GraphSearch:
 
     @property
     def reasons(self) -> list[str]:
-        """Why plans fit no mapping, but for those that are rejected."""
+        """Sentences on why plans have no feasible mapping, without rejected plans."""
         rejected = {each.plan for each in self.rejected}
         infeasible = (record for record in self.records if record.status == "infeasible")
         return [f"{each.plan.label}: {self.reason(each)}" for each in infeasible if each.plan not in rejected]
 
     def reason(self, record: AnyRecord) -> str:
-        """What a record says of its plan, or why that holds too much."""
+        """The note of a record, or a sentence on why its plan exceeds a memory."""
         unfit = None if record.note or record.status != "infeasible" else self._unfit.get(record.plan)
         return record.note if unfit is None else self._too_large(unfit)
 
@@ -322,7 +338,7 @@ class GraphSearch:
         return Refusals(self.space, self.state.options)
 
     def raise_known(self) -> None:
-        """Raise what is known of plans that the caller searches only to what is shown."""
+        """Raise the bounds in :attr:`known_plans` to those that the search proved."""
         if self.apart is not None:
             shown = dict.fromkeys(self.known_plans, self.apart.bound or 0.0)
         elif any(len(self.variants.of(plan)) > 1 for plan in self.known_plans):  # a plan may stand for others
@@ -337,7 +353,7 @@ class GraphSearch:
     # -- progress ---------------------------------------------------------------------------------------------------
 
     def counts(self) -> tuple[int, int]:
-        """How many of its plans may still be better than what is known, and how many are listed."""
+        """Number of plans that may still beat the incumbent, and number of plans listed."""
         low_i = self._fitting_low_i
         open_ = len(self.bounds) if low_i is None else int((low_i < self.state.incumbent).sum())
         return open_, len(self.bounds)

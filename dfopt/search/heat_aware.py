@@ -43,7 +43,23 @@ def heat_answers(
     solver: str = "highs",
     seed: int = 0,
 ) -> HeatReport:
-    """Deal with heat in three ways, under the plan and the sharding of a result: see :func:`dfopt.heat`."""
+    """Report three ways to keep a stack cool under the plan and sharding of a result: see :func:`dfopt.heat`.
+
+    Parameters
+    ----------
+    result : Result
+        Result of :func:`dfopt.solve`.
+    stack : Stack, optional
+        Stack of the chip; by default that of the result's system.
+    gap : float
+        Relative gap at which the heat-aware search may stop.
+    time_limit : float, s
+        Limit for all three answers.
+    one_kelvin : bool
+        Whether to also compute what one more kelvin would bring.
+    solver, seed
+        See :func:`dfopt.milp.solve`.
+    """
     system = needs_stack(result.system, stack)
     options = Options(result.request, Clock.of_limit(time_limit)).asking(
         gap=gap, solver=check_solver(solver), seed=seed, formulation="auto", pin_sharding={}
@@ -53,14 +69,14 @@ def heat_answers(
 
 
 def three_answers(setting: Setting, mapping: Mapping, options: Options) -> ThreeAnswers:
-    """The answers for the plan and sharding of a mapping, on a system with a stack."""
+    """The three answers on heat for the plan and sharding of a mapping, on a system with a stack."""
     ready = priced_mapping(setting, mapping, replace(options, progress=None), listed=True)
     asked = options.request
     return ThreeAnswers(ready, mapping, HeatEffort(asked.gap, options.clock.last, asked.solver, asked.seed))
 
 
 def needs_stack(system: System, stack: Stack | None) -> System:
-    """The system with its chip as a stack: the one given, or its own.
+    """The system with its chip as a stack: the given stack, or its own.
 
     Raises
     ------
@@ -78,7 +94,7 @@ def needs_stack(system: System, stack: Stack | None) -> System:
 def made_aware(
     best: Solved, setting: Setting, options: Options, others: Sequence[Solved] = ()
 ) -> tuple[Solved, HeatProof]:
-    """The best mapping of a search, re-optimised under the limits on heat of its system's stack.
+    """The best mapping of a search, re-optimized under the temperature limits of its system's stack.
 
     Parameters
     ----------

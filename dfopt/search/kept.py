@@ -21,14 +21,14 @@ PROOF: Final = 1e-6
 
 
 def proven_gap(value: float, bound: float) -> float:
-    """Relative distance of a value to its bound; 0 where nothing is left to prove."""
+    """Relative optimality gap of a value to its lower bound; 0 if nothing is left to prove."""
     gap = 1.0 if np.isinf(value) and np.isfinite(bound) else max(0.0, (value - bound) / value)
     return gap if gap > PROOF else 0.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The best mappings: their values by what makes them different, and ``last``, what others have to beat."""
+    """Values of the best mappings by the key that distinguishes them, and ``last``, the value that others must beat."""
 
     request: Request
     best: Mapping[Hashable, float]
@@ -36,13 +36,13 @@ class Kept:
 
     @classmethod
     def of(cls, request: Request, best: Mapping[Hashable, float], values: Iterable[float] = ()) -> Kept:
-        """From mappings, or their values where others than these were kept: the last one, or what limits allow."""
+        """Kept mappings of a request; ``values`` replaces theirs where other mappings were kept by the search."""
         places = sorted(values or best.values())[request.top - 1 : request.top]
         return cls(request, best, min([request.objective.ceiling, *places]))
 
     @classmethod
     def in_result(cls, result: Result) -> Kept:
-        """From a result; with heat the mappings without it, which were kept, are not in the file."""
+        """Kept mappings as a result file has them; with heat, the kept mappings without heat are not in the file."""
         by, others = result.request.distinct_in, result.alternatives or ()
         best = {different(other.mapping, other.variant, by): other.value for other in reversed(others)}
         best[different(result.mapping, result.graph.variant, by)] = result.value
@@ -50,11 +50,11 @@ class Kept:
         return cls.of(result.request, best, cool)
 
     def to_beat(self, plan: Plan, variant: str | None) -> float:
-        """What another mapping of a plan has to beat: the last one, or that of the plan where only one is kept."""
+        """Value that another mapping of a plan must beat: the last one, or the plan's own where one a plan is kept."""
         return min(self.last, self.best.get((plan, variant), self.last))
 
     def bound(self, record: AnyRecord, name: str = "bound") -> float | None:
-        """What a record says that no mapping is below: of a plan that may have several of the best, none but these.
+        """Lower bound from the field ``name`` of a record, for mappings other than the kept ones of its plan.
 
         Where the best ones are closer to each other than the gap, the record itself may say more of all of them.
         """
@@ -64,7 +64,17 @@ class Kept:
         return bound
 
     def gap(self, records: Sequence[AnyRecord], unlisted: Sequence[GraphRecord], name: str = "bound") -> float:
-        """How much, relatively, another mapping may be below what it has to beat, as far as that is shown."""
+        """Relative amount by which another mapping may still be below what it has to beat.
+
+        Parameters
+        ----------
+        records : sequence of records
+            Bounds by plan.
+        unlisted : sequence of GraphRecord
+            Bounds of graphs whose plans are not listed.
+        name : str
+            Field of the records: ``bound`` or ``level_bound``.
+        """
         low_of = {self.last: min((each.bound for each in unlisted), default=self.last)}  # by what is to be beaten
         of_record = partial(self.bound, name=name) if self.request.several else attrgetter(name)
         for record in records:

@@ -37,7 +37,7 @@ from dfopt.terms.step.ledger import held, usable_words
 
 @dataclass(frozen=True)
 class Room:
-    """How many sequences the copies of a plan have room for at most.
+    """Upper bound on the number of sequences that the replicas of a plan can store.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class Room:
 
     @property
     def batch(self) -> int:
-        """On all copies."""
+        """Upper bound on the batch, over all replicas."""
         return self.plan.copies * self.sequences
 
 
 @dataclass(frozen=True)
 class LargestBatch:
-    """The largest batch for which a mapping was found, and what no larger one fits.
+    """The largest batch with a known mapping, and an upper bound on all batches.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _NAMED = "graph", "system", "assumptions"
 
 
 class NameCheck(NamedTuple):
-    """Names that are not those of what they name, what is said of documents besides, and what was not compared."""
+    """Outcome of comparing the names in a result with the documents they stand for."""
 
     problems: list[str]
     notes: list[str]
@@ -32,7 +32,7 @@ class NameCheck(NamedTuple):
 
 
 def names_of(result: Result, today: bool) -> NameCheck:
-    """Hold the names in a result against what they name.
+    """Compare the names of documents in a result with the zoo, the profiles and the question.
 
     Parameters
     ----------

@@ -42,11 +42,20 @@ def search(
     variants: Sequence[Graph] = (),
     only: Only | None = None,
 ) -> Result:
-    """Find, prove and judge the fastest mapping: the answer to a question whose names are looked up.
+    """Find, prove and judge the fastest mapping for a question whose names are already resolved.
 
-    ``began``: when that was, on the clock of :func:`time.perf_counter`; the time limit counts from there.
-    ``variants``: the same workload drawn in other ways, which are searched too. ``only``: the plans that are searched;
-    the answer says nothing of others then. What is known of each is raised to what the search shows.
+    Parameters
+    ----------
+    resolved : Resolved
+        Question with its documents.
+    began : float, s
+        Reading of :func:`time.perf_counter` at which the time limit began to count.
+    progress : callable, optional
+        Called with a :class:`Progress` now and then.
+    variants : sequence of Graph
+        The same workload drawn in other ways; they are searched too.
+    only : Only, optional
+        Plans to search; the answer covers no others. Their known bounds are raised to those that the search proves.
 
     Raises
     ------
@@ -136,13 +145,25 @@ def _search_s(request: Request) -> float:
 
 
 class Later:
-    """Steps after a search: where one fails or is stopped, the mapping goes out without what it adds, and says so."""
+    """Optional steps after a search: if one fails or is stopped, the result goes out without it and says so."""
 
     def __init__(self) -> None:
         self.missing: list[str] = []
 
     def step(self, name: str, work: Callable[[], T], otherwise: T, *refusals: type[Exception]) -> T:
-        """What some work adds; of errors only refusals are for those who asked."""
+        """The value of ``work``, or ``otherwise`` if it fails or is stopped.
+
+        Parameters
+        ----------
+        name : str
+            Name of the step in the sentence on its failure.
+        work : callable
+            The step.
+        otherwise : any
+            Value in its place.
+        *refusals : exception types
+            Errors to raise to the caller instead.
+        """
         try:
             with interruptible():
                 return work()

@@ -28,7 +28,7 @@ _GIVEN_UP: Final = 3000
 
 @dataclass
 class TrustedCounts:
-    """What of a proof rests on the search's own code, and how much there is: plans, and regions of them.
+    """How much of a proof relies on the search's own code: plans and regions, of how many.
 
     ``graphs``: how many graphs whose plans are not listed were excluded by what all chips have to do.
     """
@@ -46,14 +46,14 @@ class TrustedCounts:
 
     @property
     def condition(self) -> str:
-        """What a verdict holds under: nothing where other code has shown all."""
+        """The condition of a verdict, in words; empty where independent code proved everything."""
         what = [f"{self.plans} of {self.of_plans} plans"] * bool(self.plans)
         what += [f"{self.graphs} graphs as a whole"] * bool(self.graphs)
         return f", if the search's own code is right about {' and '.join(what)}" if what else ""
 
 
 class OtherCode:
-    """Shows claims of a result by the judge's figures (:mod:`dfopt.proof`).
+    """Proves claims of a result by code independent of the search (:mod:`dfopt.proof`).
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class OtherCode:
         self.classes, self.refused = list[CertifiedPlans](), list[str]()
 
     def shown(self, setting: Setting, claims: Mapping[PlanClaim, float]) -> Proven:
-        """What is shown of some claims about the plans of a graph."""
+        """Which claims about the plans of a graph are proven."""
         of = setting.graph, setting.system, setting.assumptions
         pins, over = self._result.request.pin_sharding, lambda: self._clock.over
         shown = proven(*of, claims, pins, over, self._certificate)
@@ -86,7 +86,7 @@ class OtherCode:
         return shown
 
     def excludes(self, setting: Setting, low: float) -> bool:
-        """Whether no mapping of a graph whose plans are not in the result is below some seconds.
+        """Whether no mapping of a graph without listed plans is below ``low`` (s).
 
         Not asked, and not shown, where there are very many of these.
         """

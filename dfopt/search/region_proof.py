@@ -46,7 +46,7 @@ from dfopt.solving.solved import Solved, scored
 
 @dataclass(frozen=True)
 class Claims:
-    """What is said of the plans of a graph.
+    """Claimed lower bounds of the plans of a graph.
 
     Attributes
     ----------
@@ -68,21 +68,21 @@ class Claims:
     jointly: bool
 
     def every(self, plan: Plan) -> list[float]:
-        """All that is said of a plan."""
+        """All lower bounds, s, claimed of a plan."""
         return [*self.lows.get(plan, {None: self.otherwise}).values()]
 
     def of(self, plan: Plan, tiles: int) -> float:
-        """What is said of a plan and number of tiles."""
+        """Lower bound, s, claimed of a plan with a number of tiles."""
         lows = self.lows.get(plan, {})
         return max([lows[number] for number in (tiles, None) if number in lows] or self.every(plan))
 
     def is_empty(self, plan: Plan, tiles: int | None) -> bool:
-        """Whether a plan and number of tiles is said to have no mapping."""
+        """Whether a plan with a number of tiles is claimed to have no mapping."""
         return (plan, tiles) in self.empty or (plan, None) in self.empty
 
 
 class Claimed(LeafSolver[Branch, JudgedMapping]):
-    """Closes regions whose bound shows what is claimed of their plans.
+    """Leaf solver that closes a region once its bound reaches the claims of its plans.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Claimed(LeafSolver[Branch, JudgedMapping]):
         self._claims = claims
 
     def accepts(self, region: Branch, bound: Bound) -> bool:
-        """Whether nothing more is claimed of any plan that is left."""
+        """Whether the bound of the region reaches every claim of its plans."""
         if isinstance(region, Unlisted):
             return False
         if isinstance(region, Unclassed | Unsharded):
@@ -103,12 +103,12 @@ class Claimed(LeafSolver[Branch, JudgedMapping]):
         return bound.value >= max(self._claims.of(region.of.plans[i], region.of.tiles) for i in region.plans)
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """No solutions, and the bound."""
+        """No solutions, with the bound of the region."""
         return LeafAnswer([], bound.value)
 
 
 class RestrictedBranching(BranchingRule[Branch]):
-    """A rule whose parts hold some plans only, in some numbers of tiles.
+    """Wraps a branching rule and keeps only some plans, with some numbers of tiles.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class RestrictedBranching(BranchingRule[Branch]):
         self._rule, self._wanted = rule, wanted
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """The parts with the plans that are wanted."""
+        """The children of the wrapped rule that have wanted plans."""
         parts = self._rule.children(region, bound, view)
         if parts is None or isinstance(region, Region):
             return parts
@@ -138,7 +138,7 @@ class RestrictedBranching(BranchingRule[Branch]):
 
 @dataclass(frozen=True)
 class PlanProof:
-    """What could be shown of a plan, or of all its variants together.
+    """What could be proven of a plan, or of all its variants together.
 
     Attributes
     ----------
@@ -154,30 +154,30 @@ class PlanProof:
 
     @classmethod
     def together(cls, each: Sequence[PlanProof]) -> PlanProof:
-        """What is shown of several plans: the least, unless none fits any."""
+        """The weakest of several proofs: the least bounds, or that nothing fits if it fits under none."""
         return cls([record for shown in each for record in shown.records], all(shown.for_all for shown in each))
 
     @property
     def every(self) -> float | None:
-        """Seconds that no mapping is below; none: none fits."""
+        """Proven lower bound, s, of all mappings; None if no mapping fits."""
         return min((each.bound for each in self.records if each.bound is not None), default=None)
 
     @property
     def level(self) -> float | None:
-        """Seconds that no mapping with the sharding of the plan is below; none: none fits."""
+        """Proven lower bound, s, of all mappings with the plan's sharding; None if no mapping fits."""
         return min((each.level_bound for each in self.records if each.level_bound is not None), default=None)
 
     def of(self, tiles: int | None) -> list[PlanRecord]:
-        """What holds for a number of tiles; none: for any."""
+        """Records for one number of tiles, or for any if ``tiles`` is None."""
         return [each for each in self.records if tiles is None or each.tile_count in (None, tiles)]
 
     def level_of(self, tiles: int | None) -> float:
-        """Seconds that no mapping with the sharding, and in a number of tiles, is below; infinite where none fits."""
+        """Proven lower bound, s, with the plan's sharding and a number of tiles; infinite if no mapping fits."""
         return min(_level(each) for each in self.of(tiles) or self.records)
 
     @property
     def why(self) -> str:
-        """Why no more could be shown, or why nothing fits."""
+        """A sentence on why no more could be proven, or why nothing fits."""
         least = min(self.records, key=_level)
         return least.note or "a faster mapping may exist" * (least.level_bound is not None)
 
@@ -187,7 +187,7 @@ def _level(record: PlanRecord) -> float:
 
 
 class ClaimedPlans(GraphSearch):
-    """Plans of which something is claimed, each variant for itself, and what is shown of them.
+    """Plans with claims, each variant on its own, and what is proven of them.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class ClaimedPlans(GraphSearch):
         return ways
 
     def keep(self, solved: Solved) -> None:
-        """Count a mapping that refutes what is said; one of several that are kept does only where none is to fit."""
+        """Record a mapping that refutes a claim; if several mappings are kept, only a claim that none fits."""
         unit, least = self.unit_of(solved.plan, solved.mapping.tile_count), np.inf
         if self.state.request.several and not self.claims.is_empty(*unit):
             least = self.kept.get(solved.different(self.state.request.distinct_in), np.inf)
@@ -236,7 +236,7 @@ class ClaimedPlans(GraphSearch):
             state.value = min(state.value, solved.value)
 
     def refute(self, mapping: documents.Mapping) -> None:
-        """Count a mapping that other code came to, if it is in the space and the judge finds that it fits."""
+        """Record a mapping from other code as a counterexample if it is in the space and the judge accepts it."""
         with suppress(PlanError, Infeasible, ScoreMismatch, OutOfTime):
             ready = priced_mapping(self.setting, mapping, self.state.options)
             partition_k = ready.partitions(mapping)
@@ -253,16 +253,16 @@ class ClaimedPlans(GraphSearch):
                 self.keep(solved)
 
     def is_open(self, plan: Plan, tiles: int) -> bool:
-        """Whether no mapping is known of a plan in a number of tiles."""
+        """Whether no mapping of a plan with this number of tiles is known yet."""
         return bool(np.isinf(self.units.get(self.unit_of(plan, tiles), UnitState()).value))
 
     @property
     def unit_count(self) -> int:
-        """Of how many units a mapping is known."""
+        """Number of units (plan and number of tiles) with a known mapping."""
         return sum(bool(np.isfinite(unit.value)) for unit in self.units.values())
 
     def shown(self) -> dict[Plan, PlanProof]:
-        """What is shown of every plan and variant; one that is excluded with its plan has nothing of its own."""
+        """Proof of every plan and variant; a variant excluded together with its plan has no entry."""
         self.write_records(by_variant=True)
         of_plan, part = defaultdict[Plan, list[PlanRecord]](list), set[Plan]()
         for record in self.records:
@@ -275,7 +275,7 @@ class ClaimedPlans(GraphSearch):
 
 
 class RegionProof(WorkloadSearch):
-    """Shows what is claimed of the plans of one graph, and looks for mappings only to refute "none fits".
+    """Proves the claims of the plans of one graph; looks for mappings only to refute that nothing fits.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class RegionProof(WorkloadSearch):
         self._kept = [Candidate(value, JudgedMapping(different, None)) for different, value in pairs]
 
     def shown(self) -> dict[Plan, PlanProof]:
-        """What can be shown of every plan and variant; one that is excluded with its plan has nothing of its own.
+        """Search and return the proof of every plan and variant; one excluded with its plan has no entry.
 
         Raises
         ------

@@ -24,7 +24,16 @@ MOST_S: Final = 2.0  # for one of them
 def sensitivities(
     setting: Setting, best: Solved, options: Options, known_arcs: KnownArcs | None = None
 ) -> tuple[Sensitivity, ...]:
-    """The winning plan and sharding with 10 % more of one resource; partitions chosen anew.
+    """Speedup from 10 % more of each resource, under the best plan and sharding, with partitions optimized anew.
+
+    Parameters
+    ----------
+    setting, best : Setting, Solved
+        What is mapped, and the best mapping.
+    options : Options
+        The request under way, with its clock.
+    known_arcs : dict, optional
+        Lattices that are known already.
 
     Raises
     ------

@@ -33,7 +33,7 @@ _WAITING = "activations between partitions"
 
 @dataclass(frozen=True)
 class LeastHeld:
-    """What a chip of the plan that needs least of a memory has to hold there at least, under every mapping.
+    """Least bytes by state that any mapping stores in a memory of a chip, for the plan that needs least of it.
 
     Every state is the least over all shardings, and what waits between partitions also over all partitions. No mapping
     holds less than the sum. The best one may hold more, where no sharding has the least of each.
@@ -63,12 +63,12 @@ class LeastHeld:
 
     @property
     def bytes(self) -> float:
-        """All of them."""
+        """Bytes of all states together."""
         return sum(self.states.values())
 
     @property
     def short(self) -> float:
-        """Bytes that the memory lacks; less than none where it has room."""
+        """Bytes that the memory lacks; negative where it has room."""
         return self.bytes - self.capacity
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class LeastHeld:
 def least_held(
     shares: Sequence[tuple[Setting, Mapping[Plan, float]]], options: Options
 ) -> tuple[int, LeastHeld] | None:
-    """Of plans none of which fits, what the one that lacks least of a memory holds.
+    """The memory demand of the plan that comes nearest to fitting, of plans that do not fit.
 
     Plans are looked at in the order of what every sharding keeps of them, as long as one that keeps so much may be the
     least with what every fusion leaves to wait.
@@ -236,10 +236,10 @@ def _fullest(
 
 
 def gb(size: float) -> str:
-    """Bytes as people say them."""
+    """A size in bytes as a text in GB, with four significant digits."""
     return f"{size / 1e9:.4g} GB"
 
 
 def named(states: Mapping[str, float]) -> str:
-    """Bytes by state, as people call it."""
+    """Bytes by state as a text in GB, separated by commas."""
     return ", ".join(f"{label} {gb(size)}" for label, size in states.items())

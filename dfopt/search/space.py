@@ -33,7 +33,7 @@ def search_space(
     placements: int = 1,
     asked: Request = FREE,
 ) -> Space:
-    """Size of the space of mappings that some plans span, before any limit (SRAM, DRAM) is looked at.
+    """Size of the space of mappings under some plans, before capacity limits, as powers of ten.
 
     Under each plan every kernel takes any of its legal sharding schemes, or the one that is pinned; kernels drawn once
     go to pipeline stages and, on a dataflow chip, the kernels of a stage are cut into partitions that run one after
@@ -114,7 +114,7 @@ def _log10_fusions(setting: Setting, lattices: Mapping[int, Lattice | None], ask
 
 
 def together(spaces: Sequence[Space]) -> Space:
-    """The space of several searches, such as those of several microbatch sizes; empty where no plan was listed."""
+    """The space of several searches, such as those of several microbatch sizes; empty if no plan was listed."""
     return Space(
         plans=sum(space.plans for space in spaces),
         log10_shardings=max((space.log10_shardings for space in spaces), default=0.0),

@@ -25,7 +25,7 @@ _MOST_KEPT: Final = 0.4
 
 
 class SearchState:
-    """The best mappings of a workload, one clock, and what stopped the search.
+    """State shared by the searches of one workload: the best mappings, the clock, and the reason of a stop.
 
     Attributes
     ----------
@@ -57,22 +57,22 @@ class SearchState:
 
     @property
     def request(self) -> Request:
-        """What is asked for."""
+        """The request that is being answered."""
         return self.options.request
 
     @property
     def clock(self) -> Clock:
-        """Counts the work, and ends it."""
+        """The clock that counts work and ends the search."""
         return self.options.clock
 
     @property
     def seconds(self) -> float:
-        """Since the search began."""
+        """Seconds since the search began."""
         return time.perf_counter() - self.began
 
     @property
     def solutions(self) -> list[Solved]:
-        """The best mappings, best first."""
+        """The best mappings, in ascending order of their value."""
         return [each.solution.solved for each in self.incumbents.kept]
 
     @property
@@ -86,32 +86,33 @@ class SearchState:
         return Kept.of(self.request, {each.solution.different: each.value for each in self.incumbents.kept})
 
     def accept(self, outcome: Solved) -> None:
-        """Keep a mapping that is among the best of those that are different."""
+        """Keep a mapping if it is among the best that are distinct."""
         if self.incumbents.offer(Candidate(outcome.value, JudgedMapping.of(outcome, self.request))):
             self.report()
 
     def stop(self) -> None:
-        """An interrupt: what is still solved from here on returns what it has at once."""
+        """Handle an interrupt: solves from here on return at once with what they have."""
         self.stopped = cause()
         self.options = replace(self.options, clock=ENDED)
 
     @property
     def over(self) -> bool:
-        """Whether to stop; while there is nothing to return a little later than was asked for."""
+        """Whether to stop; without any mapping, a little later than requested."""
         return bool(self.stopped) or self.clock.over_since(0.0 if self.incumbents.kept else _GRACE_S)
 
     def check_time(self) -> None:
-        """Give up work that shows nothing before it is whole, when the time is up.
+        """Raise `OutOfTime` when the time is up, in work that shows nothing until it is complete.
 
         Raises
         ------
         OutOfTime
+            If the time is up.
         """
         if self.over:
             raise OutOfTime
 
     def end_earlier(self, seconds: float) -> None:
-        """End the search earlier by what comes behind it, but for most of the time that is left."""
+        """End the search ``seconds`` earlier, or less if little time is left, so that later steps have time."""
         seconds = min(seconds, _MOST_KEPT * self.clock.seconds_left)
         wall_limit.earlier(seconds)
         self.clock.end_earlier(seconds)

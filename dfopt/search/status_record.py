@@ -11,7 +11,7 @@ _EMPTY = PlanRecord(plan=Plan(), status="not_reached", bound=None)
 
 
 class StatusRecord(NamedTuple):
-    """A status and a bound of a plan that is in no result; attributes are those of a :class:`PlanRecord`."""
+    """A compact plan record with only a status and a bound; attributes are those of a :class:`PlanRecord`."""
 
     plan: Plan
     tile_count: int | None
@@ -29,7 +29,7 @@ AnyRecord = PlanRecord | StatusRecord
 
 
 def with_note(record: AnyRecord, note: str) -> PlanRecord:
-    """A record for a result, with a reason for its status."""
+    """A full plan record with ``note`` as the reason of its status."""
     if isinstance(record, PlanRecord):
         return record.model_copy(update={"note": note})
     return _EMPTY.model_copy(update={**record._asdict(), "note": note})  # nothing to validate, and there may be many

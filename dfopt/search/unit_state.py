@@ -26,7 +26,7 @@ TiledPlan = tuple[Plan, int | None]
 
 @dataclass(slots=True)
 class UnitState:
-    """What is known of a unit.
+    """Bounds, best value and status of a unit (plan and number of tiles) during a search.
 
     Attributes
     ----------
@@ -55,29 +55,32 @@ class UnitState:
     sharded_first: ShardedFirst | None = None
 
     def give_up(self, low: float, *, late: bool) -> None:
-        """Leave some of its mappings, none of which is below a bound."""
+        """Close part of its mappings with a lower bound ``low`` (s); ``late``: the time limit is the reason."""
         self.low, self.late = min(self.low, low), self.late or late
 
     @property
     def says_status(self) -> bool:
-        """Whether it says no more than a status and a bound."""
+        """Whether its record has only a status and a bound."""
         return math.isinf(self.value) and not self.solves and self.sharded_first is None
 
     def together(self, others: list[UnitState]) -> UnitState:
-        """What holds for this one and some others: the least of their bounds, and the last that does not fit."""
+        """The state of several units together: the least of their bounds, and the last plan that does not fit."""
         every = [self, *others]
         unfit = next((each.unfit for each in reversed(every) if each.unfit is not None), None)
         late, wide = any(each.late for each in every), any(each.wide for each in every)
         return UnitState(min(each.low for each in every), unfit=unfit, late=late, wide=wide)
 
     def graph_record(self, graph: Graph, kept: Kept, stopped: str) -> GraphRecord:
-        """The record of a graph of which this is all that is known: all its plans are given up together."""
+        """Record of a graph all of whose plans are closed together with this state.
+
+        ``kept`` has the best mappings; ``stopped`` says what ended the search, empty where nothing did.
+        """
         fields = self._status(kept.last, kept, stopped)
         fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]
         return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **fields)
 
     def plan_record(self, unit: TiledPlan, variant: str | None, least: float, kept: Kept, stopped: str) -> AnyRecord:
-        """Its record; where nothing fits without the reason.
+        """The plan record of this unit; if nothing fits, without the reason.
 
         Parameters
         ----------

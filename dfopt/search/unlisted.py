@@ -32,10 +32,10 @@ _ENTRIES: Final = {
 
 @uncollected()
 def in_few_words(searches: Sequence[GraphSearch]) -> tuple[tuple[PlanRecord, ...], tuple[UnlistedPlans, ...] | None]:
-    """What a result has of the records of searches: all of them, or few and all others together.
+    """The plan records of a result: all, or a selection with the others in compressed form.
 
-    Those stay that say more than a status, the nearest ones, and for every degree of every axis the nearest with it.
-    Where the sharding comes first all stay.
+    The selection has all records with more than a status, the nearest ones, and for every degree of every axis the
+    nearest with it. Where the sharding comes first all stay.
     """
     records = [record for search in searches for record in search.records]
     jointly = searches[0].setting.assumptions.sharding_objective == "joint"
@@ -76,7 +76,16 @@ def _of_graph(search: GraphSearch, stay: set[int], text: Callable[[Plan], str]) 
 def expanded(
     plans: UnlistedPlans, legal: Sequence[Plan], rejected: Sequence[Rejected], to_beat: float, bound: float
 ) -> Iterator[PlanRecord]:
-    """A record of every plan: what is excluded cannot beat one value, what is open cannot beat another.
+    """A record of every plan of a compressed list.
+
+    Parameters
+    ----------
+    plans : UnlistedPlans
+        The compressed list.
+    legal, rejected : sequences of Plan and Rejected
+        The plans, listed again.
+    to_beat, bound : float, s
+        Bound of excluded plans, and of open ones.
 
     Raises
     ------

@@ -43,7 +43,7 @@ _LEAST_S, _TIMES, _LONGEST_S = 60.0, 4.0, 3600.0
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found: a verdict in words, the gaps that could be verified, what is wrong and what was not checked.
+    """Outcome of a check: verdict in words, verified gaps, problems, and claims that were not checked.
 
     ``gap`` is the distance to what any mapping could reach, ``level_gap`` that under the sharding of each plan;
     ``checked`` says what that is, where sharding and fusion are one problem; ``notes``, which documents are not what
@@ -68,7 +68,7 @@ class Verification:
 
 
 def seconds_for(spent: float) -> float:
-    """Seconds that a check has where nobody says: a minute, or four times what the search took, an hour at most.
+    """Default time limit of a check, s: at least a minute, four times the search time, at most an hour.
 
     Bounds take about as long to show again as they took to find, on a machine as busy as that one was.
     """
@@ -169,12 +169,12 @@ def _figures(result: Result, records: list[PlanRecord], score: Score, value: flo
 
 
 def rounded(gap: float) -> float:
-    """A gap, 0 where a bound is shown to within what judge and problems may differ by, and rounded."""
+    """A gap for display: 0 within the tolerance between judge and solver, else rounded."""
     return 0.0 if gap <= PROOF * (1 + 1e-3) else gap
 
 
 def words_of(gap: float, level_gap: float, heat: bool = False) -> str:
-    """What was verified, by the gaps that could be."""
+    """The verdict in words, from the gaps that could be verified."""
     what = " of the bound without heat" if heat else ""
     if gap == 0.0:
         return "verified optimal"
@@ -199,12 +199,12 @@ def _shown(result: Result, records: list[PlanRecord], value: float, gap: float, 
 
 
 def verdict(verification: Verification, name: str) -> str:
-    """What ``dfopt check`` says of a document that holds, and what it could not check.
+    """Text that ``dfopt check`` prints for a valid document, with the claims that it could not check.
 
     Raises
     ------
     DocumentError
-        If it claims what does not hold.
+        If a claim is wrong.
     """
     if verification.ok:
         lines = {"note": verification.notes, "checked": verification.checked, "not checked": verification.unchecked}
@@ -251,9 +251,23 @@ def _contents(result: Result) -> list[str]:
 
 
 def judged_again(where: str, mapping: Mapping, setting: Setting, request: Request) -> tuple[Score | None, list[str]]:
-    """The score of a mapping, and what is wrong with it.
+    """The judge's score of a mapping, and sentences on what is wrong with it.
 
-    That it does not fit, breaks a limit, or that no search gives its kernels what it does in these partitions.
+    Parameters
+    ----------
+    where : str
+        Name of the mapping in the sentences.
+    mapping, setting : Mapping, Setting
+        The mapping, and what it maps.
+    request : Request
+        Limits and pins that it must keep.
+
+    Returns
+    -------
+    (Score or None, list of str)
+        None: the mapping does not fit. The sentences also say where it breaks a limit, or where no search would
+        give its
+        kernels these figures in these partitions.
     """
     graph, system, wrong = setting.graph, setting.system, list[str]()
     for name, claimed, document in (("graph", mapping.graph, graph), ("system", mapping.system, system)):

@@ -30,7 +30,7 @@ from dfopt.solving.solved import Solved
 
 @dataclass(frozen=True)
 class Within:
-    """The fastest mapping within budgets.
+    """The fastest mapping within budgets, with its proof.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ def optimize_within(
     solver: str = "highs",
     seed: int = 0,
 ) -> Within:
-    """Choose the partitions of a result anew, and the sharding with them, so that sums over them stay within budgets.
+    """Re-optimize the partitions of a result, and its sharding, such that sums over them stay within budgets.
 
     The plan is that of the result. Sharding and tile count are chosen anew where ``sharding_objective: joint`` chose
     them, and otherwise kept. The judge recomputes time and sums.

@@ -27,7 +27,7 @@ _REPORT_S: Final = 1.0
 
 
 class WorkloadSearch:
-    """A search over the mappings of some graphs, which are one workload drawn in several ways.
+    """A search over the mappings of several graphs that draw the same workload in different ways.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class WorkloadSearch:
 
     @property
     def usable(self) -> list[GraphSearch]:
-        """The searches of graphs that some plan can use."""
+        """Searches of those graphs that some plan can use."""
         return [graph for graph in self.graphs if graph.refused is None]
 
     def run(self) -> None:
-        """Search, and write the records of all graphs."""
+        """Run the search and write the records of all graphs."""
         request, options = self.state.request, self.state.options
         problem = problem_in([graph.space for graph in self.graphs], options)
         # programs find, and show, what is there by themselves
@@ -71,7 +71,10 @@ class WorkloadSearch:
     def outcome(
         self, problem: Problem[Branch, JudgedMapping], parameters: SearchParameters, kept: Sequence[Candidate] = ()
     ) -> Outcome[Branch, JudgedMapping]:
-        """Run a branch and bound; mappings that it finds are kept."""
+        """Run branch and bound on a problem and keep the mappings that it finds.
+
+        Arguments are those of :func:`dfopt.bnb.branch_and_bound`.
+        """
         outcome = searched(problem, parameters, self.state.clock, kept, self._stepped)
         if outcome.ending == "interrupted":
             self.state.stop()
@@ -103,7 +106,7 @@ class WorkloadSearch:
                 graph.write_records()
 
     def leave(self, outcome: Outcome[Branch, JudgedMapping], parameters: SearchParameters) -> dict[GraphSearch, float]:
-        """Leave all plans that were searched with what is shown of each.
+        """Close all searched plans with the bounds that an outcome proves.
 
         Returns
         -------
@@ -132,7 +135,7 @@ class WorkloadSearch:
             self.report()
 
     def report(self) -> None:
-        """Tell what is found and proven so far."""
+        """Call the progress callback with the best value and the bound so far."""
         state = self.state
         seconds, best = state.seconds, next(iter(state.solutions), None)
         self._due_s = now() + _REPORT_S
@@ -151,7 +154,7 @@ class WorkloadSearch:
     # -- why there is no mapping ------------------------------------------------------------------------------------
 
     def failure(self) -> SolveError | KeyboardInterrupt:
-        """Why there is no mapping at all: that no plan fits only if that is shown for all."""
+        """The error for a search without any mapping: infeasible only if that is proven for all plans."""
         if self.state.stopped in SIGNALS:
             return KeyboardInterrupt()
         graphs = self.usable
@@ -214,17 +217,23 @@ def _counted(graphs: Sequence[GraphSearch]) -> str:
 
 
 def is_late(outcome: Outcome[Branch, JudgedMapping]) -> bool:
-    """Whether a search ended before it was done."""
+    """Whether the time limit or an interrupt ended a search."""
     return outcome.ending in ("time_limit", "interrupted")
 
 
 def lows(
     outcome: Outcome[Branch, JudgedMapping], parameters: SearchParameters, *, several: bool
 ) -> Callable[[PlanGroup], Floats]:
-    """What no mapping of each plan of a class is below: the least bound of the leaves that hold the plan.
+    """Function that gives, for a class, lower bounds on the step under each plan: the least over its leaves.
 
-    Plans that no leaf holds were left out by reductions: they hold too much, or are not below the cutoff. ``several``:
-    the bound is one of all mappings but those that are kept.
+    Plans without a leaf were removed by reductions: they exceed a memory or reach the cutoff.
+
+    Parameters
+    ----------
+    outcome, parameters : Outcome, SearchParameters
+        Of the search.
+    several : bool
+        Whether the bound excludes the mappings that are kept.
     """
     kept = Incumbents(parameters.top, parameters.gap, outcome.kept, parameters.limit)
     low_of = dict[PlanGroup, Floats]()

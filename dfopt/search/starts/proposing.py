@@ -45,7 +45,7 @@ _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and 
 
 
 def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
-    """Give a search mappings to beat, where its spaces are large; not where the sharding comes first.
+    """Give a search starting mappings to beat, if its spaces are large and sharding is not chosen first.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
 
 
 def is_large(settings: Sequence[Setting], request: Request) -> bool:
-    """Whether starts are worth their seconds: whether the spaces of some graphs are large."""
+    """Whether the spaces of some graphs are so large that starting mappings are worth their time."""
     fixed = [degree for axis, degree in request.on_axes.items() if axis in AXES]
     degrees = divisors(max(settings[0].system.chips // math.prod(fixed), 1))
     ways: int = len(degrees) ** max(len(AXES) - 2 - len(fixed), 0)  # the second axis counts not; the last has the rest

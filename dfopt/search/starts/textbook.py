@@ -29,7 +29,7 @@ VARIATIONS = ("tokens", "layer norms whole", "norms whole", "ends whole", "heads
 
 
 def textbook_plans(graph: Graph, system: System, request: Request) -> PlanListing:
-    """Plans whose axes lie inside out, in the order of how often they communicate, with usual schemes of modules.
+    """Plans with the usual layout: axes that communicate most on the innermost network dims, usual module schemes.
 
     Axes of which dims are asked for lie where they are.
     """
@@ -65,14 +65,17 @@ def textbook_plans(graph: Graph, system: System, request: Request) -> PlanListin
 
 
 def narrowed(request: Request) -> Request:
-    """A request for a part of the same plans: the levels of ZeRO that are usual, no microbatches that take turns."""
+    """A request restricted to usual ZeRO levels and without two-batch overlap."""
     levels = tuple(level for level in request.zero or () if level in (1, 3))
     turns = request.two_batch_overlap or False
     return request.model_copy(update={"zero": levels or request.zero, "two_batch_overlap": turns})
 
 
 def shardings(instance: Instance, request: Request, variation: str) -> dict[str, Sharding] | None:
-    """A scheme for every kernel that it can take, and that pins allow; none if there is none."""
+    """The textbook scheme of every kernel, among those that it can take and pins allow; None if there is none.
+
+    ``variation`` names the textbook layout.
+    """
     graph, degree = instance.graph, instance.plan.shards
     legal = {kernel.name: ops.legal_schemes(kernel, degree, instance.assumptions) for kernel in graph.kernels}
     pinned = {name: scheme for name, scheme in request.pin_sharding.items() if name in legal}
