@@ -37,7 +37,7 @@ from dfopt.search.verify import judged_again, verify
 
 
 def check_exploration(exploration: Exploration, path: str, time_limit: float = 60.0) -> str:
-    """The verdict on an exploration, in words.
+    """Check an exploration and return the verdict in words.
 
     Every box is derived and bounded anew, and the best mapping verified as a result of its own. What time does not
     suffice for is said to be unchecked.
@@ -148,7 +148,7 @@ def _digests(exploration: Exploration) -> set[str]:
 
 
 def problems_of(exploration: Exploration) -> Iterator[tuple[str, str]]:
-    """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
+    """Inconsistencies within an exploration that need no derived chip: (path, problem)."""
     objective = exploration.request.objective
     if exploration.seal != exploration.unsealed_digest():
         yield "$.seal", "does not fit the contents: the file was edited"

@@ -21,7 +21,7 @@ from dfopt.judge import evaluate
 
 
 def compared(workload: Workload, request: ExplorationRequest) -> Iterator[Comparison]:
-    """What each of the other questions of a request finds, each in an equal part of the time; one part is left."""
+    """Answers to the other questions of a request, each within an equal part of the time, with one part to spare."""
     end = workload.run.deadline
     try:
         for number, name in enumerate(request.compare):
@@ -36,7 +36,7 @@ def compared(workload: Workload, request: ExplorationRequest) -> Iterator[Compar
 def comparison(
     workload: Workload, request: ExplorationRequest, name: ComparisonName | None, within: Sequence[Box] = ()
 ) -> WithoutHeat | None:
-    """What another question finds, and what comes of it in the one that was asked; none where time is up before it.
+    """Answer of another question, evaluated under the one that was asked; None if time is up first.
 
     Time is that of ``workload.run``.
 

@@ -14,7 +14,15 @@ from dfopt.technology.chip_price import chip_price
 
 
 def cost_of(space: Space, box: Box, system: System | None) -> SystemCost | None:
-    """Power and price of the system of a design, or no more than those of any of several; none if there is none."""
+    """Power and price of the system of a design; for a box of several, lower bounds. None without a system.
+
+    Parameters
+    ----------
+    space, box : Space, Box
+        Designs of one document.
+    system : System, optional
+        The system of the design, or of the best corner of the box.
+    """
     chip, design = space.chip(box), space.design
     if system is None or chip is None or design.template is None or box.single:
         return None if system is None else system_cost(system)

@@ -44,7 +44,7 @@ _BUDGETS: Final[tuple[BudgetName, ...]] = ("area", "power", "perimeter")  # as `
 
 @dataclass(frozen=True)
 class Decisions(Space):
-    """The designs that a document with ``auto`` shares stands for.
+    """Design space of a document with ``auto`` shares of its budgets.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Decisions(Space):
 
     @cached_property
     def sizes(self) -> Mapping[str, tuple[float, ...]]:
-        """Every size of every component that is to be chosen, the smallest first."""
+        """All candidate sizes of every free component, in ascending order."""
         choices = self.design.choices
         given = {name: choices.of(name) if choices else None for name in self.design.chosen}
         sizes_by_name = {
@@ -101,7 +101,7 @@ class Decisions(Space):
         return {**sizes_by_name, POWER: choices.power.values} if choices and choices.power else sizes_by_name
 
     def chip(self, box: Box) -> Derived | None:
-        """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
+        """Chip of one design, or the best corner of several; None if nothing in the box fits the budgets."""
         (weakest, low), (strongest, high) = self._end(box.low), self._end(box.high)
         return strongest._chip(low, high, box.single, weakest)
 
@@ -118,7 +118,7 @@ class Decisions(Space):
         return Decisions(self.design.model_copy(update={"budgets": budgets, "choices": choices}))
 
     def one_design(self, positions: Sizes) -> Design:
-        """The document with the budget of power that one design has."""
+        """The document of one design, with its power budget."""
         return self._end(positions)[0].design
 
     def _chip(
@@ -150,7 +150,7 @@ class Decisions(Space):
         )
 
     def least(self, box: Box, corner: Derived) -> Derived:
-        """The best corner, but drawing and costing no more than any design of the box that makes a system.
+        """The best corner with lower bounds on power and price over all valid designs of the box.
 
         Each component has the least power that it draws in any of them, and links are the slowest ones.
         """

@@ -30,7 +30,7 @@ def explore_each(
     progress: Callable[[options.Progress], None] | None = None,
     **asked: Any,
 ) -> Iterator[tuple[float, Exploration | NoSolution | None]]:
-    """The best design with each value of one of the sizes that are to be chosen, such as each number of DRAM layers.
+    """The best design for each value of one free size, such as each number of DRAM layers.
 
     Each is an exploration of its own, and bounds of plans of all designs serve each of them. Its result answers the
     question about the best plan alone; its bound holds for all plans.

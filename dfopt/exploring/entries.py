@@ -52,7 +52,7 @@ _AHEAD: Final = 4
 
 @dataclass
 class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice]):
-    """Designs that run one of several batches, or one batch: the problem of the batch of a box answers for the box.
+    """Branch-and-bound problem over designs that run one of several batches.
 
     Attributes
     ----------
@@ -67,17 +67,17 @@ class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice
 
     @cached_property
     def of(self) -> dict[int, Workload]:
-        """The problem of each batch."""
+        """Workload of each batch."""
         return {workload.graph.batch: workload for workload in self.workloads}
 
     def named(self, box: Box, positions: Sizes) -> dict[str, float]:
-        """The batch of a box, where there are several, and the sizes of components."""
+        """Sizes of components at some positions, and the batch of the box if there are several."""
         batch = {BATCH: float(box.batch)} if len(self.workloads) > 1 else {}
         return batch | self.workloads[0].spaces[box.which].named(positions)
 
     @property
     def problem(self) -> Problem[Box, Choice]:
-        """All designs with each batch, as a problem of branch and bound."""
+        """The branch-and-bound problem of all designs with each batch."""
         return Problem(
             roots=[box for workload in self.workloads for box in workload.roots],
             relaxations=[DesignBound(self, name) for name in self.workloads[0].bounds],
@@ -87,23 +87,23 @@ class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice
         )
 
     def due(self, node: Node[Box], after: str) -> bool:
-        """Whether to try a known mapping: after the corner of several designs is solved."""
+        """Whether to try a known mapping now: after the corner of several designs is solved."""
         return after == SOLVE and not node.region.single
 
     def propose(self, node: Node[Box], view: View) -> Iterator[Candidate]:
-        """A design on which a mapping that is known of the corner is better than the best design, if there is one."""
+        """A design on which a mapping known from the corner beats the best design, if there is one."""
         return self.of[node.region.batch].candidates(node.region, view.last)
 
     def accepts(self, region: Box, bound: Bound) -> bool:
-        """Whether the box has one design, which is mapped."""
+        """Whether the box has a single design, which can be mapped."""
         return region.single
 
     def solve(self, region: Box, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The design with its mapping. No other mapping of it is below the bound of the box."""
+        """The design with its best mapping; the bound of the box holds for all its other mappings."""
         return LeafAnswer([*self.of[region.batch].candidates(region, view.last)], bound=bound.value)
 
     def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
-        """The halves of a box on which its best mapping loses most."""
+        """The two halves of a box, split so that its best mapping loses most."""
         return [(part, bound.value) for part in self.of[region.batch].split(region)]
 
 
@@ -138,13 +138,13 @@ def batches_of(
 
 
 class DesignBound(Relaxation[Box, float]):
-    """A bound on the objective of every design in a box, from the best corner of the box."""
+    """Relaxation: bound on the objective of all designs in a box, from the best corner of the box."""
 
     def __init__(self, batches: Batches, name: str) -> None:
         self.name, self._batches, self.ahead = name, batches, _AHEAD if name == SOLVE else 0
 
     def prepare(self, regions: Sequence[Box], cutoff: float) -> None:
-        """Solve the corners of some boxes in several processes, those of the first batch.
+        """Solve the corners of boxes of the first batch in several processes.
 
         What the first batch shows may close the boxes of the others.
         """
@@ -174,7 +174,7 @@ def explore_boxes(
     kept: Sequence[Candidate] = (),
     progress: Callable[[Snapshot[Choice]], None] | None = None,
 ) -> Outcome[Box, Choice]:
-    """Search the boxes of a problem for the best designs, as far as time goes; see :func:`branch_and_bound`.
+    """Branch and bound over the boxes of a design space; see :func:`branch_and_bound`.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def explore_boxes(
 
 
 def best_of(workload: Workload, gap: float) -> Outcome[Box, Choice]:
-    """The best design of a workload inside of a larger question, which an interrupt ends, in the time that is left.
+    """The best design of a workload within a larger question, in the time that is left.
 
     Raises
     ------

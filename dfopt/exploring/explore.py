@@ -85,7 +85,7 @@ def explore(  # noqa: PLR0913 - a public function with options
     progress: Callable[[options.Progress], None] | None = None,
     **asked: Any,
 ) -> Exploration:
-    """Find the best design for a workload, and prove how good it is over all designs and all mappings.
+    """Find the best design for a workload and prove its gap over all designs and all mappings.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def explore(  # noqa: PLR0913 - a public function with options
 
 
 def asked_workload(graph: Graph | str | os.PathLike[str], asked: dict[str, Any]) -> tuple[tuple[Graph, ...], Request]:
-    """A workload in every way that is free, with each batch of a list, and what is fixed of its mappings."""
+    """The graphs of a workload, in every free way and for each batch of a list, and the request for its mappings."""
     if isinstance(graph, Graph) and not asked:
         return (graph,), Request()
     question, resolver = question_of(graph, None, None, asked), Resolver()
@@ -204,7 +204,7 @@ def explored(
     *,
     all_plans: bool = True,
 ) -> Exploration:
-    """The best design of a problem, what bounds all others, and what other questions find.
+    """Solve the problem of an exploration: best design, bound on all others, and comparisons.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def _searched(
 
 
 def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]:
-    """Restrictions of the mappings of every design: what was asked for, and what is searched only on request.
+    """Sentences on what restricts the mappings of all designs: requested restrictions, and choices not searched.
 
     Graphs that the result does not have are left out: where time was up before it was asked of all of them, the
     microbatch counts as fixed.
@@ -374,7 +374,7 @@ def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> 
 
 
 def in_technologies(design: Design, technologies: Sequence[Technology | str | os.PathLike[str]]) -> tuple[Design, ...]:
-    """A design in each of several technologies, or in its own."""
+    """Copies of a design in each technology; only the design itself if none is given."""
     if not technologies:
         return (design,)
     given = [

@@ -52,7 +52,7 @@ _LOOKED_AT = 64  # plans of a graph whose heat is looked at
 
 @dataclass
 class Heated(Workload):
-    """The problem of `Workload` where each chip is a stack of dies, on the package of ``on``."""
+    """Exploration workload whose chips are stacks of dies, on the package of the stack ``on``."""
 
     on: Stack = field(kw_only=True)
     heat: HeatMode = field(kw_only=True)
@@ -85,7 +85,7 @@ class Heated(Workload):
         return system.model_copy(update={"chip": chip, "stack": None})
 
     def bounding(self, box: Box) -> System | None:
-        """The machine without its stack; of one design with the rate that its DRAM delivers at most."""
+        """The machine without its stack; for a single design with the highest rate that its DRAM delivers."""
         system = self.system(box)
         return system if system is None or not box.single else self._slower(box, 1.0)
 
@@ -98,14 +98,14 @@ class Heated(Workload):
 
     @memoized
     def stack(self, box: Box) -> Stack:
-        """The stack of dies of one design."""
+        """Die stack of one design."""
         decisions = self.spaces[box.which]
         chip = decisions.chip(box)
         assert chip is not None  # asked of designs that fit their budgets
         return derived_stack(decisions.one_design(box.high), chip, self.on)
 
     def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
-        """The mapping without heat, with the rate that the DRAM delivers at most; or that around heat."""
+        """The best mapping without heat at the highest DRAM rate, or the heat-aware mapping."""
         _, result = self.solver.solve(self._slower(box, 1.0), cutoff)
         if result is None:
             return None
@@ -116,7 +116,7 @@ class Heated(Workload):
         return answer.result
 
     def adapted(self, tried: Box, system: System, nearby: Result) -> Result | None:
-        """A mapping on a design: under the plan of the corner, or around the heat under any."""
+        """Mapping of a design: under the plan of the corner, or heat-aware under any plan."""
         if self.heat == "throttle":
             return super().adapted(tried, system, nearby)
         return self.mapped(tried, system, math.inf)

@@ -18,7 +18,7 @@ _LISTED: Final = 64  # designs whose rates are looked at one by one; a corner of
 
 
 def with_slowest_hiding(corner: System, best: Derived, box: Box, space: Space) -> System:
-    """The corner of a box, whose products hide collectives as long as those of the slowest design in the box.
+    """The corner system of a box, with products that hide collectives for as long as on its slowest design.
 
     ``best``: the chip of that corner as its space has it.
     """

@@ -19,7 +19,7 @@ _ZERO_C = 273.15
 
 
 def seconds_on_stack(score: Score) -> float | None:
-    """Seconds of a step on a stack of dies, at the level that keeps its limits; none where no level does."""
+    """Step on a stack of dies at the clock level that keeps its limits, s; None if no level does."""
     on_stack = score.physical
     if on_stack is None or on_stack.limits_broken or on_stack.runaway:
         return None
@@ -29,7 +29,7 @@ def seconds_on_stack(score: Score) -> float | None:
 def value_of(
     merit: Merit, score: Score, system: System, heat: HeatMode | None, lumped: LumpedHeat | None
 ) -> float | None:
-    """The objective of a judged mapping, as a search makes it least; none where it is too hot, or one cannot know it.
+    """Objective of a scored mapping as the search minimizes it; None if it is too hot or unknown.
 
     Parameters
     ----------
@@ -59,14 +59,14 @@ def value_of(
 
 
 def layers_of(design: Design, sizes: Mapping[str, float], on: Stack | None) -> int:
-    """DRAM layers of a design with these sizes, or of the stack that it has none beside."""
+    """Number of DRAM layers of a design with given sizes, or of its stack."""
     if design.sizes is not None:
         return int(sizes.get("dram_layers", design.sizes.dram_layers))
     return 0 if on is None else len(on.dram_dies)
 
 
 def lumped_heat(watts: float, layers: int, limits: DesignLimits | None) -> LumpedHeat:
-    """Temperature of a chip by one resistance, and the clock that keeps the limit on it."""
+    """Temperature of a chip by a single thermal resistance, and the clock that keeps its limit."""
     most = None if limits is None else limits.temperature
     limit_c = LIMIT_C if most is None else most - _ZERO_C
     return LumpedHeat(temperature_c=temperature_c(watts, layers), frequency=clock(watts, layers, limit_c))
@@ -75,7 +75,7 @@ def lumped_heat(watts: float, layers: int, limits: DesignLimits | None) -> Lumpe
 def bounds_of(
     objective: ObjectiveName, value: float, named: Sequence[tuple[int, Mapping[str, float]]], boxes: Sequence[DesignBox]
 ) -> dict[str, Any]:
-    """What boxes of designs show: a bound on all of them, the gap, and a bound on all but those that are named.
+    """Bound fields of an exploration: bound and gap over all designs, and bound over all but the reported ones.
 
     A design that is named and inside of a larger box is not below the bound of that box either.
 

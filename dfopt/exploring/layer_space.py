@@ -22,7 +22,7 @@ from dfopt.technology.layered import layered_chip, least_drawn
 
 
 class LayerSpace(Space):
-    """The designs that a document with ``sizes`` and choices of them stands for.
+    """Design space of a document with ``sizes`` and lists of candidates.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class LayerSpace(Space):
 
     @cached_property
     def sizes(self) -> Mapping[str, tuple[float, ...]]:
-        """Every size that is to be chosen, the smallest first."""
+        """All candidate sizes of every free component, in ascending order."""
         choices = self.design.choices
         if choices is None:
             return {}
@@ -44,7 +44,7 @@ class LayerSpace(Space):
         return {**choices.listed, **rates, **({POWER: choices.power.values} if choices.power else {})}
 
     def one_design(self, positions: Sizes) -> Design:
-        """The document with the sizes of one design."""
+        """The document of one design, with its sizes."""
         sizes, of, budgets = self.named(positions), self.design.sizes, self.design.budgets
         assert of is not None  # what makes it a space of layers
         rates = {role: sizes.get(role, rate) for role, rate in of.rate.items()}
@@ -61,7 +61,7 @@ class LayerSpace(Space):
         )
 
     def chip(self, box: Box) -> Derived | None:
-        """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
+        """Chip of one design, or the best corner of several; None if nothing in the box fits the budgets."""
         low, high = self.one_design(box.low), self.one_design(box.high)
         assert low.sizes is not None and high.sizes is not None
         if low.sizes.connected > high.sizes.dram_layers:
@@ -73,7 +73,7 @@ class LayerSpace(Space):
         return Derived(core, {"buffer": buffer}, dram, links)
 
     def least(self, box: Box, corner: Derived) -> Derived:
-        """The best corner, but drawing no more than any design of the box, with the fewest layers and slowest links."""
+        """The best corner with lower bounds over the box: least power, fewest layers, slowest links."""
         if box.single:
             return corner
         low, high = self.one_design(box.low), self.one_design(box.high)
@@ -84,5 +84,5 @@ class LayerSpace(Space):
 
 
 def space_of(design: Design) -> Space:
-    """The space of a design: by its sizes, or by its shares of budgets."""
+    """Design space of a document, by its sizes or by shares of its budgets."""
     return LayerSpace(design) if design.sizes is not None else Decisions(design)

@@ -27,7 +27,7 @@ PlanLows = list[Floats | float]
 def least_lows(
     plans_of: Callable[[int], Sequence[Plan]], settings: Sequence[Setting], above: PlanLows | None = None
 ) -> tuple[float, PlanLows]:
-    """The seconds of a step that no plan beats on a machine, and what shows it.
+    """Lower bound on the step over all plans of a machine, s, with bounds by plan.
 
     Parameters
     ----------

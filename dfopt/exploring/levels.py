@@ -16,7 +16,7 @@ _RUNGS: Final = 16  # intervals of voltage from the lowest that works to the hig
 
 
 class Rung(NamedTuple):
-    """A level of the clock: its share of that of the corner; joules of a FLOP, and of a byte of SRAM."""
+    """A clock level: share of the nominal clock, joules of a FLOP and of an SRAM byte, and voltage."""
 
     share: float
     flop: float
@@ -25,7 +25,7 @@ class Rung(NamedTuple):
 
 
 def levels_of_stack(stack: Stack) -> list[Rung]:
-    """The levels of one stack."""
+    """Clock levels of one stack."""
     return [
         Rung(level.frequency, stack.logic.flop * level.voltage**2, stack.logic.sram * level.voltage**2, level.voltage)
         for level in stack.levels
@@ -33,15 +33,16 @@ def levels_of_stack(stack: Stack) -> list[Rung]:
 
 
 def intervals_of_voltage(unit: CoreUnit, corner: Core) -> list[Rung]:
-    """Intervals that hold the levels of all chips of a technology, each with the clock of its upper end and the
-    energy of its lower one.
+    """Clock levels that bound those of all chips of a technology, interval by interval of the voltage.
+
+    Each has the clock of the interval's upper end and the energy of its lower end.
 
     Parameters
     ----------
-    unit
-        Of the technology.
-    corner
-        Cores with the highest clock of all.
+    unit : CoreUnit
+        The technology of cores.
+    corner : Core
+        The best core of the box.
     """
     supply, nominal = unit.supply, unit.power / (unit.frequency * unit.flop_per_cycle)
     top = max(supply.max_v or float(corner.voltage), supply.floor)
@@ -58,7 +59,7 @@ def intervals_of_voltage(unit: CoreUnit, corner: Core) -> list[Rung]:
 
 
 def slower(system: System, share: float, sram: bool = True) -> System:
-    """A machine with a share of its clock, and without its stack: memories beside the chip and links stay as they are.
+    """A machine with its chip at a share of the clock and no stack; memories beside the chip and links are unchanged.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def slower(system: System, share: float, sram: bool = True) -> System:
 
 
 def mixture(points: Sequence[tuple[float, float]]) -> float:
-    """The least of the larger coordinate over all mixtures of points, such as those of a chip at several levels.
+    """Least value of the larger coordinate over all convex combinations of points.
 
     Examples
     --------

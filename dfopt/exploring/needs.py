@@ -14,7 +14,7 @@ _STEPS = 64  # of a size without choices of its own
 
 
 class Need(NamedTuple):
-    """What a component takes of each budget: mm2, W and mm."""
+    """Area (mm2), power (W) and perimeter (mm) that a component takes."""
 
     area: float
     power: float
@@ -22,7 +22,7 @@ class Need(NamedTuple):
 
 
 def need_of(technology: Technology, name: str, size: float) -> Need:
-    """What a size takes at nominal voltage, links from SRAM to clusters left out."""
+    """Area, power and perimeter of a component of some size at nominal voltage, without links from SRAM to clusters."""
     if name == "dram":
         part = technology.stacks
         links = size * part.links_per_stack
@@ -42,23 +42,33 @@ def need_of(technology: Technology, name: str, size: float) -> Need:
 
 
 def level_of(technology: Technology, name: str) -> SramLevel:
-    """The SRAM level of a name."""
+    """The SRAM level of a technology with this name."""
     return next(level for level in technology.sram if level.name == name)
 
 
 def banks_of(level: SramLevel, size: float) -> int:
-    """Banks for so many bytes."""
+    """Number of SRAM banks for ``size`` bytes."""
     return math.ceil(size / level.bank * (1 - ROUND))
 
 
 def crossed_mm2(technology: Technology, sizes: Mapping[str, float]) -> float:
-    """Area that each cluster takes for its links to all banks of SRAM of these sizes."""
+    """Area of each cluster's links to all SRAM banks, mm2, for given sizes."""
     levels = [level for level in technology.sram if level.name in sizes and level.shared]
     return sum(banks_of(level, sizes[level.name]) * level.link_area_mm2 for level in levels)
 
 
 def all_sizes(technology: Technology, budgets: DesignBudgets, edge_mm: float, name: str) -> tuple[float, ...]:
-    """Sizes of a component without choices: every number of stacks that fits, else even steps of all that fits."""
+    """Candidate sizes of a component without listed choices: all numbers of stacks that fit, or even steps.
+
+    Parameters
+    ----------
+    technology, budgets : Technology, DesignBudgets
+        The technology, and the budgets of the chip.
+    edge_mm : float, mm
+        Edge of the die.
+    name : str
+        Component.
+    """
     area = budgets.chip_area_mm2
     if name == "dram":
         part = technology.stacks

@@ -31,7 +31,7 @@ def workload_of(
     request: ExplorationRequest | None = None,
     run: Run | None = None,
 ) -> Workload:
-    """The problem of an exploration of graphs of one batch: designs, bounds on them, and solves on their chips.
+    """Exploration problem for graphs of one batch: designs, their bounds, and solves on their chips.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _within(design: Design, limits: DesignLimits | None) -> Design:
 
 
 def asked_instead(request: ExplorationRequest, name: ComparisonName | None) -> ExplorationRequest:
-    """Another question about the same designs; none is the question without heat.
+    """The request of a comparison on the same designs; None is the question without heat.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from dfopt.machines.replace import replaced
 
 
 def at_both_ends(designs: Sequence[Design]) -> tuple[tuple[Design, ...], tuple[Design, ...]]:
-    """The designs with the least and with the most energy that sources give for their DRAM.
+    """Copies of designs with the least and with the greatest DRAM energy that sources report.
 
     Raises
     ------

@@ -28,7 +28,7 @@ _NEAR: Final = 1.25  # sizes by up to this factor more or less are looked at, or
 
 
 def raised(design: Design, budget: BudgetName) -> tuple[Design, float]:
-    """A design with 10 % more of one budget, and how much that is in mm2, W or mm."""
+    """A design with 10 % more of one budget, and the increase in mm2, W or mm."""
     of = design.budgets
     now = {"area": of.chip_area_mm2, "package": of.package_area_mm2, "power": of.power, "edge": of.edge}[budget]
     more = _MORE * now
@@ -46,7 +46,7 @@ def raised(design: Design, budget: BudgetName) -> tuple[Design, float]:
 
 
 def with_more(workload: Workload, which: int, best: dict[str, float], budget: BudgetName) -> tuple[Workload, float]:
-    """The question about one design with more of a budget, or with looser limits, and how much more that is.
+    """The exploration of one design with more of a budget or looser limits, and the increase.
 
     Raises `DfoptError` where there is no such design: with a layer more than can be stacked.
 
@@ -85,7 +85,7 @@ def with_more(workload: Workload, which: int, best: dict[str, float], budget: Bu
 def budget_sensitivities(
     workload: Workload, best: Box, budgets: Sequence[BudgetName], gap: float
 ) -> Iterator[BudgetSensitivity]:
-    """The best designs that were found with more of each budget, near the best one, until time is up.
+    """The best designs found with more of each budget, near the best one, until time is up.
 
     Parameters
     ----------

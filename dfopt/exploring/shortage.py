@@ -19,7 +19,7 @@ _TRIED: Final = 8  # numbers of stacks from the least that can do
 
 
 def smallest_package(workload: Workload) -> str:
-    """What the smallest package over all technologies holds; nothing where a larger one does not help, or time is up.
+    """A sentence on the smallest feasible package over all technologies; empty if a larger one does not help.
 
     No mapping holds less than what the best corner of all designs lacks, which says how many stacks it takes at least;
     from there on each number is tried. Where the number of stacks is not to be chosen there is nothing to try.

@@ -46,7 +46,7 @@ _WHOLE: Final = ("optimal", "optimal_per_level", "gap_reached")  # of a solve th
 
 @dataclass
 class Run:
-    """Where and until when solves run: a deadline of :func:`time.perf_counter`, a store, and processes."""
+    """Resources of the solves: a deadline (`time.perf_counter`, s), a store and processes."""
 
     deadline: float = math.inf
     store: Store | None = None
@@ -59,7 +59,7 @@ class Run:
 
 
 class BoundedResult(NamedTuple):
-    """What no mapping on a machine is below, and one that is best among the plans that were searched.
+    """A lower bound for a machine and the best mapping among the plans searched.
 
     ``decided``: whether those are all that may be below a cutoff; ``cut``: whether its time limit ended it.
     """
@@ -90,7 +90,7 @@ class _Left(NamedTuple):
 
 @dataclass
 class Solves:
-    """The solves of a workload.
+    """Cache and scheduler of the solves of one workload on many machines.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Solves:
     solved: dict[str, BoundedResult] = field(default_factory=dict)
 
     def ahead(self, wanted: Sequence[tuple[System, float]]) -> None:
-        """Solve some machines, each below a cutoff: as many at once as there are processes.
+        """Solve several machines in parallel, each with a cutoff.
 
         Without processes it is one after the other, below the same cutoffs, so that the answers are the same. A mapping
         that is found ends it.
@@ -156,7 +156,7 @@ class Solves:
             raise KeyboardInterrupt
 
     def mapping(self, system: System | None) -> Result | None:
-        """The mapping that is known of a machine."""
+        """The mapping known for a machine, or None."""
         solved = None if system is None else self.solved.get(system.digest())
         return None if solved is None else solved.result
 
@@ -169,7 +169,7 @@ class Solves:
         return not solved.decided and solved.bound < self._near(system, cutoff)
 
     def solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
-        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
+        """Lower bound on the step of a system (at least the cutoff if none is below), and the best mapping if known."""
         key = system.digest()
         while self._is_open(system, cutoff):
             solved, near = self.solved.get(key), self._near(system, cutoff)
@@ -242,25 +242,25 @@ class Solves:
         self.lows[key] = max(least, min(float(np.min(low, initial=math.inf)) for low in lows)), lows
 
     def complete(self, system: System, result: Result) -> Result:
-        """The answer to the whole question about one machine; where time is up before it, that about its plan."""
+        """The complete answer for one machine; if time is up, that under the plan of ``result``."""
         complete = self.answer(system, self.graphs, self.request).result
         if complete is not None and complete.score.step_time_s <= result.score.step_time_s * (1 + _ROUND):
             return complete
         return self.fixed(system, result)
 
     def fixed(self, system: System, result: Result) -> Result:
-        """The answer to the question about the plan of a result on another machine; the result where it is as fast."""
+        """The best mapping of another machine under the plan of a result; the result itself if that is as fast."""
         answered = self.answer(system, (self.drawn_as(result),), _fixing(self.request, result.plan)).result
         most = math.inf if result.system != system else result.score.step_time_s * (1 + _ROUND)
         return result if answered is None or answered.score.step_time_s > most else answered
 
     def drawn_as(self, result: Result) -> Graph:
-        """The graph that a result maps, as it was drawn."""
+        """The given graph that a result maps."""
         of = result.graph
         return next(graph for graph in self.graphs if (graph.microbatch, graph.variant) == (of.microbatch, of.variant))
 
     def answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Bounded:
-        """The answer to a question about some graphs, with all plans that the request leaves free."""
+        """Bound and best mapping of some graphs on a system, over all plans that the request allows."""
         self.count += 1
         if (record := self._recorded(system, request, graphs)) is not None:
             return Bounded.of_data(record)
@@ -285,7 +285,7 @@ class Solves:
         return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
 
     def timed(self, request: Request) -> Request:
-        """A request with the time for its solve: what a solve has by itself, or a share of all that is left."""
+        """A request with the time limit of one solve: its default, or a share of the time left."""
         left = self.run.left
         share = left * (_ALONE if self.alone else _OF_TIME) if math.isfinite(left) else 0.0
         return request.model_copy(update={"time_limit": max(share, min(request.time_limit, left), _LEAST_S)})
@@ -310,7 +310,7 @@ class Solves:
         return BoundedResult(bound, answer.result, decided, cut=late and answer.status not in _WHOLE)
 
     def reopen(self) -> bool:
-        """Take what a time limit cut short for solved in part, so that it goes on; whether there is any."""
+        """Allow solves cut short by a time limit to continue; return whether there are any."""
         cut = {key: solved for key, solved in self.solved.items() if solved.cut}
         self.solved |= {key: solved._replace(decided=False) for key, solved in cut.items()}
         return bool(cut)

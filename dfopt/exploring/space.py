@@ -20,7 +20,7 @@ Sizes = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.searched``, of one of several designs.
+    """A box of designs of one document and batch: ranges of size positions, in the order of ``Design.searched``.
 
     ``batch``: the batch that they run.
     """
@@ -32,22 +32,22 @@ class Box(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether this is one design."""
+        """Whether the box has exactly one design."""
         return self.low == self.high
 
     def at(self, positions: Sizes) -> Box:
-        """One design of the same document with the same batch."""
+        """The single design at some positions, of the same document and batch."""
         return self._replace(low=positions, high=positions)
 
     def holds(self, other: Box) -> bool:
-        """Whether all designs of another box are in this one."""
+        """Whether another box lies inside this one."""
         ends = (*zip(self.low, other.low, strict=True), *zip(other.high, self.high, strict=True))
         return self.which == other.which and all(low <= high for low, high in ends)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One design, and its best mapping; the same design with the same batch is the same choice."""
+    """A design with its best mapping; two choices are equal if design and batch are."""
 
     box: Box
     result: Result = field(compare=False)
@@ -55,47 +55,47 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space(ABC):
-    """The designs that one document stands for; a kind of design says what a box of them can do at best."""
+    """Design space of one document; subclasses bound what a box of designs can reach."""
 
     design: Design
 
     @cached_property
     @abstractmethod
     def sizes(self) -> Mapping[str, tuple[float, ...]]:
-        """Every size of every component that is to be chosen, the smallest first."""
+        """All candidate sizes of every free component, in ascending order."""
 
     @abstractmethod
     def chip(self, box: Box) -> Derived | None:
-        """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
+        """Chip of one design, or the best corner of several; None if nothing in the box fits the budgets."""
 
     @abstractmethod
     def least(self, box: Box, corner: Derived) -> Derived:
-        """The best corner, but drawing and costing no more than any design of the box that makes a system."""
+        """The best corner with lower bounds on power and price over all valid designs of the box."""
 
     @abstractmethod
     def one_design(self, positions: Sizes) -> Design:
-        """The document of one design."""
+        """The document of the design at some positions."""
 
     @property
     def count(self) -> int:
-        """How many designs there are, those that do not fit the budgets among them."""
+        """Number of designs, including those that exceed the budgets."""
         return math.prod(len(sizes) for sizes in self.sizes.values())
 
     @property
     def root(self) -> Box:
-        """All designs."""
+        """The box of all designs."""
         return Box((0,) * len(self.sizes), tuple(len(sizes) - 1 for sizes in self.sizes.values()))
 
     def named(self, positions: Sizes) -> dict[str, float]:
-        """The sizes at some positions, by component."""
+        """Sizes by component at some positions."""
         return {name: sizes[at] for (name, sizes), at in zip(self.sizes.items(), positions, strict=True)}
 
     def layers(self, box: Box) -> set[float | None]:
-        """The least and the largest number of DRAM layers in a box; one that is none where they are not chosen."""
+        """Least and greatest number of DRAM layers in a box; {None} if layers are not free."""
         return {self.named(end).get("dram_layers") for end in (box.low, box.high)}
 
     def halves(self, box: Box) -> list[tuple[Box, Box]]:
-        """The box in two halves, along each component of which it holds several sizes, the longest side first.
+        """Pairs of halves of the box along each free component, the longest side first.
 
         Lengths are in parts of all sizes of the component.
         """
@@ -110,7 +110,7 @@ class Space(ABC):
 
 
 def smallest(box: Box, fits: Callable[[Box], bool]) -> Box:
-    """The design of the smallest sizes, one after the other, up to which the box still fits.
+    """The design of the smallest sizes, coordinate by coordinate, such that the box up to it still ``fits``.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def smallest(box: Box, fits: Callable[[Box], bool]) -> Box:
 
 
 def downhill(design: Box, within: Box, value: Callable[[Box], float]) -> tuple[float, Box]:
-    """From one design in steps of half the sizes and less to where no step helps: the value there, and the design.
+    """Pattern search from a design with halving steps: the value at a local optimum, and that design.
 
     Examples
     --------

@@ -20,14 +20,14 @@ _SLACK = 2e-6  # by which the judge lets SRAM be exceeded, and a little
 
 
 class Together(NamedTuple):
-    """Names of the kernels that are alone in their partitions, and the crowding of the others."""
+    """Kernels that must be alone in their partitions, and a bound on the crowding of the others."""
 
     alone: frozenset[str]
     crowding: float
 
 
 def together(instance: Instance, interleaved: bool = False) -> Together:
-    """What is known of partitions under a plan, whatever the mapping.
+    """What holds for partitions under a plan, for every mapping: kernels alone, and crowding of the others.
 
     A kernel whose weights (and the gradients that it adds to) are more than SRAM under every sharding runs in parts,
     alone in its partition; one that may take its tokens in blocks needs no room. Of the others a partition holds no
@@ -61,7 +61,7 @@ def together(instance: Instance, interleaved: bool = False) -> Together:
 
 
 def part_of(graph: Graph, names: frozenset[str]) -> float:
-    """The part of all FLOP that some kernels have."""
+    """Share of a graph's FLOP in some kernels."""
     parts = [graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels if kernel.name in names]
     total = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
     return math.fsum(parts) / total if total > 0 else 0.0

@@ -52,7 +52,7 @@ _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller desi
 
 @dataclass
 class Workload:
-    """Designs of one batch: what bounds them, and what is tried; :mod:`dfopt.exploring.entries` searches them."""
+    """Exploration problem of one batch: its bounds and trials; :mod:`dfopt.exploring.entries` searches it."""
 
     spaces: tuple[Space, ...]  # of one design in several technologies
     graphs: tuple[Graph, ...]  # the same work drawn in several ways
@@ -79,23 +79,23 @@ class Workload:
 
     @property
     def roots(self) -> Sequence[Box]:
-        """All designs, technology by technology; or those that are asked for."""
+        """Boxes of all designs, one for each technology, or the requested boxes."""
         batch = self.graph.batch
         return self.within or [space.root._replace(which=at, batch=batch) for at, space in enumerate(self.spaces)]
 
     @property
     def designs(self) -> int:
-        """How many there are, those that do not fit the budgets among them."""
+        """Number of designs, including those that exceed the budgets."""
         return sum(space.count for space in self.spaces)
 
     @cached_property
     def merit(self) -> Merit:
-        """The metric that decides."""
+        """The metric to optimize."""
         return MERITS[self.objective].within(self.limits)
 
     @cached_property
     def bounds(self) -> dict[str, Callable[[Box, System, float], float]]:
-        """Bounds on the objective of everything in a box with a machine below a cutoff, by name, the cheapest first."""
+        """Lower bounds on the objective over a box, by name, in order of cost; arguments: box, machine, cutoff."""
         return {
             "peak": lambda box, system, cutoff: self._valued(box, self._by_peak(system)),
             "plans": lambda box, system, cutoff: self._valued(box, self._by_plans(box)),
@@ -103,12 +103,12 @@ class Workload:
         }
 
     def bound(self, name: str, box: Box, cutoff: float) -> float:
-        """One of the bounds on everything in a box below a cutoff; infinite where the box has no machine."""
+        """One lower bound, by name, on the objective over a box; infinite if the box has no machine."""
         system = self.bounding(box)
         return math.inf if system is None else self.bounds[name](box, system, cutoff)
 
     def split(self, box: Box) -> Sequence[Box]:
-        """The box in the two halves on which the mapping of its corner loses most; of equals, along the longest side.
+        """The two halves of a box, split where the mapping of its corner loses most; of equals the longest side.
 
         Where it has none, those whose bounds of plans rise most.
         """
@@ -126,7 +126,7 @@ class Workload:
         return max(parts, key=lambda halves: sum(map(expected, halves)), default=())
 
     def candidates(self, box: Box, best: float) -> Iterator[Candidate]:
-        """One design, if that is all; else one on which a mapping that is known is better than the best."""
+        """The design of a single-design box, or one where a known mapping beats ``best``."""
         nearby = None if box.single else self.solver.mapping(self.bounding(box)) or self.solver.latest
         tried = box if box.single else None if nearby is None else self.promising(box, nearby, best)
         if tried is None or (system := self.system(tried)) is None:
@@ -149,33 +149,33 @@ class Workload:
         return design if value < best else None
 
     def adapted(self, tried: Box, system: System, nearby: Result) -> Result | None:
-        """A mapping on a design that was tried of a box, under the plan that is known of its corner."""
+        """Mapping of a design under the plan known for the corner of its box."""
         return self.solver.fixed(system, nearby)
 
     def why_none(self) -> str:
-        """Why a design could not be had; empty where none fits the budgets."""
+        """A sentence on why no design has a mapping; empty if none fits the budgets."""
         if not (refused := self.refused or self.solver.refused) and self._unfit is not None:
             self.solver.solve(self._unfit, math.inf)  # the optimiser says it plan by plan
             return self.solver.refused
         return refused
 
     def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
-        """The best mapping on the system of a design, if it is below the cutoff."""
+        """The best mapping on a design's system if it is below ``cutoff``, else None."""
         return self.solver.solve(system, cutoff)[1]
 
     def valued(self, box: Box, system: System, score: Score) -> float | None:
-        """The objective of a mapping on a design, as it is made least."""
+        """Objective of a scored mapping on a design, as it is minimized."""
         return value_of(self.merit, score, system, self.heat, self.lumped(box, system.chip.power_w or 0.0))
 
     def lumped(self, box: Box, watts: float) -> LumpedHeat | None:
-        """How hot the coolest design of a box is by a formula, if it draws so much; none with other heat."""
+        """Lumped temperature of the coolest design of a box at ``watts`` W; None under other heat models."""
         if self.heat != "lumped":
             return None
         space = self.spaces[box.which]
         return lumped_heat(watts, layers_of(space.design, space.named(box.low), self.on), self.limits)
 
     def narrowed(self, spaces: tuple[Space, ...]) -> Workload:
-        """The same work on some of the designs, whose bounds build on those of all of them."""
+        """The problem on some of the designs, whose bounds build on those of all."""
         (root,) = self.roots
         self._by_plans(root)
         system = self.bounding(root)
@@ -185,7 +185,7 @@ class Workload:
         return workload
 
     def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
-        """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had.
+        """Objective of a mapping on a design; infinite if it does not fit or the design has no system.
 
         ``graph``: what it maps; any of those that it can be a mapping of if left out.
         """
@@ -207,11 +207,11 @@ class Workload:
 
     @memoized  # every stage asks for it, and a design for its split
     def system(self, box: Box) -> System | None:
-        """The machine of a design, or of the best corner of several; none where there is none."""
+        """Machine of a design, or of the best corner of several; None without one."""
         return self._derived(box)
 
     def bounding(self, box: Box) -> System | None:
-        """The machine whose mappings bound those of all designs of a box."""
+        """Machine whose mappings bound those of all designs in a box."""
         return self.system(box)
 
     def _derived(self, box: Box) -> System | None:
@@ -289,27 +289,27 @@ class Workload:
         return self.merit.most_s(cutoff, self._least(box))
 
     def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
-        """Solve the best corners of some boxes below one cutoff: as many at once as there are processes."""
+        """Solve the best corners of several boxes in parallel, below one cutoff."""
         machines = ((self.bounding(box), self._most(box, cutoff)) for box in boxes)
         self.solver.ahead([(system, most) for system, most in machines if system is not None and most])
 
     @cached_property
     def solver(self) -> Solves:
-        """The solves of the workload."""
+        """The solves of the workload, with their cache."""
         alone = self.designs == 1
         return Solves(self.graphs, self.assumptions, self.request, self.run, self.plans, self._planned, alone)
 
     @property
     def graph(self) -> Graph:
-        """The first way in which the work is drawn."""
+        """The first graph of the workload."""
         return self.graphs[0]
 
     def setting(self, system: System, graph: Graph | None = None) -> Setting:
-        """The workload on a system, drawn in one way."""
+        """The workload on a system, for one of its graphs."""
         return Setting.resolved(graph or self.graph, system, self._assumed)
 
     def plans(self, number: int) -> list[Plan]:
-        """Those of a graph on any of the systems: all have the same network but for its rates."""
+        """Plans of the ``number``-th graph; all designs share them, as their networks differ in rates only."""
         if number not in self._listed:
             system = next((machine for root in self.roots if (machine := self.system(root)) is not None), None)
             self._listed[number] = [] if system is None else self._asked_plans(self.graphs[number], system)
@@ -317,7 +317,7 @@ class Workload:
 
     @property
     def listed(self) -> int:
-        """Plans of all graphs whose plans were listed."""
+        """Number of plans over all graphs whose plans were listed."""
         return sum(map(len, self._listed.values()))
 
     def _asked_plans(self, graph: Graph, system: System) -> list[Plan]:

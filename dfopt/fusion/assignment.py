@@ -25,7 +25,7 @@ from dfopt.milp import Model, Terms
 
 
 class Assignment:
-    """The assignment model of one stage.
+    """Assignment MILP of one stage: binary variables place every kernel in a partition (matrix A of DFModel).
 
     When the clock is over, building it is given up (:class:`OutOfTime`).
     """
@@ -71,12 +71,24 @@ class Assignment:
         self.model.rows("dram_capacity", [(L.T, (tables.bytes_g[groups] / unit)[None, :])], upper=left / unit)
 
     def start(self, partition_k: Ints) -> Floats:
-        """A partial start from a partitioning: the solver completes the continuous columns."""
+        """A partial MIP start from a partitioning, shape (kernels,); the solver completes the other columns."""
         return self.model.start({"A": partition_k[:, None] == np.arange(self.limits.p_max)})
 
 
 def order(model: Model, A: Ints, edges: Ints, name: str = "precedence") -> None:
-    """No kernel runs before one that it needs; edges of shape (tensors, 2), places in the order in which they run."""
+    """Add precedence rows: no kernel is in an earlier partition than a kernel that it reads from.
+
+    Parameters
+    ----------
+    model : Model
+        The MILP.
+    A : int array, shape (kernels, partitions)
+        Columns that are 1 where a kernel is in a partition.
+    edges : int array, shape (tensors, 2)
+        Source and reader of every tensor.
+    name : str
+        Prefix of the rows.
+    """
     p = A.shape[1]
     if not len(edges) or p < 2:
         return
@@ -87,7 +99,17 @@ def order(model: Model, A: Ints, edges: Ints, name: str = "precedence") -> None:
 
 
 def at_once(model: Model, A: Ints, several: Sequence[Ints]) -> None:
-    """A partition is one kernel alone or a block of several that a library does at once; by ``A`` these are 0 or 1."""
+    """Add rows by which a partition holds one kernel or a set of kernels that the library fuses.
+
+    Parameters
+    ----------
+    model : Model
+        The MILP.
+    A : int array, shape (kernels, partitions)
+        Columns that are 1 where a kernel is in a partition, else 0.
+    several : sequence of int array
+        Kernels of every block that the library fuses.
+    """
     n, p = A.shape
     blocks = [*np.arange(n)[:, None], *several]
     block = model.continuous("block", (len(blocks), p), 0.0, 1.0)
@@ -100,7 +122,7 @@ def at_once(model: Model, A: Ints, several: Sequence[Ints]) -> None:
 def passes(
     model: Model, A: Ints, forward: Bools, limits: IntraChipLimits, name: str = "", here: Ints | None = None
 ) -> None:
-    """Add rows for what may share a partition of a stage, and for which partitions may be empty.
+    """Add rows on which passes may share a partition, and which partitions may stay empty.
 
     Parameters
     ----------
@@ -147,7 +169,7 @@ def passes(
 
 
 def alive(model: Model, blocks: BlockRows, groups: Ints, clock: Clock) -> Ints:
-    """Columns that are 1 where a fan-out group waits in DRAM while a partition of a stage runs.
+    """Add columns that are 1 where a fan-out group occupies DRAM while a partition runs (matrix L of DFModel).
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _LOT = 64  # blocks that are given by their kernels and priced together
 
 @dataclass(frozen=True)
 class StageTables:
-    """A stage's sharded kernels with the chip, and what follows from both.
+    """The kernels of a stage with figures derived from their sharding and the chip.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class StageTables:
 
 
 def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
-    """The part of a sharded graph that lies in one stage; ends elsewhere become the virtual kernel."""
+    """The part of a sharded graph in one stage; tensor ends elsewhere become the virtual kernel ``len(names)``."""
     count = len(members)
     if count == len(sharded.names):
         return sharded
@@ -108,7 +108,7 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
 
 
 def part_of(tables: StageTables, members: Ints) -> StageTables:
-    """The tables of some of a stage's kernels; blocks of them cost what they cost in the whole stage."""
+    """The tables of some kernels of a stage; their blocks cost the same as in the whole stage."""
     if len(members) == tables.kernels:
         return tables
     sharded = restrict(tables.sharded, members)
@@ -122,7 +122,7 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
 
 
 def derived(sharded: ShardedGraph, chip: ChipModel) -> dict[str, Any]:
-    """What :class:`StageTables` holds of every fan-out group, and of resources whose use adds up over kernels."""
+    """Fields of :class:`StageTables` that follow from sharded graph and chip: fan-out groups and steady resources."""
     width_g = np.bincount(sharded.group_t).astype(np.int64)
     src_g, (bytes_g, moved_g, tile_g) = np.zeros_like(width_g), np.zeros((3, len(width_g)))
     src_g[sharded.group_t], moved_g[sharded.group_t] = sharded.src_t, sharded.moved_t
@@ -134,7 +134,7 @@ def derived(sharded: ShardedGraph, chip: ChipModel) -> dict[str, Any]:
 
 
 def stage_tables(sharded: ShardedGraph, chip: ChipModel) -> StageTables:
-    """Work out weight tiling and fan-out groups of a stage.
+    """Build the tables of a stage: its kernels on a chip, with weight tiling and fan-out groups.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
 
 
 def may_take_blocks(tables: StageTables, member: Bools, held: BlockPrices) -> Bools:
-    """Whether blocks of tokens may help each block of kernels, of which there are prices where it holds its weights.
+    """Mask of the blocks of kernels that blocks of tokens may make legal or faster: bool array, shape (blocks,).
 
     Where it fits with all weights whole, nothing is read twice, and no resource would take less of blocks of tokens.
     But where bandwidth depends on bytes, more of them may take less time.
@@ -222,7 +222,10 @@ def may_take_blocks(tables: StageTables, member: Bools, held: BlockPrices) -> Bo
 
 
 def holding(tables: StageTables, member: Bools) -> BlockPrices:
-    """Price blocks that hold their weights, or a kernel alone a part of its weight, given as for `price_blocks`."""
+    """Price blocks that store their weights in SRAM; a kernel alone may store its weight part by part.
+
+    ``member``: bool array, shape (blocks, kernels).
+    """
     sharded, chip = tables.sharded, tables.chip
     count, weight = member.sum(axis=1), member.astype(np.float64)
     stored, read, kept = crossings(tables, member)
@@ -242,10 +245,18 @@ def holding(tables: StageTables, member: Bools) -> BlockPrices:
 
 
 def in_token_blocks(tables: StageTables, member: Bools, count_b: Floats | None = None) -> BlockPrices:
-    """Price blocks that take their tokens in blocks, given as for `price_blocks`.
+    """Price blocks of kernels that take their tokens in blocks, and read their weights again for each.
 
-    ``count_b``: in how many each takes them, whole numbers; left out, in as few as fit. Those that do not fit are not
-    legal.
+    Parameters
+    ----------
+    tables : StageTables
+        The stage.
+    member : bool array, shape (blocks, kernels)
+        Kernels of every block.
+    count_b : float array, shape (blocks,), optional
+        Number of blocks of tokens of each, a whole number; by default the fewest that fit. Blocks of kernels that
+        do not
+        fit are not legal.
     """
     sharded, chip = tables.sharded, tables.chip
     assert sharded.token_charges is not None
@@ -269,12 +280,12 @@ def _sent_and_steady(tables: StageTables, weight: Floats) -> list[Floats]:
 
 
 def tolls(tables: StageTables, member: Bools) -> Bools:
-    """Which tolls blocks pay, shape (blocks, tolls)."""
+    """Mask of the tolls that blocks pay: bool array, shape (blocks, tolls)."""
     return np.asarray(member.astype(np.float32) @ tables.sharded.payers_xk.T.astype(np.float32) > 0)
 
 
 def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]:
-    """What blocks exchange with DRAM, and what they pass on inside.
+    """Tensors that blocks store to and read from DRAM, and SRAM bytes of the tensors inside them.
 
     Returns
     -------
@@ -298,7 +309,7 @@ def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]
 
 
 def members_of_groups(group_t: Ints) -> list[tuple[Ints, Ints]]:
-    """Fan-out groups with a tensor each: first of all groups, then those with a second tensor, a third and so on."""
+    """The tensors of fan-out groups by rank: pairs of groups and their first tensors, second tensors, and so on."""
     width = np.bincount(group_t)
     width = width[width > 0]
     first, by_group = np.cumsum(width) - width, np.argsort(group_t, kind="stable")
@@ -307,7 +318,10 @@ def members_of_groups(group_t: Ints) -> list[tuple[Ints, Ints]]:
 
 
 def over_groups(rule: np.ufunc, rows: NDArray[Any], members: list[tuple[Ints, Ints]]) -> NDArray[Any]:
-    """Reduce rows of tensors to rows of their fan-out groups; numpy's ``reduceat`` does that number by number."""
+    """Reduce an array over tensors (first axis) to one over fan-out groups, with a ufunc such as ``np.logical_or``.
+
+    ``members``: as :func:`members_of_groups` gives them. It is faster than ``reduceat``, which works number by number.
+    """
     if not members:
         return rows
     reduced = rows[members[0][1]]
@@ -317,7 +331,7 @@ def over_groups(rule: np.ufunc, rows: NDArray[Any], members: list[tuple[Ints, In
 
 
 def lots(tables: StageTables, blocks: Sequence[Ints]) -> Iterator[tuple[Ints, StageTables, Bools]]:
-    """Blocks given by their kernels, some at a time: the kernels of each lot, their part of the stage, membership."""
+    """Batches of blocks given by their kernels: the kernels of each batch, their tables, and block membership."""
     for at in range(0, max(len(blocks), 1), _LOT):
         lot = blocks[at : at + _LOT]
         here, place = np.unique(np.concatenate([*lot, np.zeros(0, dtype=np.int64)]), return_inverse=True)
@@ -332,7 +346,7 @@ def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
 
 
 def singles(tables: StageTables) -> list[Ints]:
-    """Every kernel as a block of its own."""
+    """Every kernel of a stage as a block of its own."""
     return list(np.arange(tables.kernels, dtype=np.int64)[:, None])
 
 
@@ -345,12 +359,22 @@ def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Fl
 
 
 def least_latency(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
-    """Min-max allocation of compute tiles: the least latency that a block's kernels can all reach, if there is one."""
+    """Least latency of each block under the best split of compute tiles over its kernels, and whether there is one."""
     return latency_by(tables, lambda level_b: (member * tables.tiles_kl[:, level_b].T).sum(axis=1), len(member))
 
 
 def latency_by(tables: StageTables, used: Callable[[Ints], Ints], blocks: int) -> tuple[Floats, Bools]:
-    """The same from the compute tiles that each block needs to reach a latency, given its number for each block."""
+    """Least latency of each block, s, from a count of compute tiles, and whether any latency is possible.
+
+    Parameters
+    ----------
+    tables : StageTables
+        The stage, with its latencies.
+    used : callable
+        From a latency's position for every block, int array of shape (blocks,), to the compute tiles each needs.
+    blocks : int
+        Number of blocks.
+    """
     level, fits = least_level(lambda level_b: used(level_b) <= tables.chip.tiles, (blocks,), len(tables.latency_l))
     return tables.latency_l[level], fits
 

@@ -21,7 +21,7 @@ from dfopt.fusion.blocks import StageTables
 
 @dataclass(frozen=True)
 class KernelClasses:
-    """Class of every kernel and of every fan-out group.
+    """Classes of interchangeable kernels and fan-out groups.
 
     ``size_c``: kernels per class; ``first_c``: one of them; ``group_g``: class of a fan-out group.
     """
@@ -32,18 +32,18 @@ class KernelClasses:
     group_g: Ints
 
     def counts(self, kernels: Ints) -> Floats:
-        """How many kernels of each class a set holds."""
+        """Number of kernels of each class in a set: float array, shape (classes,)."""
         return np.bincount(self.class_k[kernels], minlength=len(self.size_c)).astype(np.float64)
 
 
 def distinct(tables: StageTables) -> KernelClasses:
-    """Every kernel and every fan-out group in a class of its own."""
+    """Trivial classes: every kernel and every fan-out group on its own."""
     each = np.arange(tables.kernels)
     return KernelClasses(each, np.ones_like(each), each, np.arange(len(tables.bytes_g)))
 
 
 def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> KernelClasses:
-    """The coarsest classes that colour refinement finds, numbered in the order of their first kernels.
+    """The coarsest classes of interchangeable kernels, by colour refinement, in the order of their first kernels.
 
     When the clock is over, the search is given up (:class:`OutOfTime`).
     """

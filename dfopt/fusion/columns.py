@@ -18,7 +18,7 @@ from dfopt.milp import Model
 
 
 class Columns:
-    """The model over the blocks of a search that :meth:`ShortestPath.run` has finished.
+    """MILP over listed blocks: binary variables choose a path of blocks (set partitioning).
 
     Blocks through which no path is as fast as what was best known are left out. When the
     clock is over, building the model is given up (:class:`OutOfTime`).
@@ -72,9 +72,16 @@ class Columns:
         self.model.minimize([(self.x, cost / self.unit_s)])
 
     def add(self, name: str, value: Floats, lower: float = -np.inf, upper: float = np.inf) -> None:
-        """Add a row ``lower <= sum of value * chosen <= upper``, scaled to numbers near 1.
+        """Add the row ``lower <= sum of value * chosen <= upper``, scaled to coefficients near 1.
 
-        ``value`` holds one number per block, in the order of :attr:`member`.
+        Parameters
+        ----------
+        name : str
+            Name of the row.
+        value : float array, shape (blocks,)
+            Coefficient of every block, in the order of :attr:`member`.
+        lower, upper : float
+            Limits of the sum, in its unit.
         """
         if value.shape != self.seconds.shape:
             raise ValueError(f"side row {name!r}: shape {value.shape}, there are {len(self.seconds)} blocks")
@@ -83,7 +90,7 @@ class Columns:
         self.model.rows(name, [(columns[None, :], value[self.block][None, :] / unit)], lower / unit, upper / unit)
 
     def start(self, path: list[tuple[int, int, int]]) -> Floats:
-        """The columns of a path (down-set before, after, number), as a start; the rest is left open."""
+        """MIP start from a path, a list of (down-set before, down-set after, number); other columns stay open."""
         place = {
             (int(self.before[b]), int(self.after[b]), int(number)): at
             for at, (b, number) in enumerate(zip(self.block.tolist(), self.number.tolist(), strict=True))
@@ -99,12 +106,12 @@ class Columns:
         return self.model.start({"x": chosen})
 
     def taken(self, x: Floats) -> Ints:
-        """Columns of the blocks that a solution takes, in the order in which these run."""
+        """Blocks that a solution chooses, in the order in which they run."""
         columns = np.flatnonzero(self.model.value("x", x)[: len(self.block)] > 0.5)
         return columns[np.argsort(self.before[self.block[columns]], kind="stable")]
 
     def decode(self, x: Floats) -> Ints:
-        """Partition of every kernel."""
+        """Partition of every kernel in a solution: int array, shape (kernels,)."""
         path = [
             (int(self.before[self.block[at]]), int(self.after[self.block[at]]), int(self.number[at]))
             for at in self.taken(x)
@@ -116,7 +123,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class LayeredArcs:
-    """Arcs between copies of the lattice, one copy per partition number; blocks first, then empty partitions.
+    """Arcs of a layered lattice with one copy for each partition number; arcs of empty partitions come last.
 
     ``block`` is the number of the block, -1 where a partition stays empty; nodes are down-sets, counted on from copy
     to copy.
@@ -129,7 +136,7 @@ class LayeredArcs:
 
 
 def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock = UNLIMITED) -> LayeredArcs:
-    """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
+    """Arcs of the layered lattice: from a down-set in the copy of one partition number to one in the next copy.
 
     Parameters
     ----------
@@ -167,7 +174,7 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock =
 def flow_rows(
     model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow", clock: Clock = UNLIMITED
 ) -> None:
-    """Add rows that make the chosen arcs a path from source to sink.
+    """Add flow-conservation rows, so that the chosen arcs form a path from source to sink.
 
     Parameters
     ----------
@@ -206,9 +213,9 @@ def flow_rows(
 
 
 def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, Ints, Floats]:
-    """Blocks through which some path is no slower than what was best known: down-sets before, after, seconds.
+    """Blocks on some path no slower than the incumbent: down-sets before and after each, and its seconds.
 
-    With ``most`` only so many of them, those on the fastest paths.
+    ``most``: the largest number of blocks, those on the fastest paths.
     """
     i, j, seconds = search.blocks()
     through = beside_blocks(search, i, j) + seconds
@@ -219,7 +226,7 @@ def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, In
 
 
 def beside_blocks(search: ShortestPath, i: Ints, j: Ints) -> Floats:
-    """Least seconds of a path through each block between some down-sets, without its own."""
+    """Least seconds of the rest of a path through each block from down-set ``i`` to ``j``, without the block itself."""
     to_go = np.full(len(search.lattice.size), np.inf)
     to_go[-1] = 0.0
     for start, end, time in reversed(search.kept):  # kept level by level, smaller sets first

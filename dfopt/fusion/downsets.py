@@ -22,7 +22,7 @@ from dfopt.fusion.segments import order_by_rank, precedence
 
 
 class Steps(NamedTuple):
-    """All ways to go on from down-sets with one block of a library: sorted by the down-set before, then after.
+    """All arcs between down-sets that are a block of a library, sorted by the down-set before, then after.
 
     ``member``: the blocks, each once, as rows of kernels.
     """
@@ -33,14 +33,14 @@ class Steps(NamedTuple):
     member: Bools
 
     def of(self, before: Ints, after: Ints) -> Ints:
-        """The blocks between down-sets that are steps."""
+        """Positions of the blocks that lead between given down-sets."""
         count = int(self.after.max(initial=0)) + 1
         return self.block[np.searchsorted(self.before * count + self.after, before * count + after)]
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """Down-sets as rows of a membership matrix, by size; the first is empty, the last holds all kernels."""
+    """Down-sets of a stage as rows of a membership matrix, by size; the first is empty, the last is complete."""
 
     member: Bools
     size: Ints
@@ -48,14 +48,14 @@ class Lattice:
 
     @cached_property
     def words(self) -> NDArray[np.uint64]:
-        """The rows of ``member`` as bits."""
+        """Rows of ``member`` packed as bits: shape (down-sets, words)."""
         bits = np.packbits(self.member, axis=1)
         padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : bits.shape[1]] = bits
         return padded.view(np.uint64)
 
     def larger(self, some: Ints, first: int, end: int) -> tuple[Ints, Ints]:
-        """Pairs of some down-sets with those from one number to another, not included, that hold them and more."""
+        """Pairs (down-set, proper superset) of some down-sets, with supersets numbered ``first`` to ``end - 1``."""
         inside: Bools = self.size[some][:, None] < self.size[None, first:end]
         for word in self.words.T:
             inside &= (word[some][:, None] & ~word[None, first:end]) == 0
@@ -63,7 +63,7 @@ class Lattice:
         return some[row], column + first
 
     def smaller(self, some: Ints) -> tuple[Ints, Ints]:
-        """Pairs of down-sets that some hold, and hold more than, with those: sorted by these."""
+        """Pairs (subset, down-set) of the proper subsets of some down-sets, sorted by the down-set."""
         end = int(some.max(initial=0))
         inside: Bools = self.size[:end] < self.size[some][:, None]
         for word in self.words.T:
@@ -72,7 +72,7 @@ class Lattice:
         return column, some[row]
 
     def steps(self, tables: StageTables, clock: Clock = UNLIMITED) -> Steps:
-        """The steps that a chip with a library may take: of thousands of pairs of down-sets few are a block of one.
+        """Arcs that a chip with a fusion library may use: few of all pairs of down-sets differ by one of its blocks.
 
         They follow from the tensors and the sets of kernels, whatever anything costs: once for all of these.
 
@@ -150,9 +150,18 @@ def down_sets(
 
 
 def near_orders(tables: StageTables, forward_backward: str, orders: Sequence[Ints], budget: int) -> Lattice:
-    """Down-sets near the prefixes of some topological orders: about as many as a budget allows, of too many to list.
+    """Down-sets near the prefixes of some topological orders, about ``budget`` in number, where all are too many.
 
-    All of them skip as few kernels of an order as that takes, see :func:`down_sets`.
+    Each skips the same number of kernels of its order, the fewest that reach the budget, see :func:`down_sets`.
+
+    Parameters
+    ----------
+    tables, forward_backward
+        See :func:`down_sets`.
+    orders : sequence of int array
+        Topological orders of the kernels.
+    budget : int
+        Approximate number of down-sets.
     """
     most, member = max(budget, tables.kernels + 1), np.zeros((0, tables.kernels), dtype=bool)
     for skipped in range(tables.kernels):
@@ -166,7 +175,7 @@ def near_orders(tables: StageTables, forward_backward: str, orders: Sequence[Int
 
 
 def one_by_one(order: Ints) -> Lattice:
-    """The down-sets that a topological order visits, where kernels run one after another anyway."""
+    """The chain of down-sets that a topological order visits one kernel at a time."""
     member = np.zeros((len(order) + 1, len(order)), dtype=bool)
     member[:, order] = np.tri(len(order) + 1, len(order), -1, dtype=bool)
     return Lattice(member, np.arange(len(order) + 1))

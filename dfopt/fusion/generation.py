@@ -55,10 +55,16 @@ _FIRM = 0.5  # weight of the proven prices, less with every proof
 
 @dataclass(frozen=True)
 class Generated:
-    """Best partitioning, if one was found, and what is known of it.
+    """Result of column generation: the best partitioning, if any, and its proof.
 
-    ``solution``: rows are classes of kernels, columns the blocks generated. ``closed``: its bound is the value of the
-    relaxation, no more pricing can raise it.
+    Attributes
+    ----------
+    partition_k : int array, shape (kernels,), optional
+        The best partitioning.
+    solution : Solution
+        Value and bound; rows are classes of kernels, columns the generated blocks.
+    closed : bool
+        Whether the bound equals the LP relaxation, so that more pricing cannot raise it.
     """
 
     partition_k: Ints | None
@@ -67,7 +73,7 @@ class Generated:
 
 
 class Column(NamedTuple):
-    """A block of the LP: kernels of each class, seconds, and real kernels if they are known."""
+    """A column of the LP: a block as counts of kernels by class, its seconds, and its kernels if they are known."""
 
     counts: Floats
     seconds: float
@@ -75,7 +81,7 @@ class Column(NamedTuple):
 
 
 class Generation:
-    """Column generation for one stage."""
+    """Column generation for the partitions of one stage."""
 
     def __init__(
         self,
@@ -219,7 +225,17 @@ class Generation:
     # ------------------------------------------------------------------ loop
 
     def run(self, gap: float, clock: Clock, progress: Callable[[TracePoint], None] = lambda point: None) -> Generated:
-        """Generate until the gap is closed, the relaxation is solved, or the clock is over."""
+        """Generate columns until the gap is closed, the LP relaxation is solved, or the clock is over.
+
+        Parameters
+        ----------
+        gap : float
+            Relative gap to stop at.
+        clock : Clock
+            Ends the run.
+        progress : callable
+            Receives a :class:`TracePoint` whenever value or bound changes.
+        """
         closed = interrupted = False
         self.clock = clock
         try:

@@ -24,7 +24,10 @@ _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)
 
 @dataclass(frozen=True)
 class Band:
-    """Seconds of the blocks ``order[i:j]``, inf if illegal: ``time[r, c]`` for i = first + r and j = first + 1 + c."""
+    """Prices of intervals of an order: ``time[r, c]`` is the seconds of ``order[i:j]``, inf if illegal.
+
+    Here ``i = first + r`` and ``j = first + 1 + c``.
+    """
 
     first: int
     time: Floats
@@ -99,7 +102,7 @@ def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
 def price_intervals(
     tables: StageTables, order: Ints, forward_backward: str, longest: int, clock: Clock = UNLIMITED
 ) -> Iterator[Band]:
-    """Price all blocks of at most ``longest`` consecutive kernels of a topological order, band by band of starts.
+    """Prices of all intervals of at most ``longest`` kernels of a topological order, in bands of starting points.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ _NO_TIME = 0.1  # seconds: less than building a model takes; better spent on ret
 
 
 class CutOff(Exception):
-    """Proven: no partitioning of a stage is faster than a cutoff."""
+    """Raised where it is proven that no partitioning of a stage is faster than the cutoff."""
 
     def __init__(self, seconds: float, solution: Solution) -> None:
         self.seconds, self.solution = seconds, solution
@@ -44,7 +44,7 @@ class CutOff(Exception):
 
 @dataclass(frozen=True)
 class IntraChipMapping:
-    """Partition of every kernel of a stage, and the solve that proves it, in seconds."""
+    """Partition of every kernel of a stage, with the solve that proves it; times in seconds."""
 
     partition_k: Ints
     solution: Solution
@@ -52,24 +52,24 @@ class IntraChipMapping:
 
     @property
     def objective(self) -> float:
-        """Seconds: sum of the partitions' times."""
+        """Seconds of the stage: the sum over its partitions."""
         return self.solution.objective
 
     @property
     def bound(self) -> float:
-        """Seconds that no partitioning beats."""
+        """Lower bound on the seconds of any partitioning."""
         return self.solution.bound
 
     @property
     def note(self) -> str:
-        """How it was found."""
+        """Remark of the solve on how the partitioning was found."""
         return self.solution.message
 
 
 def greedy(tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITED) -> Ints | None:
-    """A feasible start: the best cut of a topological order into consecutive blocks, or None.
+    """A feasible partitioning: the best cut of a topological order into consecutive blocks; None if there is none.
 
-    When the clock is over, the best of the orders that were cut until then.
+    When the clock is over, it is the best of the orders that were cut until then.
     """
     best: tuple[float, Ints] | None = None
     for order in topological_orders(tables):
@@ -353,7 +353,7 @@ def _by_assignment(task: _FusionProblem) -> IntraChipMapping:
 
 
 def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipMapping:
-    """Every kernel alone, in a topological order: nothing is left to choose."""
+    """The mapping with every kernel in a partition of its own, in topological order."""
     order = topological_orders(tables)[0]
     partition_k = np.argsort(order).astype(np.int64)
     prices = price_each(tables, singles(tables))

@@ -33,10 +33,11 @@ from dfopt.terms.sram import keeps_chip
 
 @dataclass(frozen=True)
 class PathResult:
-    """Outcome of the shortest path.
+    """Outcome of a shortest-path search over the lattice of a stage.
 
-    ``complete``: the best partitioning, or none below what was best known. Otherwise the time was up, and
-    ``bound`` is what no partitioning beats as far as the search went.
+    ``complete`` is true if it found the best partitioning, or that none beats the incumbent. Otherwise time was over,
+    and
+    ``bound`` is the lower bound proven until then.
     """
 
     complete: bool
@@ -48,7 +49,7 @@ class PathResult:
 
 
 class ShortestPath:
-    """Exact search for the cheapest path through a lattice under the limits of a stage."""
+    """Exact shortest-path search through the lattice of a stage, under limits on its partitions."""
 
     chunk = 200_000  # pairs looked at together
     lot = 5_000  # blocks priced together: arrays that stay in the cache take half the time
@@ -79,7 +80,7 @@ class ShortestPath:
         self.pairs = 0
 
     def run(self, clock: Clock = UNLIMITED, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
-        """Search until the end or until the clock is over, reporting (seconds, best known, bound) on the way."""
+        """Search until complete or the clock is over; ``progress`` receives (seconds, incumbent, bound)."""
         began = time.perf_counter()
         lattice = self.lattice
         self.clock = clock
@@ -199,7 +200,7 @@ class ShortestPath:
             np.minimum.at(self.dist[layer + 1], j, np.where(allowed, joined, np.inf))
 
     def allowed(self, member: Bools, layer: int) -> Bools:
-        """Whether blocks may be partition number ``layer``: pins and the halves rule."""
+        """Mask of the blocks that may be partition number ``layer``, by pins and the rule of halves."""
         first, last = self.limits.numbers(member, self.tables.sharded.forward_k)
         return np.asarray((first <= layer) & (layer <= last))
 

@@ -15,19 +15,19 @@ from dfopt.terms.sharded_graph import ShardedGraph
 
 
 def largest(sharded: ShardedGraph) -> int:
-    """Kernels in the largest block that there may be."""
+    """Number of kernels in the largest block that the library fuses."""
     return int(sharded.sets_k.sum(axis=0).max(initial=1))
 
 
 def in_one_set(sets_k: Bools, member: Bools) -> Bools:
-    """Blocks, given as a membership matrix, whose kernels share a set, or that hold one at most."""
+    """Mask of the blocks whose kernels are all in one set of the library, or that hold at most one kernel."""
     count = member.sum(axis=1)
     inside_bs = member.astype(np.int64) @ sets_k
     return np.asarray((count <= 1) | (inside_bs == count[:, None]).any(axis=1))
 
 
 def allowed(sharded: ShardedGraph, member: Bools) -> Bools:
-    """Blocks, given as a membership matrix, that one kernel of the library does."""
+    """Mask of the blocks that the library has a single fused kernel for: bool array, shape (blocks,)."""
     legal = in_one_set(sharded.sets_k, member)
     more = np.flatnonzero(legal & (member.sum(axis=1) > 1))
     inside = np.pad(member[more].T, ((0, 1), (0, 0)))  # the last is the virtual kernel
@@ -42,12 +42,12 @@ def allowed(sharded: ShardedGraph, member: Bools) -> Bools:
 
 
 def several(sharded: ShardedGraph, clock: Clock = UNLIMITED) -> list[Ints]:
-    """All convex blocks of more than one kernel; when the clock is over, :class:`OutOfTime`."""
+    """All convex blocks of more than one kernel that the library fuses; raises `OutOfTime` when the clock is over."""
     return convex(sharded.src_t, sharded.dst_t, sharded.sets_k, clock)
 
 
 def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) -> list[Ints]:
-    """All convex blocks of more than one kernel that tensors join, all of them in one set.
+    """All convex connected blocks of more than one kernel within one set of the library.
 
     Kernels are added one by one: a block that tensors join is one still without a first or a last of its kernels.
 

@@ -17,7 +17,7 @@ _MOST = 3000  # kernels: the reachability matrix grows with their square
 
 
 class Moves:
-    """Grows and shrinks convex blocks by a kernel, together with what convexity asks for."""
+    """Local search over convex blocks: adds or removes a kernel with those that convexity requires."""
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, order: Ints) -> None:
         self.tables, self.classes = tables, classes
@@ -37,7 +37,7 @@ class Moves:
             self.reach[k] |= self.reach[direct[k]].any(axis=0)
 
     def improve(self, blocks: list[Ints], price_k: Floats, fixed: float, clock: Clock) -> list[Ints]:
-        """Blocks near the given ones whose kernels are worth more than their time, by steepest descent from each.
+        """Blocks of negative reduced cost near the given ones, by steepest descent from each.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
 
 @dataclass(frozen=True)
 class CountedBlock:
-    """A block as counts: kernels of each class in it and before it, and its seconds (a lower bound of them)."""
+    """A block as counts by class: kernels in it and before it, and a lower bound on its seconds."""
 
     inside_c: Ints
     before_c: Ints
@@ -34,7 +34,7 @@ class CountedBlock:
 
 
 class OneBlock:
-    """The model of one block; its objective changes with the prices.
+    """Pricing MILP for one block; only its objective changes with the dual prices.
 
     When the clock is over, building it is given up (:class:`OutOfTime`).
     """
@@ -68,7 +68,7 @@ class OneBlock:
     def search(
         self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0
     ) -> tuple[Solution, CountedBlock | None]:
-        """Look for a block whose kernels are worth more than its time.
+        """Find a block of negative reduced cost: its kernels are worth more than its time.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class OneBlock:
 
 
 class Listed:
-    """The same problem where all blocks can be listed: one kernel alone, or several that a library's kernel does."""
+    """Pricing by a list of all blocks: single kernels, and those that a library fuses."""
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> None:
         self.tables, self.limits = tables, limits
@@ -120,7 +120,7 @@ class Listed:
     def search(
         self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0
     ) -> tuple[Solution, CountedBlock | None]:
-        """Look for a block whose kernels are worth more than its time, see :meth:`OneBlock.search`."""
+        """Find a block of negative reduced cost; arguments as of :meth:`OneBlock.search`."""
         worth = (self.counts @ price_c - self.seconds - fixed) / self.unit_s
         best = int(np.argmax(worth))
         solution = closed_form(-float(worth[best]), 0.0, f"{len(self.blocks)} blocks looked at")
@@ -131,11 +131,11 @@ class Listed:
 
 
 def pricing(tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> OneBlock | Listed:
-    """The pricing problem of a stage: as a model, or by a list of all blocks where a library allows few."""
+    """The pricing problem of a stage: a list where a library allows few blocks, else a MILP."""
     return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)
 
 
 def slack(model: OneBlock | Listed) -> float:
-    """Seconds that a bound may be too high because the MILP calls a block that is worth next to nothing none."""
+    """Seconds by which a bound may be too high, because the MILP ignores blocks of nearly zero reduced cost."""
     most = min(model.limits.p_max, model.tables.kernels)
     return TOLERANCE * model.unit_s * most

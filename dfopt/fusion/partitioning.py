@@ -16,7 +16,23 @@ SAME = 1e-6  # relative: objective and bound are one, as for a MILP
 
 @dataclass(frozen=True)
 class IntraChipLimits:
-    """What the user fixes: partitions at most or exactly, order of passes, pinned kernels, DRAM left."""
+    """Limits that a request sets on the partitions of a stage.
+
+    Attributes
+    ----------
+    p_max : int
+        Largest number of partitions.
+    exactly : bool
+        Whether there must be exactly so many.
+    forward_backward : str
+        Rule for the passes: ``separate``, ``halves`` or ``shared``.
+    pins : tuple of (int, int)
+        Kernels that are pinned, each with its partition.
+    dram_left : float, B
+        DRAM for tensors that are alive between partitions.
+    saved_in_dram : bool
+        Whether saved activations are counted elsewhere.
+    """
 
     p_max: int
     exactly: bool = False
@@ -27,16 +43,16 @@ class IntraChipLimits:
 
     @property
     def may_skip(self) -> bool:
-        """Whether a partition may stay empty between two others, as the number of a partition has a meaning."""
+        """Whether a partition between two others may stay empty, because partition numbers have a meaning."""
         return self.forward_backward == "halves" and not self.exactly
 
     def are_counted(self, kernels: int, forward_k: Bools) -> bool:
-        """Whether the number of partitions, or that of one, matters for so many kernels, of which some are forward."""
+        """Whether limits depend on the number of partitions, for ``kernels`` kernels with this forward mask."""
         halves = self.forward_backward == "halves" and bool(forward_k.any()) and not bool(forward_k.all())
         return self.exactly or self.p_max < kernels or bool(self.pins) or halves
 
     def numbers(self, member: Bools, forward_k: Bools) -> tuple[Ints, Ints]:
-        """The least and the greatest number that each block may have as a partition: pins, and the rule of halves.
+        """Least and greatest partition number of each block, by pins and the rule of halves.
 
         Parameters
         ----------
@@ -61,25 +77,28 @@ class IntraChipLimits:
 
 
 def blocks_of(partition_k: Ints) -> list[Ints]:
-    """Kernels of every partition that holds any, by its number."""
+    """Kernels of every non-empty partition, by partition number."""
     order = np.argsort(partition_k, kind="stable").astype(np.int64)
     return np.split(order, np.flatnonzero(np.diff(partition_k[order])) + 1)
 
 
 def numbered(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> Ints:
-    """Partitions of a stage without gaps; as they are where an empty one between two halves has a meaning."""
+    """Partition numbers without gaps; unchanged where an empty partition between halves has a meaning."""
     if limits.forward_backward == "halves" and tables.chip.fused:
         return partition_k
     return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
 
 
 def runs_alone(tables: StageTables) -> Bools:
-    """Kernels that share a partition with no other one."""
+    """Mask of the kernels that never share a partition: bool array, shape (kernels,)."""
     return tables.single_k | (not tables.chip.fused)
 
 
 def always_cut(tables: StageTables, forward_backward: str) -> Bools:
-    """Tensors whose two kernels never share a partition: another stage or pass, a weight in parts, no common set."""
+    """Mask of the tensors whose source and reader never share a partition: bool array, shape (tensors,).
+
+    They are in different stages or passes, one has a weight in parts, or no set of the library holds both.
+    """
     sharded, n = tables.sharded, tables.kernels
     alone = np.append(runs_alone(tables), True)
     cut = alone[sharded.src_t] | alone[sharded.dst_t]
@@ -93,7 +112,7 @@ def always_cut(tables: StageTables, forward_backward: str) -> Bools:
 
 
 def always_moved(tables: StageTables, limits: IntraChipLimits) -> tuple[Ints, Ints]:
-    """DRAM traffic that no partitioning avoids, one store and one read of what is always cut: kernels and tensors."""
+    """Kernels and tensors of unavoidable DRAM traffic: one store and one read of every tensor that is always cut."""
     sharded, n = tables.sharded, tables.kernels
     cut = np.flatnonzero(always_cut(tables, limits.forward_backward))
     group, src, dst = sharded.group_t[cut], sharded.src_t[cut], sharded.dst_t[cut]
@@ -104,7 +123,7 @@ def always_moved(tables: StageTables, limits: IntraChipLimits) -> tuple[Ints, In
 
 
 def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, ...]:
-    """What each kernel adds at least to the terms of a set of kernels, however it is cut into partitions.
+    """Least seconds that each kernel adds to every term of a block's time, for any partitioning.
 
     Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
     read of what is always cut), all communication, a toll by one of its payers, all of what is steady. Sums over
@@ -125,7 +144,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, .
 
 
 def sides(tables: StageTables, forward_backward: str) -> Ints:
-    """A number for each kernel: kernels with different ones never share a partition, whatever else does."""
+    """Side of each kernel: kernels of different sides never share a partition. Int array, shape (kernels,)."""
     sharded, n = tables.sharded, tables.kernels
     alone = runs_alone(tables)
     together = ~alone[:, None] & ~alone
@@ -158,7 +177,7 @@ def sides_among(tables: StageTables, forward_backward: str, members: Ints, kerne
 
 
 def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> Floats:
-    """Seconds that the kernels outside of sets take at least: the sum over sides, see :func:`sides`.
+    """Lower bound on the seconds of all kernels outside of each set, shape (sets,): the sum over sides.
 
     Within a side the terms of kernels add up before they overlap, so that no partitioning is better.
     """
@@ -172,7 +191,7 @@ def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> F
 
 
 def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:
-    """Seconds that no partitioning beats, see :func:`rest_bound`."""
+    """Lower bound on the seconds of any partitioning of a stage, see :func:`rest_bound`."""
     return float(rest_bound(tables, limits, np.zeros((1, tables.kernels), dtype=bool))[0])
 
 
@@ -182,7 +201,7 @@ def objective(tables: StageTables, partition_k: Ints) -> float:
 
 
 def keeps(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
-    """Whether a partitioning keeps the limits that its blocks alone do not show."""
+    """Whether a partitioning keeps the limits of the stage that single blocks do not show."""
     if any(partition_k[k] != p for k, p in limits.pins):
         return False
     return most_alive(tables, limits, partition_k) <= limits.dram_left
@@ -196,7 +215,7 @@ def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bo
 
 
 def most_alive(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> float:
-    """DRAM bytes of activations that are alive at once while the partitions run."""
+    """Peak of the DRAM bytes of activations that are alive while the partitions run."""
     number = np.unique(partition_k)[:, None]
     return float(alive_bytes(tables, limits, partition_k < number, partition_k == number).max(initial=0.0))
 
@@ -223,6 +242,6 @@ def alive_bytes(tables: StageTables, limits: IntraChipLimits, past: Bools, now: 
 
 
 def unsaved(tables: StageTables) -> Bools:
-    """Tensors that the backward pass does not need; the others stay in DRAM whatever the partitions are."""
+    """Mask of the tensors that the backward pass does not need; others stay in DRAM under any partitioning."""
     sharded = tables.sharded
     return ~np.isin(sharded.group_t, sharded.group_t[sharded.kept_t])

@@ -40,11 +40,11 @@ RestSplit = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, an
 
 
 class TooWide(Exception):
-    """A graph has too many blocks to list what may be left of it, or none that do it all."""
+    """Raised where a graph has too many ways to split it into blocks, or no cover by them."""
 
 
 class Pieces:
-    """A stage of one pass: its best ``blocks`` so far, their seconds ``high``, and ``low`` that none beats.
+    """Exact partitioning of one pass of a long stage by dynamic programming over its connected pieces.
 
     Sets of kernels are bits of a number, in a topological ``order``.
     """
@@ -139,7 +139,7 @@ class Pieces:
         return list(prices.legal.tolist())
 
     def kernels_of(self, mask: int) -> Ints:
-        """Numbers of a set of kernels."""
+        """Kernel numbers of a set given as a bit mask: int array."""
         return np.array([self.order[k] for k in _bits(mask)], dtype=np.int64)
 
     def _least(self, cost: Floats) -> tuple[float, list[float], list[int]]:
@@ -160,7 +160,7 @@ class Pieces:
         return sum(value[root] for root in self.roots), value, pieces
 
     def through(self, cost: Floats) -> tuple[float, list[float], list[float]]:
-        """What ways to cut the pass into pieces cost at least.
+        """Least cost of a partitioning of the pass, by pieces.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class Pieces:
         return total, ways, above
 
     def improve(self, below: float, clock: Clock, seed: int) -> None:
-        """Raise ``low`` to ``below``, or find something better than that."""
+        """Raise the lower bound ``low`` to ``below`` (s), or find a better partitioning."""
         most, unit = below * (1 + 1e-9), below / 10
         extra: dict[int, float] = {}  # what a piece adds at least to the least: over the pieces of a way they add up
         steps, goes, comes, uses, joins = list[RestSplit](), *(defaultdict[int, list[int]](list) for _ in range(4))
@@ -273,13 +273,19 @@ class Pieces:
         return away
 
     def lined_up(self, blocks: Sequence[int]) -> list[int]:
-        """Blocks behind those that they need. Raises CycleError when some wait for each other."""
+        """Blocks, as bit masks, in an order in which every block follows those that it reads from.
+
+        Raises
+        ------
+        CycleError
+            If some blocks wait for each other.
+        """
         owner = {k: block for block in blocks for k in _bits(block)}
         needs = {block: {owner[k] for k in _bits(_all(self.before, block) & ~block)} for block in blocks}
         return list(TopologicalSorter(needs).static_order())
 
     def members(self, masks: Sequence[int]) -> Bools:
-        """Sets of kernels as rows: bool array, shape (sets, kernels)."""
+        """Sets given as bit masks as rows of a membership matrix: bool array, shape (sets, kernels)."""
         count, size = self.tables.kernels, -(-self.tables.kernels // 8)
         written = np.frombuffer(b"".join(mask.to_bytes(size, "little") for mask in masks), dtype=np.uint8)
         member = np.empty((len(masks), count), dtype=bool)
@@ -288,7 +294,7 @@ class Pieces:
 
     @property
     def alone(self) -> Bools:
-        """Pieces that no other one fits into a block with: bool array, shape (pieces,)."""
+        """Mask of the pieces that fit into a block with no other piece: bool array, shape (pieces,)."""
         member_pk, chip = self.members(self.masks), self.tables.chip
         away_kk = self.members([self._away(1 << at) for at in np.argsort(self.order).tolist()])
         single_k = (self.tables.parts_k > 1) | (not chip.fused) | chip.library
@@ -324,7 +330,7 @@ def _all(sets: Sequence[int], mask: int) -> int:
 
 
 def pieces_of(tables: StageTables, limits: IntraChipLimits, clock: Clock) -> list[tuple[Ints, Pieces]]:
-    """The pieces of each pass that shares no block with another one, and its kernels.
+    """For each group of passes that share no block: its kernels and its pieces.
 
     Raises
     ------
@@ -347,7 +353,7 @@ def pieces_of(tables: StageTables, limits: IntraChipLimits, clock: Clock) -> lis
 def piecewise(
     tables: StageTables, limits: IntraChipLimits, upper: float, clock: Clock = UNLIMITED, seed: int = 0
 ) -> PathResult | None:
-    """The best partitioning of a long graph, and seconds that none beats.
+    """The best partitioning of a long graph by its pieces, with a lower bound on all others.
 
     Parameters
     ----------

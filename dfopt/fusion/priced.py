@@ -28,7 +28,7 @@ class PricedStage:
 
 @dataclass(frozen=True)
 class PricedPlan:
-    """A plan with its sharding, and the stages of its mapping that have kernels, by number, priced."""
+    """A plan with its sharding, and the priced stages of its mapping that have kernels, by number."""
 
     instance: Instance
     sharding: dict[str, Sharding]
@@ -43,7 +43,7 @@ class PricedPlan:
                 yield stage.members[here], part, member
 
     def fastest_tokens(self, partition_k: Ints) -> Ints:
-        """How many blocks of tokens each kernel's partition takes in its faster way, 0 where it holds its weights."""
+        """Blocks of tokens in the fastest way to run each kernel's partition; 0 where it stores its weights."""
         tokens_k = np.zeros(len(self.sharded.names), dtype=np.int64)
         for members, part, member in self._lots(partition_k):
             tokens_k[members] = (price_blocks(part, member).block_count @ member).astype(np.int64)

@@ -13,7 +13,7 @@ from dfopt.milp import Model, solve
 def whole_blocks(
     counts: Floats, seconds: Floats, size_c: Ints, p_max: int, exactly: bool, clock: Clock, seed: int
 ) -> list[int]:
-    """Choose whole blocks that together hold every kernel once, as cheaply as the given columns allow.
+    """Choose integral blocks that cover every kernel once, at the least cost over the given columns.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def whole_blocks(
 def lined_up(
     patterns: list[Ints], classes: KernelClasses, before: list[list[int]], base: Ints, clock: Clock = UNLIMITED
 ) -> list[Ints]:
-    """Kernels of blocks that are given as counts per class, one block after another; together a topological order.
+    """Assign kernels to blocks given as counts by class, such that the blocks form a topological order.
 
     Of a class the kernels come first whose predecessors are in the same block, then in the order ``base``. A block
     that cannot be filled is filled as far as it goes; kernels left over, and those of patterns that the clock

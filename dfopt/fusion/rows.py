@@ -26,7 +26,7 @@ from dfopt.terms.token_blocks import TokenCharges
 
 @dataclass(frozen=True)
 class TensorKind:
-    """Tensors that are alike: class of their group, classes of their ends, and which of them are inside each block.
+    """A class of tensors with equal classes of group and ends, with its ``inside`` columns by block.
 
     An end outside the stage is -1; then there is no column ``inside``. ``example`` is the first of them.
     """
@@ -41,7 +41,7 @@ class TensorKind:
 
 
 class BlockRows:
-    """Traffic, buffers and seconds of blocks over the columns of their kernels.
+    """Rows and columns of a MILP for the traffic, buffers and seconds of blocks.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class BlockRows:
             self._in_token_blocks(tables.sharded.token_charges)
 
     def separate(self, cut_t: Bools) -> None:
-        """Keep the ends of these tensors in different blocks."""
+        """Add rows that keep the two ends of these tensors in different blocks."""
         never = [kind.inside for kind in self.kinds if kind.inside is not None and cut_t[kind.example]]
         if never:
             self.model.bound(np.concatenate(never), upper=0.0)
@@ -203,7 +203,7 @@ class BlockRows:
         self.sram.append((deep, tile))
 
     def times(self) -> Ints:
-        """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,)."""
+        """Add columns for the seconds of blocks, with the rows that bound them from below; shape (blocks,)."""
         model, tables, shape, names = self.model, self.tables, (self.blocks,), self.tables.chip.resources
         columns = [model.continuous(name, shape, 0.0) for name in names]
         if tables.sharded.menus:

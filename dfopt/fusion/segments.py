@@ -30,7 +30,7 @@ def precedence(tables: StageTables) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def topological_orders(tables: StageTables) -> list[Ints]:
-    """Orders to cut, forward kernels first: as listed, with sinks as early as they can, and branch by branch."""
+    """Several topological orders to cut, forward kernels first: as listed, sinks early, and branch by branch."""
     forward = tables.sharded.forward_k
     before, after = precedence(tables)
     sink = np.array([not heads for heads in after])
@@ -46,7 +46,7 @@ def topological_orders(tables: StageTables) -> list[Ints]:
 
 
 def order_by_rank(before: list[list[int]], rank: Sequence[tuple[Any, ...]]) -> Ints:
-    """Always the ready kernel of the lowest rank, of kernels with those that come before each."""
+    """Topological order that always takes the ready kernel of the lowest rank; ``before`` has predecessors."""
     waiting, ready, order = TopologicalSorter(dict(enumerate(before))), list[int](), list[int]()
     waiting.prepare()
     while waiting:

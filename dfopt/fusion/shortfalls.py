@@ -15,7 +15,7 @@ from dfopt.milp import Solution, Termination, explain_infeasible, unanswered
 
 
 def dram_report(need: float, left: float, at_least: str = "") -> str:
-    """Sentence for activations that do not fit DRAM."""
+    """A sentence that activations do not fit DRAM, with the bytes needed and left."""
     return (
         f"activations alive between partitions need {at_least}{need / 1e9:.4g} GB of DRAM per chip,"
         f" {max(left, 0) / 1e9:.4g} GB are left beside weights and optimizer: short by {(need - left) / 1e9:.4g} GB;"
@@ -28,7 +28,7 @@ def _asked(limits: IntraChipLimits) -> str:
 
 
 def check_count(tables: StageTables, limits: IntraChipLimits) -> None:
-    """Refuse a number of partitions that is too large or too small whatever the order is.
+    """Raise `Infeasible` for a number of partitions that is too large or too small in any order.
 
     Raises
     ------
@@ -58,13 +58,7 @@ def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
 
 
 def no_partitioning(solution: Solution, assignment: Assignment, clock: Clock) -> NoReturn:
-    """Raise what a solve without a mapping means; so many seconds to find out what is short, five at most.
-
-    Raises
-    ------
-    Infeasible, NoSolution, SolverFailure, KeyboardInterrupt
-        No partitioning is legal; or the limit, the solver or Ctrl-C stood in the way.
-    """
+    """Raise the error that a solve without a mapping means; it may spend up to five seconds to find the cause."""
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
         try:

@@ -28,7 +28,7 @@ _ROUNDED = 1e-12
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum of every block of kernels.
+    """A linear expression for every block of kernels, with an upper bound.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class Sum:
     most_b: Floats
 
     def scaled(self, scale: float) -> Terms:
-        """Its terms in another unit."""
+        """The terms of the expression in another unit, multiplied by ``scale``."""
         return [(columns, np.asarray(amounts) * scale) for columns, amounts in self.terms]
 
     def of(self, chosen_b: Ints | Bools) -> Sum:
-        """That of some blocks."""
+        """The expression for some blocks."""
         terms: Terms = [
             (columns[chosen_b], np.broadcast_to(amounts, columns.shape)[chosen_b]) for columns, amounts in self.terms
         ]
@@ -83,7 +83,7 @@ def numbers_of_blocks(chip: ChipModel, of: TokenRows, uncut: Floats, cut: Floats
 
 
 def token_sums(model: Model, charges: TokenCharges, A_kb: Ints) -> dict[str, Sum]:
-    """Sums of what blocks of kernels need and move in blocks of tokens, under given options.
+    """Expressions for what blocks of kernels need and move in blocks of tokens, under given options.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def _counted(model: Model, name: str, incidence: Incidence, place: Mapping[int, 
 
 
 class TokenBlockRows:
-    """Which blocks of kernels take their tokens in blocks, and in how many.
+    """MILP rows that choose which blocks of kernels take their tokens in blocks, and in how many.
 
     Blocks of kernels that fit in any case hold their weights: they have no columns.
 
@@ -215,9 +215,9 @@ class TokenBlockRows:
         return columns[:, 1:]
 
     def again(self, resource: str) -> tuple[Ints, Floats] | None:
-        """Columns with the bytes of a resource that all blocks of tokens after the first read again; none if none do.
+        """Columns and bytes of a resource that all blocks of tokens after the first read again; None if there are none.
 
-        One row a block of kernels; of its columns one at most is not 0.
+        One row a block of kernels; at most one of its columns is not 0.
         """
         if resource not in self._sums or not len(self._chosen_b) or self._number_n[-1] == 1:
             return None
@@ -228,7 +228,7 @@ class TokenBlockRows:
         return columns, amounts
 
     def where_held(self, name: str, columns_fb: Ints) -> Ints:
-        """Columns that are 1 where some columns are, and the block of kernels holds its weights.
+        """Columns for the product of given columns with "the block of kernels holds its weights".
 
         Parameters
         ----------
@@ -251,9 +251,16 @@ class TokenBlockRows:
         return held_fb
 
     def fits(self, name: str, held: Terms, most_b: Floats) -> None:
-        """Blocks of kernels that hold their weights fit SRAM.
+        """Add rows by which blocks of kernels that store their weights fit SRAM.
 
-        ``held``: their bytes as shares of it, ``most_b``: bytes that these are at most.
+        Parameters
+        ----------
+        name : str
+            Prefix of the rows.
+        held : terms
+            Bytes of every block, as shares of SRAM.
+        most_b : float array, shape (blocks,), B
+            Upper bounds of these bytes.
         """
         relaxed = np.maximum(most_b / self._sram - 1.0, 0.0)
         terms = [*held, (self.holds_b, np.where(self.holds_b >= 0, relaxed, 0.0))]

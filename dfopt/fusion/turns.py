@@ -27,14 +27,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LayerTurns:
-    """What a layer gives chip and network in turns: ``busy`` ends with what comes after all that it sends."""
+    """Seconds that a layer computes and sends in each piece, for two-batch overlap.
+
+    ``busy`` has one entry more than ``sent``: the work after the last message.
+    """
 
     busy: tuple[float, ...]
     sent: tuple[float, ...]
 
 
 def pieces(busy: Sequence[float], sent: Sequence[float]) -> LayerTurns:
-    """The pieces of a layer, from the seconds that its partitions compute and send.
+    """Cut a layer into pieces for two-batch overlap, from the seconds that its partitions compute and send.
 
     Examples
     --------
@@ -51,7 +54,7 @@ def pieces(busy: Sequence[float], sent: Sequence[float]) -> LayerTurns:
 
 
 def together(rows: Iterable[tuple[LayerTurns, int]]) -> float:
-    """Seconds of two microbatches that take turns, given layers in their order and how often each comes in a row.
+    """Seconds of two microbatches in two-batch overlap, over rows of (layer, number of repetitions) in their order.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from dfopt.terms.blocks import BlockPrices
 
 
 class BlockWays(NamedTuple):
-    """Blocks of kernels, each once for every way to run it.
+    """Prices of blocks of kernels, once for every way to run each.
 
     Attributes
     ----------
@@ -31,12 +31,12 @@ class BlockWays(NamedTuple):
         return self.prices.block_count.astype(np.int64)
 
     def of(self, ways: Ints | Bools) -> BlockWays:
-        """Some of the ways."""
+        """Some of the ways, by numbers or a mask."""
         return BlockWays(self.place_w[ways], self.prices.of(ways))
 
 
 def fastest_ways(tables: StageTables, member: Bools) -> BlockWays:
-    """The way of each block that :func:`dfopt.fusion.blocks.price_blocks` takes."""
+    """The way to run each block that :func:`dfopt.fusion.blocks.price_blocks` chooses."""
     return BlockWays(np.arange(len(member)), price_blocks(tables, member))
 
 

@@ -27,17 +27,7 @@ def evaluate(
     physical: bool = True,
     throttle: bool = True,
 ) -> Score:
-    """Judge a mapping: `dfopt.evaluate`, which has the parameters and the answer in words, for documents only.
-
-    Raises
-    ------
-    PlanError
-        If the plan does not fit the system or the graph's batch and layers.
-    DocumentError
-        If the mapping does not fit the graph: missing or unknown kernels, illegal shardings or stages, clocks or
-        pauses of places without kernels, a clock at a frequency that the stack cannot run at.
-    SystemSpecError
-        If the chip lacks what the compute model needs: lanes, stages and frequency, or a table of shares of peak.
+    """Evaluate a mapping like `dfopt.evaluate`, but for documents only; see there for parameters and result.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from dfopt.technology.streams import Commands
 
 
 def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Commands]) -> list[KernelBlock]:
-    """One block for every partition, in the order of ``case.members``.
+    """One activity block for the power model for every partition, in the order of ``case.members``.
 
     Under the cycle model a partition has the compute tiles that its kernels were given; otherwise time assumes that
     they share the whole chip.

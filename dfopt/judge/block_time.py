@@ -41,17 +41,17 @@ ROUNDED: Final = 1e-12
 
 
 def reread(tier: str) -> str:
-    """Bytes that a kernel alone moves again, to or from a memory, for each further part of its weight."""
+    """Resource name for bytes of memory ``tier`` that a kernel alone moves again for each further weight part."""
     return f"{tier} reread"
 
 
 def again(tier: str) -> str:
-    """Bytes that each further block of tokens reads again."""
+    """Name of the resource: bytes of memory ``tier`` that each further block of tokens reads again."""
     return f"{tier} again"
 
 
 class ModeFigures(NamedTuple):
-    """Blocks in one way to run them.
+    """Seconds and SRAM bytes of blocks in one mode: weights in SRAM, or tokens in blocks.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class ModeFigures(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockTime:
-    """What blocks of the kernels of a case take.
+    """Times of blocks of kernels, from sums of what they pay for each resource.
 
     Attributes
     ----------
@@ -86,23 +86,23 @@ class BlockTime:
 
     @cached_property
     def at_most_bandwidth(self) -> BlockTime:
-        """The same at the most bandwidth: never more seconds, and those of bytes are multiples of them."""
+        """The block times at the highest sustained bandwidths: never longer, and proportional to bytes."""
         return replace(self, most_bandwidth=True)
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """What blocks pay: the axis r of sums."""
+        """Names of the resources that blocks pay, in the order of axis r of the sums."""
         tiers = self.case.system.chip.tiers
         moved = (name for tier in tiers for name in (tier, reread(tier), again(tier)))
         return (*RESOURCES, *moved, *(f"tiles {level}" for level in range(len(self.latency_l))))
 
     @cached_property
     def by_bytes(self) -> bool:
-        """Whether bandwidth depends on how many bytes a block moves: then its seconds are no multiples of its sums."""
+        """Whether the sustained bandwidth depends on the bytes of a block, so that time is not proportional to them."""
         return any(row.bytes for row in memory_rows(self.case.system.chip, self.case.assume))
 
     def seconds(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Floats:
-        """Seconds in the fastest way, infinite where there is none; non-decreasing in every sum.
+        """Seconds of blocks in their fastest mode; infinite where none fits. Non-decreasing in every sum.
 
         They are those of the judge, for sums of one option of every kernel. Where bandwidth depends on bytes
         (:attr:`by_bytes`), more of these may take less time: seconds then are those of no fewer bytes at least.
@@ -123,7 +123,10 @@ class BlockTime:
         return found_b
 
     def held(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> ModeFigures:
-        """Blocks that hold their weights in SRAM, or of a kernel alone a part after another."""
+        """Seconds and SRAM bytes of blocks that store their weights; a kernel alone stores one part at a time.
+
+        Arguments are those of :meth:`seconds`.
+        """
         of, capacity, alone_b = self._by_name(sums_br), self.case.system.chip.sram.capacity, count_b == 1
         buffers_b, cut_b, parts_b = of["buffers"], of["cut"], np.ones(len(sums_br))
         if self.case.assume.weight_tiling != "forbid":
@@ -139,7 +142,7 @@ class BlockTime:
         return ModeFigures(np.where(runs_b, seconds_b, np.inf), sram_b)
 
     def in_token_blocks(self, sums_br: Floats, blocks_b: Ints | None = None) -> ModeFigures:
-        """Blocks of kernels that take their tokens in so many blocks; by default in the fewest that fit."""
+        """Seconds and SRAM bytes of blocks that take tokens in ``blocks_b`` blocks; by default the fewest that fit."""
         of = self._by_name(sums_br)
         rows, least = ops.streamed_rows(self.case.graph), token_blocks.least_rows(self.case)
         if blocks_b is None:

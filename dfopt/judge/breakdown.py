@@ -28,10 +28,18 @@ def breakdown(
     sent: CommunicationSeconds,
     ends: tuple[float, float] | None,
 ) -> Breakdown:
-    """Seconds of every part of a step, for one of its stages.
+    """Seconds of every part of a step, for one pipeline stage.
 
-    ``ends``: seconds in which this stage exchanges gradients, and of its optimizer; none for the slowest stage, of
-    which a step is told.
+    Parameters
+    ----------
+    case : Case
+        The mapping.
+    partitions, stage : sequence of PartitionScore, StageScore
+        Figures of all partitions, and of the stage.
+    step, sent : StepTime, CommunicationSeconds
+        The step, and the seconds of communication by part.
+    ends : (float, float), s, optional
+        Gradient exchange and optimizer of this stage. None for the slowest stage, whose step has them.
     """
     spent: dict[str, list[float]] = defaultdict(list)
     for partition in partitions:
@@ -68,9 +76,18 @@ def breakdown(
 def link_time(
     case: Case, stage: StageScore, paid: Sequence[network.Paid], price: Price, hop_s: float, reduced_s: float
 ) -> LinkTime:
-    """Seconds of a step in which links of the slowest stage are busy.
+    """Seconds of a step in which the links of the slowest stage are busy.
 
-    ``hop_s``: of a message to its neighbours; ``reduced_s``: of gradients, of the stage with most of them.
+    Parameters
+    ----------
+    case, stage : Case, StageScore
+        The mapping, and the slowest stage.
+    paid, price
+        Communications, and their prices (:func:`dfopt.judge.network.price_list`).
+    hop_s : float, s
+        A message to a neighbouring stage.
+    reduced_s : float, s
+        Gradient exchange of the stage with the longest one.
     """
     spent: dict[str, list[float]] = defaultdict(list)
     on_links = ((payment, price(payment.kind, payment.total, case.plan.shard_dims)) for payment in paid)
@@ -85,7 +102,11 @@ def link_time(
 
 
 def sent_by_place(case: Case, paid: Sequence[network.Paid], price: Price) -> CommunicationSeconds:
-    """Seconds of everything that counts as network time of a partition, by the part of a breakdown."""
+    """Seconds of all network time of partitions, by the part of a breakdown.
+
+    ``paid``: communications of the tensor-parallel group; ``price``: of each, as
+    :func:`dfopt.judge.network.price_list`.
+    """
     seconds_by_place: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     on_chip = ((payment, network.between_shards_s(case, payment, price)) for payment in paid)
     for name, number, seconds in (*_named(case, on_chip), *_listed(case, price)):

@@ -31,7 +31,7 @@ LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("b
 
 @dataclass(frozen=True)
 class Rank:
-    """A pipeline stage, or several alike, of which it is the first.
+    """A distinct pipeline stage: the first of several equal ones.
 
     ``runs``: how often it evaluates the kernels of which stage of the mapping, for one microbatch; ``alike``: how many
     pipeline stages it stands for; ``here``: places of the layers that it evaluates, of a folded graph.
@@ -46,7 +46,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Case:
-    """A mapping, its documents and the lookups that the judge needs; assumptions are resolved.
+    """A mapping with its documents and lookup tables for the judge; assumptions are resolved.
 
     ``model``: the graph that was given; ``graph``: what one chip of the second axis sees of it, itself without one.
     ``clocks``: share of the nominal frequency of the partitions that run below it. ``pauses``: seconds that a stage of
@@ -70,36 +70,36 @@ class Case:
 
     @cached_property
     def tensors(self) -> tuple[Fan | End, ...]:
-        """All that partitions move and hold, but for what belongs to a kernel."""
+        """All tensors that partitions move or buffer, without data of single kernels."""
         return *self.fans, *self.ends
 
     @cached_property
     def layers(self) -> Layers:
-        """The layers of a folded graph, those that the plan recomputes as their kinds that do."""
+        """Layers of a folded graph, with recomputed ones as the kinds that recompute."""
         return self.graph.layers.under(self.plan.stages, self.plan.stage_layers, self.plan.recomputed)
 
     def times_of(self, kernel: Kernel) -> int:
-        """How often a model evaluates a kernel for one microbatch."""
+        """Number of evaluations of a kernel in the whole model, for one microbatch."""
         return self.layers.times(self.graph.kind_of(kernel)) if self.graph.folded else 1
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
-        """The distinct stages: one when a repeated layer stands for all, else one per rank, with the next layers."""
+        """The distinct pipeline stages; a single one if one repeated layer stands for all stages."""
         return self._ranked[0]
 
     @cached_property
     def ran(self) -> tuple[int, ...]:
-        """The stages of the mapping that pipeline stages evaluate."""
+        """Numbers of the mapping's stages that some pipeline stage evaluates."""
         return tuple(dict.fromkeys(stage for rank in self.ranks for stage in rank.runs))
 
     @property
     def hides_hops(self) -> bool:
-        """Whether stages work while they send to their neighbours."""
+        """Whether stages compute while they send to their neighbours."""
         return self.assume.hides_hops_in(self.plan.interleave)
 
     @property
     def line(self) -> tuple[int, ...]:
-        """Of every pipeline stage, in their order, its place in :attr:`ranks`."""
+        """For every pipeline stage in order, its position in :attr:`ranks`."""
         return self._ranked[1]
 
     @cached_property
@@ -156,17 +156,17 @@ class Case:
 
     @cached_property
     def chips_along(self) -> Callable[[str], int]:
-        """Name of a network dim, or of a part of one -> its chips; every communication of every kernel asks for it."""
+        """Function from the name of a network dim, or part of one, to its number of chips (cached)."""
         return cache(lambda dim: self.system.dim(dim).size)
 
     @cached_property
     def forward_weights(self) -> bool:
-        """Whether kernels of the forward pass have weights."""
+        """Whether any kernel of the forward pass has a weight."""
         return any(placed.forward and placed.weight for placed in self.kernels)
 
     @cached_property
     def of_stage(self) -> dict[int, list[Placed]]:
-        """The kernels of each stage of the mapping."""
+        """Kernels of each stage of the mapping, by stage number."""
         placed_by_stage: dict[int, list[Placed]] = defaultdict(list)
         for placed in self.kernels:
             placed_by_stage[placed.place[0]].append(placed)
@@ -174,7 +174,7 @@ class Case:
 
     @cached_property
     def touching(self) -> dict[int, list[Fan]]:
-        """The fans that start or end in each stage of the mapping."""
+        """Tensors that start or end in each stage of the mapping, by stage number."""
         fans_by_stage: dict[int, list[Fan]] = defaultdict(list)
         for fan in self.fans:
             for stage in {fan.home[0], *(stage for stage, _ in fan.away)}:
@@ -182,36 +182,36 @@ class Case:
         return fans_by_stage
 
     def is_whole(self, fan: Fan) -> bool:
-        """Whether it is all of an output of which the kernel says how long it is kept."""
+        """Whether a tensor is the whole of an output whose kernel states how long it is kept."""
         source = self.kernels[fan.src].kernel
         return source.output_saved is not None and fan.total == self.graph.output_bytes(fan.src)
 
     def is_read_later(self, fan: Fan) -> bool:
-        """Whether kernels of a later pass read it: of one that is computed again those of the backward pass proper."""
+        """Whether kernels of a later pass read a tensor; for recomputed tensors, those of the backward pass proper."""
         later = LATER.get(self.kernels[fan.src].kernel.pass_, ())
         return any(self.kernels[reader].kernel.pass_ in later for reader in fan.readers)
 
     @cached_property
     def brought(self) -> frozenset[int]:
-        """Kernels that keep an output which a tensor brings to a later pass anyhow."""
+        """Kernels that state a kept output which some tensor carries to a later pass anyway."""
         return frozenset(fan.src for fan in self.fans if self.is_whole(fan) and self.is_read_later(fan))
 
     def clock(self, place: Place) -> float:
-        """Share of the nominal frequency that a partition runs at."""
+        """Share of the nominal frequency at which a partition runs."""
         return self.clocks.get(place, 1.0)
 
     def place(self, kernel: int) -> Place:
-        """Stage and partition of a kernel."""
+        """Stage and partition of a kernel, by its number."""
         return self.kernels[kernel].place
 
     @property
     def between_layers(self) -> tuple[Fan, ...]:
-        """The carried tensors if the boundary between layers goes through DRAM, else none of them."""
+        """Tensors carried between layers if these pass through DRAM; otherwise none."""
         return self.carried if self.assume.layer_boundary == "dram" else ()
 
 
 def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions) -> Case:
-    """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
+    """Build the lookup tables of a mapping, which must be valid for its graph and system (`dfopt.judge.fit`)."""
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     graph = seen_by_a_chip(model := library.as_computed(graph, assume), mapping.plan, system)
     given = {entry.name: entry for entry in mapping.kernels}
@@ -242,7 +242,10 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
 def fans_of(
     graph: Graph, assume: Assumptions, placed: Sequence[Placed], tile_count: int
 ) -> tuple[tuple[Fan, ...], tuple[Fan, ...]]:
-    """Tensors between kernels in their places, and those that are carried from layer to layer."""
+    """Tensors between placed kernels, and those carried from layer to layer.
+
+    ``tile_count``: number of tiles of the streamed axis; ``assume`` says whether readers share one copy (``fanout``).
+    """
     index, operand_t = graph.index(), graph.operands()
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
@@ -294,7 +297,7 @@ def _ends(case: Case) -> Iterator[End]:
 
 
 def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:
-    """Sum figures by place, exactly rounded: the order of kernels and tensors then changes no digit."""
+    """Sums of figures by place, exactly rounded (`math.fsum`), so that no order of addition changes a digit."""
     values_by_place: dict[Place, list[float]] = defaultdict(list)
     for place, value in parts:
         values_by_place[place].append(value)

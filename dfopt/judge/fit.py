@@ -23,7 +23,7 @@ from dfopt.physics import copies, ops, pipeline
 
 
 def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions, stack: Stack | None = None) -> None:
-    """Raise everything that keeps a mapping from being timed, all at once; a stack says which clocks there are.
+    """Check that a mapping is valid for its graph and system; all problems are raised together.
 
     Raises
     ------

@@ -20,7 +20,19 @@ from dfopt.physics.identity import Same
 
 
 class Side(NamedTuple):
-    """What a block has of a dim: chips of it, whether they close, how many it takes, and how far those are apart."""
+    """Chips of one network dim in a block of two dims.
+
+    Attributes
+    ----------
+    chips : int
+        Chips along the whole dim.
+    closes : bool
+        Whether the dim is a ring.
+    size : int
+        Chips of the block along the dim.
+    stride : int
+        Distance of neighbouring chips of the block along the dim.
+    """
 
     chips: int
     closes: bool
@@ -29,7 +41,7 @@ class Side(NamedTuple):
 
 
 def cycle(wide: int, high: int) -> list[tuple[int, int]]:
-    """Chips of a block along a ring of single steps: up the first column, and back and forth home over the others.
+    """A Hamiltonian cycle through a block of ``wide`` x ``high`` chips by single steps: coordinates in order.
 
     One of the sides is even.
 
@@ -46,7 +58,7 @@ def cycle(wide: int, high: int) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1024)
 def loads(x: Side, y: Side) -> tuple[tuple[float, int], tuple[float, int]]:
-    """Along each of two dims the edges over the most loaded link, and the most links of an edge.
+    """Load of the rings around blocks in two dims: for each, edges on the busiest link, and links of the longest edge.
 
     All groups run their ring at once; an edge takes the shortest way, and half each where two are as short.
 
@@ -125,7 +137,7 @@ def _with_blocks(key: Same[System], blocks: tuple[str, ...]) -> tuple[System, di
 
 
 def walked(system: System, plan: Plan) -> tuple[System, dict[str, str]]:
-    """The system with a dim of its own for every block of a plan, and the names of these dims by the blocks'.
+    """The system with one further dim for every block of a plan, and the name of that dim by block.
 
     Examples
     --------

@@ -37,11 +37,11 @@ Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class NotItems(ValueError):
-    """What blocks pay is no sum over few kernels each, by these assumptions or on this graph."""
+    """Raised where the costs of blocks are not a sum of items over few kernels each."""
 
 
 class BlockItem(NamedTuple):
-    """A part of what blocks pay.
+    """An additive part of what blocks pay, decided by a few kernels.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class BlockItem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ItemTables:
-    """What makes tables.
+    """Builds the cost tables of block items from the judge's rules.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class ItemTables:
         row_r[self._column[name]] += amount
 
     def kernels(self) -> Iterator[tuple[BlockItem, Floats]]:
-        """What kernels pay by themselves."""
+        """Items of what single kernels pay, each with its table."""
         rows_zk = [self._of_kernels(case) for case in self.cases]
         for k, schemes in enumerate(self.schemes_k):
             table = np.zeros((len(schemes), 2, len(self.resources)))
@@ -139,7 +139,7 @@ class ItemTables:
         return np.where(place_l >= 0, fewest[place_l], self.cases[0].system.chip.tiles + 1.0)
 
     def tensors(self) -> Iterator[tuple[BlockItem, Floats]]:
-        """What is moved and held of tensors between kernels and of ends."""
+        """Items of DRAM traffic and SRAM buffers of tensors and of graph inputs and outputs, each with its table."""
         case, by_scheme = self.cases[0], self.cases[0].assume.operand_traffic is not None
         for place, of in enumerate(case.tensors):
             decides = of.src if isinstance(of, Fan) else of.kernel if of.carried is None else of.carried
@@ -193,7 +193,7 @@ class ItemTables:
             yield BlockItem(f"output of {self._graph.kernels[of.src].name}", (k,), (k,)), table
 
     def conversions(self) -> Iterator[tuple[BlockItem, Floats]]:
-        """What the tensor-parallel group sends so that readers have tensors in their layouts."""
+        """Items of layout conversions over the tensor-parallel group, each with its table."""
         case = self.cases[0]
         if case.plan.shards == 1:
             return
@@ -242,7 +242,7 @@ class ItemTables:
         yield BlockItem(f"conversions of {self._graph.kernels[fan.src].name}", scope, inside), table
 
     def pairs(self) -> Iterator[tuple[BlockItem, Floats]]:
-        """Options of two kernels that cannot be together; the block of the second pays."""
+        """Items of incompatible options of two kernels (infinite entries); the block of the second kernel pays."""
         case, index = self.cases[0], self._graph.index()
         pairs: list[tuple[int, int, Callable[[Case, Placed, Placed], bool]]] = []
         for k, kernel in enumerate(self._graph.kernels):
@@ -261,7 +261,7 @@ class ItemTables:
             yield BlockItem(name, scope, (second,)), table
 
     def must_be_alone(self, tables: dict[Key, Floats]) -> Iterator[tuple[BlockItem, Floats]]:
-        """That kernels with weights run alone which need too much SRAM for themselves, though a block needs less.
+        """Items that force kernels to run alone because their own weights need too much SRAM.
 
         A block needs no less where tensors inside it are buffered for two tiles at least.
         """

@@ -39,7 +39,7 @@ ItemCache = dict[Hashable, list[tuple[BlockItem, Floats]]]
 
 
 class LayerItems:
-    """What blocks of the kernels of a graph pay under a plan, in a number of tiles, item by item.
+    """Costs of all blocks of a graph under a plan and number of tiles, as a sum of items.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class LayerItems:
 
     @property
     def is_exact(self) -> bool:
-        """Whether what is paid at least is what is paid in one of the numbers of tiles: the largest."""
+        """Whether the least costs over numbers of tiles are attained by one of them, the largest."""
         finest = replace(self._builder, tile_counts=(self._case.tile_count,))
         return all(
             np.array_equal(table, own) for (_, table), (_, own) in zip(self._kernels, finest.kernels(), strict=True)
@@ -115,7 +115,7 @@ class LayerItems:
 
     @staticmethod
     def alike(plan: Plan, graph: Graph, assumptions: Assumptions) -> tuple[tuple[str, Any], ...]:
-        """What items read of a plan: those of plans that are alike in it are the same, if each fits at all.
+        """Key of all that items read of a plan: plans with equal keys have equal items.
 
         Its stages, copies, microbatches and levels of ZeRO belong to the step, but for gradients that are spread over
         microbatches, and for kernels that list communications over all chips.
@@ -154,16 +154,16 @@ class LayerItems:
 
     @cached_property
     def items(self) -> tuple[BlockItem, ...]:
-        """What blocks pay for."""
+        """All cost items of the layer."""
         return tuple(self._tables)
 
     @cached_property
     def own_kz(self) -> tuple[Floats, ...]:
-        """What every kernel adds to its block whatever other kernels do: by kernel, shape (schemes, resources)."""
+        """Amounts that every kernel adds to its block on its own: by kernel, shape (schemes, resources)."""
         return tuple(table[:, 1] for _, table in self._kernels)
 
     def table(self, item: BlockItem) -> Floats:
-        """What an item adds to a block.
+        """Amounts that an item adds to a block, by schemes and kernels present.
 
         Returns
         -------
@@ -177,12 +177,12 @@ class LayerItems:
         return self.time.seconds(sums_br, count_b, decided=decided)
 
     def mapping(self, plan: Plan, scheme_k: Sequence[int], partition_k: Sequence[int]) -> Mapping:
-        """The mapping of one option of every kernel, given by its number, and its partition."""
+        """The mapping with the given option (number) and partition of every kernel."""
         schemes = [schemes[z] for schemes, z in zip(self.schemes_k, scheme_k, strict=True)]
         return _mapped(self.graph, self._case.system, plan, schemes, self._case.tile_count, partition_k)
 
     def allowed(self, kernels: Sequence[int]) -> bool:
-        """Whether some kernels may be a block, whatever it holds in SRAM and wherever it stands among the others.
+        """Whether some kernels may form a block, apart from its SRAM and its position among other blocks.
 
         Where passes have halves of the partitions (``forward_backward: halves``) blocks may be allowed that cannot be.
         """

@@ -37,7 +37,7 @@ StageAmounts = Callable[[int], Mapping[str, float]]
 
 
 class LedgerEntry(NamedTuple):
-    """Bytes of a state in a memory of a chip, and which part of a breakdown they are, but for gradients among them.
+    """Bytes of one state in one memory of a chip, with its part of the breakdown and its placement item.
 
     ``item``: what a placement calls what lies there.
     """
@@ -51,7 +51,7 @@ class LedgerEntry(NamedTuple):
 
 
 def entries(case: Case, rank: Rank, amounts_of: StageAmounts) -> list[LedgerEntry]:
-    """Every state that a chip of a pipeline stage holds: parameters, activations, tables."""
+    """All states that a chip of a pipeline stage stores: parameters, activations and tables."""
     booked: list[LedgerEntry] = []
     amounts = {stage: amounts_of(stage) for stage in rank.runs}
     checkpoints = [stage for stage in rank.runs if case.trains and _only_ends(case, [stage])]
@@ -108,12 +108,12 @@ def _exchanged(case: Case, rank: Rank, amounts: Mapping[int, Mapping[str, float]
 
 
 def ran_by(rank: Rank) -> list[int]:
-    """The stages of the mapping that a pipeline stage evaluates at all."""
+    """Numbers of the mapping's stages that a pipeline stage evaluates."""
     return [stage for stage, times in rank.runs.items() if times]
 
 
 def offloaded(case: Case) -> dict[Item, str]:
-    """What lies in a slower memory while a graph trains."""
+    """Items that a training plan puts into a slower memory, with the name of that memory."""
     placement = case.plan.placement
     if placement is None or not case.trains:
         return {}
@@ -122,7 +122,7 @@ def offloaded(case: Case) -> dict[Item, str]:
 
 
 def of_layer(case: Case, stage: int) -> dict[Item, float]:
-    """Bytes of each of those that a chip has for one evaluation of a stage of the mapping."""
+    """Bytes of each offloaded item that a chip has for one evaluation of a stage of the mapping."""
     here = amounts(case, stage)
     return {item: _of_item(case, here, item) for item in offloaded(case)}
 
@@ -134,17 +134,17 @@ def _of_item(case: Case, amounts: Mapping[str, float], item: Item) -> float:
 
 
 def for_parameter(case: Case) -> float:
-    """Bytes that the optimizer holds for a parameter."""
+    """Bytes of optimizer state for one parameter."""
     return optimizer_words(case.graph, case.assume.optimizer_bytes_per_parameter)[0]
 
 
 def held(case: Case, rank: Rank) -> Held:
-    """Bytes of every state that a chip of a pipeline stage holds, by memory."""
+    """Bytes of every state that a chip of a pipeline stage stores, by memory and state."""
     return books_of(entries(case, rank, partial(amounts, case)))
 
 
 def books_of(booked: Iterable[LedgerEntry]) -> Held:
-    """Bytes of every state, by memory."""
+    """Sum ledger entries by memory and state, in bytes."""
     parts_by_state: dict[tuple[str, str], list[float]] = defaultdict(list)
     for entry in booked:
         parts_by_state[entry.tier, entry.name].append(entry.size)
@@ -156,7 +156,7 @@ def books_of(booked: Iterable[LedgerEntry]) -> Held:
 
 
 def reserved(case: Case) -> float:
-    """Share of a memory that the model cannot use: as assumed, or what the chip's software leaves."""
+    """Share of each memory that the model cannot use, as assumed or as the chip's software reserves."""
     own, assumed = case.system.chip.memory_reserve, case.assume.memory_reserve
     if assumed is not None or own is None:
         return assumed or 0.0
@@ -164,7 +164,7 @@ def reserved(case: Case) -> float:
 
 
 def least_recomputed(case: Case, rank: Rank, amounts_of: StageAmounts) -> int | None:
-    """Fewest layers of a pipeline stage that have to be computed again for it to fit, if a plan says how many are.
+    """Fewest layers of a pipeline stage that must be recomputed for it to fit; None if the plan does not count them.
 
     What it holds falls with each after the first, so that halving finds it; all, where not even that is enough.
     """
@@ -185,7 +185,7 @@ def least_recomputed(case: Case, rank: Rank, amounts_of: StageAmounts) -> int | 
 
 
 def memory(booked: Iterable[LedgerEntry]) -> MemoryBreakdown:
-    """The same by what it is, in all memories together."""
+    """Sum ledger entries by part of the memory breakdown, over all memories, in bytes."""
     sizes_by_part: dict[str, list[float]] = defaultdict(list)
     for entry in booked:
         sizes_by_part[entry.part] += [entry.size, -entry.gradients]
@@ -198,7 +198,7 @@ def _keeps_gradients(case: Case) -> bool:
 
 
 def amounts(case: Case, stage: int) -> dict[str, float]:
-    """Bytes of one evaluation of the kernels of a stage of the mapping, on one chip; gradients as parts of others."""
+    """Bytes of one evaluation of a stage of the mapping on one chip, by state; gradients are parts of others."""
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights

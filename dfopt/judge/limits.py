@@ -19,7 +19,7 @@ SLACK = 1e-6
 
 
 def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, Held]) -> tuple[str, ...]:
-    """List every limit that a mapping breaks, one sentence each; nothing if it can run."""
+    """Sentences on every limit that a mapping breaks; empty if it can run."""
     return (
         *_capacities(case, tiling, sram, held),
         *_tiles(case),
@@ -80,7 +80,7 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
 
 
 def overfull(case: Case, books: Held) -> Iterator[tuple[str, float, float]]:
-    """Memories of a chip that lack room for what it holds: name, bytes that it needs, and bytes that it has."""
+    """Memories of a chip that are too small: name, bytes needed and bytes available of each."""
     for tier, capacity in capacities(case.system.chip).items():
         need, room = math.fsum(books.get(tier, {}).values()), capacity * (1 - reserved(case))
         if _exceeds(need, room):
@@ -100,13 +100,13 @@ def _tiles(case: Case) -> Iterator[str]:
 
 
 def tile_rows(case: Case, placed: Placed) -> int:
-    """Least rows of a tile for a kernel: one for every chip where they share the rows of every tile."""
+    """Fewest rows that a tile must have for a kernel: one for each chip that shares the rows of a tile."""
     least = case.assume.tile_rows or 1
     return max(least, case.plan.shards) if ops.splits_tiles(placed.kernel, placed.sharding) else least
 
 
 def refused(case: Case, members: Sequence[int]) -> Iterator[str]:
-    """Why kernels cannot be a partition, whatever it holds in SRAM and whatever passes they belong to."""
+    """Reasons why kernels cannot share a partition, apart from SRAM and passes."""
     used = sum(case.kernels[number].tiles for number in members)
     if used > case.system.chip.tiles:
         yield f"uses {used} tiles, the chip has {case.system.chip.tiles}"
@@ -175,7 +175,7 @@ def _passes(case: Case) -> Iterator[str]:
 
 
 def separate(stage: int, forward: set[int], other: set[int]) -> Iterator[str]:
-    """Why partitions of the forward pass, and of the others, are not separate."""
+    """Reasons why the partitions of a stage do not keep the forward pass separate from the others."""
     for partition in sorted(forward & other):
         yield f"{_name((stage, partition))} mixes forward kernels with backward or update kernels"
     if max(forward) > min(other):
@@ -220,7 +220,7 @@ def hand_on_otherwise(_: Case, first: Placed, second: Placed) -> bool:
 
 
 def handed_on(case: Case) -> Iterator[tuple[Placed, Placed]]:
-    """Kernels of layers of two kinds that hand on the same tensor, from one layer to the next."""
+    """Pairs of kernels, in layers of two kinds, that pass on the same tensor to the next layer."""
     left: dict[int, list[Placed]] = {}
     for fan in case.between_layers if case.graph.folded else ():
         left.setdefault(fan.home[0], []).append(case.kernels[fan.src])
@@ -250,6 +250,6 @@ def _together(case: Case) -> Iterator[str]:
 
 
 def lack_reduction(case: Case, placed: Placed, target: Placed) -> bool:
-    """Whether a kernel leaves partial sums to one that does not reduce them."""
+    """Whether a kernel leaves partial sums to a kernel that does not reduce them."""
     leaves = ops.leaves_partial_sums(placed.kernel, placed.sharding, case.plan.shards, case.assume.sharding_rules)
     return leaves and ops.split_axis(target.sharding) != "k"

@@ -16,7 +16,7 @@ _ATTENDS = {"scores": "looked up", "softmax": "looked up", "scores_dropout": "lo
 
 
 class Parts:
-    """A graph, and what a chip of the second axis makes of it."""
+    """A graph whose kernels are shared over the second axis, and each kernel's role on one chip."""
 
     def __init__(self, graph: Graph, plan: Plan, near: int) -> None:
         assert plan.modules is not None
@@ -33,7 +33,7 @@ class Parts:
 
     # -- the part that a kernel plays -------------------------------------------------------
     def role(self, name: str) -> str:
-        """What a kernel is there.
+        """Role of a kernel on one chip of the second axis, as a word.
 
         One of copy, rows (some sequences, or some tokens of each), sent (tokens of some experts), into, inside and out
         of split features, added up (of some heads), grown (some features of a weight's gradient), looked up (with some
@@ -79,7 +79,7 @@ class Parts:
         return {"into": "out", "out": "into", "inside": "inside" if kernel.outer > 1 else "out"}.get(there, "copy")
 
     def product(self, kernel: Kernel) -> Kernel | None:
-        """The product whose weight the gradient of an input reads again, or that of a weight belongs to."""
+        """The forward product of a backward kernel, whose weight it reads or whose weight gradient it computes."""
         partner = self.of.get(kernel.stage_with or "")
         same = (
             partner is not None
@@ -125,7 +125,7 @@ class Parts:
         return [name for name in names if self.of[name].module == kernel.module]
 
     def leaves_parts(self, name: str) -> bool:
-        """Whether others need what several chips have of an output: a sum, or what experts of theirs make."""
+        """Whether other chips need what each computes of an output: partial sums, or outputs of its experts."""
         summed = ("out", "added up", "looked back", "merged")
         return self.role(name) in (*summed, "sent") and self.of[name].op != "weight_update"
 
@@ -133,7 +133,7 @@ class Parts:
         return self.role(name) in ("into", "inside")
 
     def problem(self, kernel: Kernel) -> str | None:
-        """Why a kernel cannot play its part."""
+        """A sentence on why a kernel cannot be shared in its role, or None."""
         role, name = self.role(kernel.name), kernel.name
         if _goes_back(kernel):
             if self.product(kernel) is None:
@@ -266,7 +266,7 @@ class Parts:
         )
 
     def cut(self, kernel: Kernel) -> Kernel:
-        """As large as a chip has it."""
+        """The kernel with the extents that one chip has of it."""
         role, new = self.role(kernel.name), dict[str, object]()
         if role in ("looked up", "merged"):
             axis = "k" if role == "merged" else "m"

@@ -27,7 +27,7 @@ _REMEDY = "choose another scheme of the module, or another degree of the second 
 
 
 def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
-    """What keeps the modules of a graph from sharing the second axis as a plan says."""
+    """Problems that keep the modules of a graph from sharing the second axis as a plan says."""
     if (plan.modules is None) != (plan.members == 1):
         schemes = "none" if plan.modules is None else "some"
         message = f"found {schemes} on a second axis of {plan.members} chips"
@@ -59,7 +59,7 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
 
 
 def seen_by_a_chip(graph: Graph, plan: Plan, system: System) -> Graph:
-    """The graph as one chip of the second axis has it; itself where there is none."""
+    """The graph that one chip of the second axis runs; the graph itself without a second axis."""
     return graph if plan.modules is None else _view(Same(graph), Same(plan), _near(plan, system)).graph
 
 

@@ -19,7 +19,7 @@ from dfopt.physics.network import NO_BYTES, amortized_gradient_seconds, bytes_se
 
 
 def price_list(case: Case) -> Price:
-    """Seconds of (kind, bytes, dims) on this system; a deep graph asks for the same few again and again."""
+    """Cached function from (kind, bytes, dims) of a collective to its seconds on this system."""
     system, called = grid.walked(case.system, case.plan)
 
     @cache
@@ -30,13 +30,13 @@ def price_list(case: Case) -> Price:
 
 
 def without_bytes(price: Price) -> Price:
-    """Seconds of the same communications if links had any bandwidth: of next to no bytes, which is their latency."""
+    """Latency part of a price function: seconds of the same communications at unlimited bandwidth."""
     return lambda kind, volume, dims: price(kind, min(volume, NO_BYTES), dims)
 
 
 @dataclass(frozen=True)
 class Paid:
-    """One communication of the tensor-parallel group, charged where a kernel runs.
+    """One communication of the tensor-parallel group, charged to the kernel at whose place it runs.
 
     ``total``: bytes of the full tensor; ``src``: the kernel whose output is communicated; ``late``: for the backward
     pass, of what the forward pass saved; ``behind``: kernels that may hide it.
@@ -72,7 +72,7 @@ def tensor_parallel(case: Case) -> list[Paid]:
 
 
 def gathered_late(case: Case, fan: Fan) -> bool:
-    """Whether what the forward pass saved of a fan is converted for the backward pass by itself."""
+    """Whether a tensor that the forward pass saved is converted separately for the backward pass."""
     way = case.assume.backward_gathers
     if not case.assume.splits_tokens or way == "kept":
         return False
@@ -85,7 +85,7 @@ def gathered_late(case: Case, fan: Fan) -> bool:
 
 
 def gathered_and_kept(case: Case, stage: int) -> list[float]:
-    """Bytes on a chip of what the forward pass gathered and the backward pass finds there, beside what chips hold.
+    """Bytes on a chip of gathered tensors that the forward pass keeps for the backward pass, without its shards.
 
     Products that hide what is gathered have it in no more than a tile, as Calculon counts it.
     """
@@ -108,13 +108,13 @@ def gathered_and_kept(case: Case, stage: int) -> list[float]:
 
 
 def required(case: Case, fan: Fan, reader: Consumer) -> ops.Layout:
-    """The layout in which a reader needs a fan."""
+    """Layout in which a reader needs a tensor."""
     target, elements = case.kernels[reader.kernel], fan.total / made_word(case.graph, case.kernels[fan.src].kernel)
     return ops.required_layout(target.kernel, reader.operand, target.sharding, case.assume.sharding_rules, elements)
 
 
 def conversions(case: Case, fan: Fan, price: Price, separately: bool) -> Iterator[Paid]:
-    """Conversions of a fan; ``separately``: what the forward pass saved is converted for the backward pass by itself.
+    """Layout conversions of a tensor; with ``separately`` also those of its saved copy for the backward pass.
 
     By every partition of it that reads, or by the source for all of them: ``backward_gathers`` says which.
     """
@@ -161,7 +161,7 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
 
 
 def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
-    """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
+    """Seconds that a tensor-parallel communication adds to the work, on network and chip, less the hidden part."""
     sent, source = price(payment.kind, payment.total, case.plan.shard_dims), case.kernels[payment.src].kernel
     chip, assume, on_chip = case.system.chip, case.assume, 0.0
     if sent > 0 and assume.collective_work is not None:
@@ -183,7 +183,7 @@ def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
 
 
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
-    """(kernel, seconds) of gradients that are added up in every microbatch: the authors spread them."""
+    """(kernel, seconds) of gradient all-reduces spread over microbatches, as in DFModel's program."""
     if case.assume.gradients == "dfmodel":
         system, called = grid.walked(case.system, case.plan)
         for number, placed in enumerate(case.kernels):
@@ -194,7 +194,7 @@ def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
 
 
 def own_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
-    """(kernel, seconds) of the communications that kernels list themselves."""
+    """(kernel, seconds) of the communications that kernels state themselves."""
     for number, placed in enumerate(case.kernels):
         if placed.kernel.communications:
             own = communications.kernel_seconds(placed.kernel, case.plan, price, case.chips_along)
@@ -202,13 +202,13 @@ def own_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
 
 
 def hidden_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
-    """(kernel, seconds) of what is sent while another microbatch computes."""
+    """(kernel, seconds) of communications that overlap with another microbatch (two-batch overlap)."""
     if case.plan.two_batch_overlap:
         yield from own_seconds(case, price)
 
 
 def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Bytes of a kernel's weight gradient, and the network dims of the chips that add them up.
+    """Bytes of a kernel's weight gradient, with the network dims of the chips that all-reduce them.
 
     Of what other chips of the second axis have parts of for the same weights, those and the data-parallel copies add it
     up; of the rest the copies.
@@ -221,7 +221,7 @@ def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...
 
 
 class ExchangeSeconds(NamedTuple):
-    """Seconds in which copies exchange what a stage of the mapping has, in a step.
+    """Seconds of a step in which data-parallel replicas exchange the data of one stage of the mapping.
 
     ``groups_s``: of each group of chips that adds up the same gradients; ``gradients_s``, ``weights_s``: of all of
     them, gradients and weights apart.
@@ -233,12 +233,12 @@ class ExchangeSeconds(NamedTuple):
 
 
 def exchanges(case: Case, price: Price) -> dict[int, ExchangeSeconds]:
-    """What copies exchange of every stage of the mapping that some pipeline stage runs."""
+    """Exchange seconds of every stage of the mapping that some pipeline stage runs."""
     return {stage: exchange(case, stage, price) for stage in case.ran}
 
 
 def exchange(case: Case, stage: int, price: Price) -> ExchangeSeconds:
-    """What copies exchange of a stage of the mapping: nothing where gradients are added up in every microbatch."""
+    """Exchange seconds of one stage of the mapping; 0 where every microbatch adds up its gradients."""
     each = [] if case.assume.gradients == "dfmodel" else list(exchanged_bytes(case, stage))
     groups, gradients, weights = (
         [copies.exchanged(case.plan, dims, added * summed, brought * wide, price) for dims, summed, wide in each]
@@ -248,12 +248,12 @@ def exchange(case: Case, stage: int, price: Price) -> ExchangeSeconds:
 
 
 def reduction_s(rank: Rank, exchanged: Mapping[int, ExchangeSeconds]) -> float:
-    """Seconds of a step in which copies add up a stage's gradients and bring its weights together, all its layers."""
+    """Seconds of a step in which replicas reduce a stage's gradients and gather its weights, over all its layers."""
     return math.fsum(times * seconds for stage, times in rank.runs.items() for seconds in exchanged[stage].groups_s)
 
 
 def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], float, float]]:
-    """(dims, bytes of gradients, bytes of weights) that chips along some dims exchange of a stage of the mapping."""
+    """(dims, bytes of gradients, bytes of weights) that chips exchange for one stage of the mapping."""
     volumes: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
     for placed in case.of_stage[stage]:
         wide = weight_word(case.graph, placed.kernel) / reduced_word(case.graph)
@@ -265,7 +265,7 @@ def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], f
 
 
 def optimizer_s(case: Case, stage: int) -> float:
-    """Seconds of the optimizer's step over the parameters of a stage of the mapping, kernel by kernel."""
+    """Seconds of the optimizer step over the parameters of one stage of the mapping."""
     if case.assume.optimizer_step is None or case.assume.gradients != "exact" or not case.trains:
         return 0.0
     chip, plan, gradient = case.system.chip, case.plan, reduced_word(case.graph)
@@ -287,7 +287,7 @@ def optimizer_s(case: Case, stage: int) -> float:
 
 
 def hops(case: Case, price: Price) -> dict[int, float]:
-    """Seconds that each pipeline stage spends per microbatch to send to its neighbours.
+    """Seconds that each pipeline stage spends on sending to its neighbours, for one microbatch.
 
     A folded layer hands its carried tensors on. In a graph drawn once, a fan that ends some stages away
     is relayed: it crosses each boundary on the way once, and the sending side pays.
@@ -304,7 +304,7 @@ def hops(case: Case, price: Price) -> dict[int, float]:
 
 
 def handed_on(case: Case, hop_f: Sequence[float]) -> dict[int, float]:
-    """Seconds that each pipeline stage of layers spends to send to its neighbours, by those of each carried tensor."""
+    """Seconds that each pipeline stage of a folded graph spends on sending, from the seconds of each carried tensor."""
     sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
     counted, each = range(case.graph.layers.counted), list(zip(case.carried, hop_f, strict=True))
     if case.plan.stages == 1:
@@ -327,7 +327,7 @@ def handed_on(case: Case, hop_f: Sequence[float]) -> dict[int, float]:
 
 
 def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
-    """Seconds in which a chip sends on what it holds of a fan, or its part of what all hold, which is gathered."""
+    """Seconds in which a chip sends its share of a tensor to the next stage, or scatters a replicated one."""
     ungathered = price(Collective.POINT_TO_POINT, fan.total * source.share, case.plan.stage_dims)
     chips, held = case.plan.shards, ops.PRODUCED[source.sharding]
     if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":
@@ -343,7 +343,7 @@ def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
 
 
 def point_to_point_per_step_s(case: Case, price: Price) -> float:
-    """Seconds that the authors' program charges once per step: one hop of whole tensors per layer."""
+    """Seconds that DFModel's program charges once per step for messages: one hop of whole tensors per layer."""
     once = case.graph.folded and case.assume.point_to_point == "per_step" and case.trains
     if case.plan.stages == 1 or not once:
         return 0.0
@@ -352,12 +352,12 @@ def point_to_point_per_step_s(case: Case, price: Price) -> float:
 
 
 def sent_bytes(case: Case) -> Price:
-    """Bytes that a chip of a group sends, for (kind, bytes of the whole tensor, dims)."""
+    """Function from (kind, bytes of the whole tensor, dims) to the bytes that each chip of the group sends."""
     return lambda kind, volume, dims: bytes_sent(kind, volume, math.prod(map(case.chips_along, dims)))
 
 
 def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[tuple[int, float]]:
-    """(kernel, bytes sent by a chip) of everything that counts as network time of a partition."""
+    """(kernel, bytes that one chip sends) of all communication in the network time of partitions."""
     for payment in paid:
         yield payment.kernel, sent(payment.kind, payment.total, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):

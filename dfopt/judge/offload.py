@@ -13,7 +13,7 @@ from dfopt.physics import offload
 
 
 def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s: float) -> tuple[float, float]:
-    """Seconds that a pipeline stage waits for its slower memories: in the forward and in the backward pass.
+    """Seconds that a pipeline stage waits for slower memories in one microbatch: (forward, backward).
 
     Of one microbatch; ``hop_s``: of the messages that the stage sends meanwhile.
 
@@ -43,7 +43,7 @@ def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s:
 def of_layer_s(
     case: Case, stage: int, partitions: Sequence[PartitionScore], sent_s: float = 0.0
 ) -> tuple[float, float]:
-    """Seconds that one layer of a stage waits for slower memories, in the forward and in the backward pass.
+    """Seconds that one layer of a stage waits for slower memories: (forward, backward).
 
     ``sent_s``: of the message that is sent beside it in each pass.
     """

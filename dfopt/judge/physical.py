@@ -65,7 +65,7 @@ def physical_score(
     stack: Stack,
     throttle: bool = True,
 ) -> PhysicalScore:
-    """Judge a mapping on a stack of dies, given what the plain judge says of it.
+    """Power, temperature and clocks of a mapping on a stack of dies, from the score without heat.
 
     Without ``throttle`` it stays at the nominal frequency, and what that exceeds is only reported.
     """

@@ -18,7 +18,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Placed:
-    """A kernel in its place, with what one chip does of it for one microbatch and one layer.
+    """A kernel with its sharding and place, and the work and bytes of one chip for one microbatch and layer.
 
     ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in;
     ``share``: the part of its output that a chip holds. Of experts ``weight`` and ``gradient`` are those of all,
@@ -47,13 +47,13 @@ class Placed:
 
     @property
     def stationary(self) -> float:
-        """Bytes that stay on the chip while the kernel streams: weights, its gradient accumulator."""
+        """SRAM bytes that stay while the kernel streams: its weights and its gradient accumulator."""
         return self.at_once + self.adding
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """One reader of a fan: which kernel, as which operand, and how many tiles are buffered on the way."""
+    """A reader of a tensor: kernel, operand, and number of tiles buffered between source and reader."""
 
     kernel: int
     operand: int
@@ -62,7 +62,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Fan:
-    """What is stored once: one tensor, or under shared fan-out all tensors that carry the same output.
+    """A tensor that is stored once, with all its readers: one per reader, or shared under ``fanout: shared``.
 
     Every rule is written for fans; a tensor of its own is a fan with one consumer. ``home`` is where its source runs,
     ``readers`` are the kernels of its consumers and ``away`` their places other than home, both without repeats.
@@ -87,19 +87,31 @@ class Fan:
         tile: float,
         consumers: tuple[Consumer, ...],
     ) -> Fan:
-        """A fan of kernels in their places."""
+        """Build the tensor that kernel ``src`` makes for its consumers.
+
+        Parameters
+        ----------
+        kernels : sequence of Placed
+            All kernels in their places.
+        src : int
+            Number of the kernel that makes it.
+        total, chip, tile : float, B
+            The whole tensor, the share of one chip, and one tile of that.
+        consumers : tuple of Consumer
+            Readers.
+        """
         home, readers = kernels[src].place, tuple({reader.kernel: None for reader in consumers})
         away = tuple({place: None for number in readers if (place := kernels[number].place) != home})
         return cls(src, total, chip, tile, consumers, home, readers, away)
 
     def among(self, kernels: Sequence[Placed]) -> Fan:
-        """The same where kernels run in other places."""
+        """The same tensor where the kernels are in other places."""
         return Fan.of(kernels, self.src, self.total, self.chip, self.tile, self.consumers)
 
 
 @dataclass(frozen=True)
 class End:
-    """What a kernel writes to DRAM or reads from there wherever its partition ends.
+    """A tensor that always passes through DRAM: an end of a carried tensor, or an input or output of the graph.
 
     One end of a carried tensor, or an input or output of the graph. ``row`` bytes of one token's features lie together
     on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token. ``operand``: 0 of what

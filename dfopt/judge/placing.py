@@ -20,19 +20,19 @@ _FIGURES: Final = tuple(figure.name for figure in fields(Placed) if figure.type 
 
 
 def least(options: Sequence[Placed]) -> Placed:
-    """A kernel with each figure as it is at least under some schemes; it has the first of them, which says nothing."""
+    """A kernel with the least of each figure over several options; its scheme, the first, has no meaning."""
     if len(options) == 1:
         return options[0]
     return replace(options[0], **{name: min(getattr(option, name) for option in options) for name in _FIGURES})
 
 
 def no_more(first: Placed, second: Placed) -> bool:
-    """Whether no figure of a kernel under a scheme is larger than under another."""
+    """Whether no figure of a kernel is larger under the first option than under the second."""
     return all(getattr(first, name) <= getattr(second, name) for name in _FIGURES)
 
 
 class Placing:
-    """What chips that share the kernels of a graph do of each: assumptions are resolved."""
+    """Computes what chips do for each kernel of a graph under given schemes; assumptions are resolved."""
 
     def __init__(self, graph: Graph, system: System, assume: Assumptions, degree: int) -> None:
         self.graph, self.system, self.assume, self.degree = graph, system, assume, degree
@@ -41,7 +41,7 @@ class Placing:
         self._wider = held_word(graph) / word(graph) if assume.gradient_traffic == "held" else 1.0
 
     def of(self, kernel: Kernel, here: KernelMapping) -> Placed:
-        """A kernel in a place."""
+        """The figures of a kernel with its place and scheme."""
         graph, assume, degree, scheme = self.graph, self.assume, self.degree, here.sharding
         rules = assume.sharding_rules
         share = ops.output_share(kernel, scheme, degree, rules)

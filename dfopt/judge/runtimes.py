@@ -17,7 +17,7 @@ from dfopt.physics import ops
 
 
 def refused(case: Case) -> Iterator[str]:
-    """Sentences of what runtimes refuse in a mapping, for people to read."""
+    """Sentences on what serving or training runtimes do not support in a mapping."""
     chips, names = case.plan.shards, defaultdict[str, list[str]](list)
     split = chips > 1 and case.assume.sharding_rules == "exact"
     placed = [kernel for kernel in case.kernels if split and kernel.forward]

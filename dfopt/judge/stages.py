@@ -22,7 +22,7 @@ PartitionSeconds = Mapping[tuple[int, bool], Sequence[float]]
 
 @dataclass(frozen=True)
 class Extra:
-    """What a step takes beside the work of partitions.
+    """Seconds of a step in addition to the work of partitions.
 
     Attributes
     ----------
@@ -49,13 +49,13 @@ class Extra:
     window_s: float | None = None
 
     def updates_s(self, rank: Rank) -> float:
-        """Seconds of the optimizer's step over what a pipeline stage has."""
+        """Seconds of the optimizer step for all layers of a pipeline stage."""
         return math.fsum(times * self.updates[stage] for stage, times in rank.runs.items())
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """Seconds of a pipeline stage for one microbatch, or of two that take turns: of a layer on average, and of all."""
+    """Seconds of a pipeline stage, in all and of an average layer, for one microbatch (two in two-batch overlap)."""
 
     rank: Rank
     layers: int
@@ -66,13 +66,13 @@ class StageTime:
 
     @property
     def work_s(self) -> float:
-        """Seconds of its kernels."""
+        """Seconds of the kernels of the stage."""
         return self.layers * self.layer_s + self.once_s
 
 
 @dataclass(frozen=True)
 class StepSeconds:
-    """Seconds of a step and of its stages.
+    """Seconds of a step and of each of its pipeline stages.
 
     ``links``, ``updates``: exchanges and optimizer's step of each pipeline stage; ``exposed_s``: what shows of them,
     none where nothing is hidden.
@@ -87,7 +87,7 @@ class StepSeconds:
 
 
 def step(case: Case, passes: PartitionSeconds, extra: Extra) -> StepSeconds:
-    """A step from the seconds of partitions and what it takes beside them.
+    """The step from seconds of partitions and of everything in addition to them.
 
     Without slower memories, turns and windows it is non-decreasing in every figure but for the least rounding.
     """
@@ -116,12 +116,12 @@ def step(case: Case, passes: PartitionSeconds, extra: Extra) -> StepSeconds:
 
 
 def tells_passes_apart(case: Case) -> bool:
-    """Whether gradients hide behind the backward pass: else a step depends on what both passes take together."""
+    """Whether the step depends on forward and backward seconds separately, because gradients hide behind the latter."""
     return overlap.hides(case.assume, case.graph) and case.assume.gradients == "exact"
 
 
 def through_s(case: Case, seconds: Sequence[float]) -> float | None:
-    """Seconds in which all microbatches are through stages of such times; none where the slowest stands for all."""
+    """Seconds until all microbatches have passed stages of the given seconds; None if the slowest stands for all."""
     if case.assume.bubble != "stages":
         return None
     turns = case.trains and case.assume.schedule == "one_f_one_b"

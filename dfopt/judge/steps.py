@@ -33,7 +33,7 @@ _KEPT = ("kept", "kept_calculon")
 
 
 class NotSteps(Exception):
-    """A step that is no function of seconds of layers and schemes of kernels, and why."""
+    """Raised where a step is not a function of layer seconds and kernel schemes; the message says why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,7 +41,7 @@ class NotSteps(Exception):
 
 
 class PlanSteps:
-    """What a step takes and what chips hold under one plan, from seconds of layers and the options of kernels.
+    """The step and memory of one plan as functions of layer seconds and kernel options.
 
     Parameters
     ----------
@@ -86,11 +86,11 @@ class PlanSteps:
 
     @property
     def by_total(self) -> bool:
-        """Whether only what the passes of a layer take together matters."""
+        """Whether only the sum of a layer's passes matters."""
         return not stages.tells_passes_apart(self._case)
 
     def seconds(self, pass_s: Mapping[tuple[int, bool], float], schemes_k: Sequence[Sharding]) -> float:
-        """Seconds of a step of a mapping.
+        """Step of a mapping, s, from the seconds of its layers' passes.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class PlanSteps:
         return self.least(pass_s, tuple((scheme,) for scheme in schemes_k))
 
     def least(self, pass_s: Mapping[tuple[int, bool], float], domain_k: SchemeDomain) -> float:
-        """Seconds that no mapping undercuts whose kernels have schemes of a domain and whose passes no fewer seconds.
+        """Lower bound on the step, s, over schemes of a domain, given least seconds of passes.
 
         It is non-decreasing in the seconds, and no less for fewer schemes. Where it is :attr:`inexact`, nothing shows
         of slower memories, of exchanges in a window that of one layer, and of two microbatches that take turns the chip
@@ -129,7 +129,7 @@ class PlanSteps:
         return stages.step(self._case, {key: (seconds,) for key, seconds in pass_s.items()}, extra).time.total
 
     def may_fit(self, domain_k: SchemeDomain) -> bool:
-        """Whether memories may hold a mapping with schemes of a domain: if not, they hold none, however it is cut.
+        """Whether some mapping with schemes of a domain may fit the memories; False is proof that none does.
 
         Nothing waits between partitions here, and nothing that is gathered is kept while schemes are open.
         """
@@ -140,9 +140,10 @@ class PlanSteps:
         return not any(any(limits.overfull(self._case, held)) for held in books)
 
     def replaces(self, number: int, scheme: Sharding, other: Sharding) -> bool:
-        """Whether a kernel with a scheme is nowhere more than with another, beside what blocks pay.
+        """Whether ``scheme`` of a kernel is never worse than ``other`` in all that blocks do not pay.
 
-        What it computes, moves, holds and hands on, and what messages of that take.
+        That is what the kernel computes, moves, stores and passes on, and what those messages take. ``number``: the
+        kernel.
         """
         if self._case.assume.backward_gathers in _KEPT:
             return False  # what is gathered and kept depends on the layouts of readers

@@ -12,7 +12,7 @@ from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
 
 def flows(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, Flow]]:
-    """Place and stream of everything that moves to or from DRAM."""
+    """Place and data stream of everything that moves to or from DRAM."""
     for moved in moves(case, tiling):
         for flow in _flows(case, moved):
             if flow.bytes > 0:

@@ -28,7 +28,7 @@ from dfopt.physics.work import flop_of_step
 
 
 def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid]) -> Score:
-    """All figures of a mapping, given its weight parts and what its tensor-parallel group communicates."""
+    """The complete score of a mapping, from its weight parts and tensor-parallel communications."""
     price = network.price_list(case)
     sram = traffic.sram_need(case, tiling)
     moved = traffic.by_memory(case, tiling)
@@ -196,7 +196,7 @@ def _of_model(kernel: Kernel) -> float:
 
 
 def compute_s(case: Case, members: Sequence[Placed]) -> float:
-    """Compute time of a partition."""
+    """Seconds in which a partition computes."""
     if case.assume.compute_model == "cycle":
         # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
         menus = [(placed.tiles, *latencies(case, placed)) for placed in members]
@@ -226,7 +226,7 @@ def _share(case: Case, placed: Placed) -> float:
 
 
 def latencies(case: Case, placed: Placed) -> tuple[Ints, Floats]:
-    """Numbers of compute tiles, and seconds of a kernel's shard on each, all its tile steps, under the cycle model.
+    """Numbers of compute tiles, and seconds of a kernel's shard on each, by the cycle model (DFModel, section V.C).
 
     A mask is skipped; a type that is twice as fast takes half the cycles.
     """

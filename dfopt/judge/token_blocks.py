@@ -21,7 +21,7 @@ Again = tuple[Place, Literal["weight", "cache", "tensor"], float, Fan | End | Pl
 
 
 def whole_readers(case: Case, of: Fan | End, place: Place) -> list[int]:
-    """Kernels of a partition of which every token needs all of a fan, or of an input of the graph."""
+    """Kernels of a partition in which every token needs all of a tensor or graph input."""
     if isinstance(of, End):
         reads = not of.write and of.carried is None and case.place(of.kernel) == place
         return [of.kernel] if reads and _reads_whole(case, of.kernel, of.operand) else []
@@ -40,7 +40,7 @@ def _reads_whole(case: Case, number: int, operand: int) -> bool:
 
 
 def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
-    """Bytes that partitions keep in SRAM that take their tokens in blocks."""
+    """SRAM bytes, by place, of partitions that take their tokens in blocks."""
     rows = ops.streamed_rows(case.graph)
     for place, count in case.token_blocks.items():
         share = token_blocks.block_share(rows, count)
@@ -57,7 +57,7 @@ def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
 
 
 def held(case: Case, of: Fan | End, place: Place) -> Iterator[tuple[float, bool]]:
-    """(bytes, whether blocks cut them) that a partition keeps of a fan or an end, if one block had all tokens."""
+    """(bytes, whether blocks cut them) that a partition buffers of a tensor, if one block had all tokens."""
     if isinstance(of, End):
         if case.place(of.kernel) == place:
             yield _of_end(case, of)
@@ -91,7 +91,7 @@ def _with_tokens(chip: float, kernel: Kernel, operand: int, has_tokens: bool) ->
 
 
 def again(case: Case) -> Iterator[Again]:
-    """What each further block of tokens of each partition reads from DRAM again."""
+    """What each further block of tokens in a partition reads from DRAM again."""
     for placed in case.kernels:
         if placed.place in case.token_blocks:
             if placed.read:
@@ -106,7 +106,7 @@ def again(case: Case) -> Iterator[Again]:
 
 
 def accessed_again(case: Case) -> dict[int, float]:
-    """Bytes of SRAM that all further blocks of tokens read again, by kernel."""
+    """SRAM bytes that all further blocks of tokens read again, by kernel."""
     bytes_by_kernel: dict[int, float] = defaultdict(float)
     for number, placed in enumerate(case.kernels):
         more = case.token_blocks.get(placed.place, 1) - 1
@@ -121,12 +121,12 @@ def accessed_again(case: Case) -> dict[int, float]:
 
 
 def least_rows(case: Case) -> int:
-    """Rows that the largest block has at least."""
+    """Fewest rows that the largest block of tokens must have."""
     return max(case.assume.tile_rows or 1, case.plan.shards if case.assume.splits_tokens else 1)
 
 
 def refused(case: Case) -> Iterator[str]:
-    """Partitions that cannot take their tokens in blocks, or not in so many, one sentence for each reason."""
+    """Sentences on why partitions cannot take their tokens in blocks, or in so many."""
     rows, least = ops.streamed_rows(case.graph), least_rows(case)
     for place, count in case.token_blocks.items():
         name = f"partition {place[1]} of stage {place[0]} takes its tokens in blocks"
@@ -143,7 +143,7 @@ def refused(case: Case) -> Iterator[str]:
 
 
 def needed_at_once(case: Case, fan: Fan) -> Iterator[str]:
-    """Why a fan that is made in a partition cannot be read there by blocks of tokens."""
+    """Sentences on why a tensor made in a partition cannot be read there by blocks of tokens."""
     source = case.kernels[fan.src].kernel
     count = token_blocks.tokens(source) if source.streamed == "n" else 0
     for reader in fan.consumers:

@@ -18,7 +18,7 @@ from dfopt.physics.states import cache_traffic, own_traffic
 
 @dataclass(frozen=True)
 class WeightParts:
-    """How weighted kernels that do not fit by themselves are run.
+    """How kernels with weights run that do not fit SRAM alone.
 
     ``parts`` holds the number of weight parts of each tiled kernel; ``alone`` the bytes that each kernel
     with weights needs when nothing else is in its partition; ``stuck`` those whose buffers leave no room.
@@ -29,12 +29,12 @@ class WeightParts:
     stuck: dict[int, float]
 
     def of(self, kernel: int) -> int:
-        """Number of parts that a kernel's weights are cut into."""
+        """Number of parts of a kernel's weight; 1 if it is not cut."""
         return self.parts.get(kernel, 1)
 
 
 def weight_parts(case: Case) -> WeightParts:
-    """Which kernels must be cut into weight parts, and into how many."""
+    """Which kernels must load their weights in parts, and in how many."""
     # what a kernel has for its inputs and its outputs; of these for a part only: the weight is cut along them
     buffers: dict[bool, dict[int, list[float]]] = {False: defaultdict(list), True: defaultdict(list)}
     for of in case.tensors:
@@ -57,12 +57,15 @@ def weight_parts(case: Case) -> WeightParts:
 
 
 def parts_of(uncut: float, cut: float, capacity: float) -> int | None:
-    """Fewest parts for which a kernel fits that needs so many bytes of SRAM for what they cut, and beside; or none."""
+    """Fewest weight parts with which a kernel fits SRAM; None if no number does.
+
+    ``uncut``, ``cut``, ``capacity``: bytes that parts do not divide, bytes that they divide, and bytes of SRAM.
+    """
     return None if uncut >= capacity else math.ceil(cut / (capacity - uncut) - 1e-12)
 
 
 def buffered(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
-    """(kernel, bytes, whether its weight parts cut them) of buffers of kernels that are alone in their partitions."""
+    """(kernel, bytes, whether weight parts cut them) of the buffers of kernels alone in their partitions."""
     if isinstance(of, End):
         yield of.kernel, 2 * of.tile, False
         return
@@ -78,7 +81,7 @@ _ITEMS: Final[dict[What, Item]] = {"own data": "tables", "lookups": "tables", "c
 
 
 class Moved(NamedTuple):
-    """Bytes that a partition moves to or from DRAM, for one microbatch and one layer.
+    """Bytes that a partition moves to or from DRAM, for one microbatch and layer.
 
     ``of`` is the tensor, the end or the kernel that they belong to. Lookups and gradients go both ways: what is written
     of them is not told apart here. ``times``: how often the same bytes are moved, one time after the other.
@@ -93,14 +96,14 @@ class Moved(NamedTuple):
 
     @property
     def item(self) -> Item | None:
-        """What a placement calls it; what is no item passes through the fastest memory."""
+        """Placement item of the data, or None for data that always use the fastest memory."""
         if self.what == "weight" and isinstance(self.of, Placed):
             return "experts" if self.of.kernel.module == "experts" else "weights"
         return _ITEMS.get(self.what)
 
 
 def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
-    """Everything that moves to or from DRAM."""
+    """All DRAM transfers of partitions."""
     for of in case.tensors:
         yield from moved(case, of)
     for placed in case.kernels:
@@ -128,7 +131,7 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
 
 
 def moved(case: Case, of: Fan | End) -> Iterator[Moved]:
-    """What partitions move once of a fan or an end."""
+    """First transfers of a tensor by each partition."""
     if isinstance(of, End):
         yield Moved(case.place(of.kernel), "tensor", of.chip, of, of.write)
     elif case.assume.operand_traffic is not None:
@@ -141,7 +144,7 @@ def moved(case: Case, of: Fan | End) -> Iterator[Moved]:
 
 
 def moved_again(case: Case, of: Fan | End, tiling: WeightParts) -> Iterator[Moved]:
-    """What partitions move of it for all further parts of a weight."""
+    """Repeated transfers of a tensor, for further parts of a weight."""
     if case.assume.weight_tiling not in ("reread", "reread_all"):
         return
     for number, chip, write in touched(of):
@@ -173,7 +176,7 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
 
 
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
-    """Bytes that every partition moves to and from each memory of a chip."""
+    """Bytes that every partition moves to and from each memory of a chip, by memory and place."""
     bytes_by_tier: dict[str, list[tuple[Place, float]]] = {name: [] for name in case.system.chip.tiers}
     for move in moves(case, tiling):
         bytes_by_tier[tier_of(case, move)].append((move.place, move.bytes))
@@ -181,12 +184,12 @@ def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
 
 
 def tier_of(case: Case, move: Moved) -> str:
-    """The memory that it is moved to or from: while a graph trains, kernels work from the fastest only."""
+    """Memory of a transfer; in training, kernels use only the fastest one."""
     return case.system.chip.fastest_tier if case.trains else case.plan.tier_of(move.item, case.system.chip)
 
 
 def touched(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
-    """(kernel, bytes, whether it writes them) of every access to a fan or an end by a kernel."""
+    """(kernel, bytes, whether it writes) of every access to a tensor by a kernel."""
     if isinstance(of, End):
         yield of.kernel, of.chip, of.write
         return
@@ -196,7 +199,7 @@ def touched(of: Fan | End) -> Iterator[tuple[int, float, bool]]:
 
 
 def inputs(case: Case) -> dict[int, float]:
-    """Bytes of fans, carried tensors and inputs that every kernel reads."""
+    """Bytes of tensors, carried tensors and graph inputs that every kernel reads, by kernel."""
     return {number: math.fsum(sizes) for number, sizes in _touched(case, write=False).items()}
 
 
@@ -211,7 +214,7 @@ def _touched(case: Case, *, write: bool) -> dict[int, list[float]]:
 
 
 def sram_traffic(case: Case) -> dict[int, float]:
-    """Bytes that every kernel reads from SRAM and writes there.
+    """Bytes that every kernel reads from and writes to SRAM, by kernel.
 
     A fan is written once by its source and read once by every consumer, whether it stays on the chip or goes through
     DRAM; weights, lookups and a kernel's own data are read once, gradient accumulators read and written, or written.
@@ -227,7 +230,7 @@ def sram_traffic(case: Case) -> dict[int, float]:
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
-    """Bytes of SRAM that every partition needs for its buffers and what is stationary."""
+    """SRAM bytes that every partition needs for buffers and stationary data, by place."""
     parts = [part for of in case.tensors for part in held(case, of, tiling)]
     parts += [
         (placed.place, placed.stationary / tiling.of(k)) for k, placed in enumerate(case.kernels) if placed.stationary
@@ -236,7 +239,7 @@ def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
 
 
 def held(case: Case, of: Fan | End, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
-    """Bytes of SRAM that partitions hold of a fan or an end at a time."""
+    """SRAM bytes, by place, that partitions buffer of a tensor at a time."""
     if isinstance(of, End):
         yield case.place(of.kernel), 2 * of.tile
         return

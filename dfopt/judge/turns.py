@@ -14,7 +14,10 @@ from dfopt.judge.case import Case, Place, Rank
 
 
 def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Place, float]) -> float:
-    """Seconds of both microbatches, given those of every partition for one of them."""
+    """Seconds of two microbatches in two-batch overlap, for a pipeline stage.
+
+    ``computes``, ``sends``: seconds of every partition for one microbatch, on the chip and on the network.
+    """
     chip, network, waiting = list[float](), list[float](), list[float]()
     for place in _walk(case, rank):
         waiting.append(computes[place])
@@ -29,7 +32,7 @@ def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Pl
 
 
 def least_s(rank: Rank, takes: Mapping[int, float], sends: Mapping[int, float]) -> float:
-    """Seconds of both microbatches at least, however kernels are cut into partitions.
+    """Lower bound on the seconds of two microbatches in two-batch overlap, for any partitions.
 
     ``takes``, ``sends``: of every stage of the mapping for one microbatch, what it takes by itself, and the part of
     that in which it sends while the other one computes. Slots are no fewer seconds than the chip works in all, than the
@@ -51,7 +54,7 @@ def _walk(case: Case, rank: Rank) -> Iterator[Place]:
 
 
 def in_order(case: Case, rank: Rank) -> Iterator[int]:
-    """The stages of the mapping that a pipeline stage evaluates, one after the other: the kinds of its layers."""
+    """Numbers of the mapping's stages in the order in which a pipeline stage runs its layers."""
     if not case.graph.folded:
         yield rank.number
         return

@@ -29,24 +29,24 @@ def _type(graph: Graph, of: DataClass) -> Dtype | None:
 
 
 def word(graph: Graph, of: DataClass = "activations") -> float:
-    """Bytes of an element of some class of data; gradients are activations, and tables are ends."""
+    """Bytes of an element of a class of data; gradients have the type of activations, and tables that of ends."""
     dtype = _type(graph, of)
     return float(graph.word_bytes if dtype is None else FORMATS[dtype].bytes)
 
 
 def held_word(graph: Graph) -> float:
-    """Bytes of a gradient as it is held."""
+    """Bytes of an element of a stored (accumulated) gradient."""
     return word(graph) if graph.main_gradients is None else float(FORMATS[graph.main_gradients].bytes)
 
 
 def reduced_word(graph: Graph) -> float:
-    """Bytes of a gradient as copies of the batch add it up."""
+    """Bytes of an element of a gradient as replicas reduce it."""
     types = graph.trained
     return word(graph) if types is None or types.reduced is None else float(FORMATS[types.reduced].bytes)
 
 
 def optimizer_words(graph: Graph, stated: float) -> tuple[float, int]:
-    """Bytes that the optimizer holds for a parameter, and how often its step moves the weight itself."""
+    """Bytes of optimizer state for a parameter, and how many times the optimizer step moves the weight itself."""
     main, moments = (None, None) if graph.trained is None else (graph.trained.main_weights, graph.trained.moments)
     if main is None and moments is None:
         return stated, 1
@@ -57,12 +57,12 @@ def optimizer_words(graph: Graph, stated: float) -> tuple[float, int]:
 
 
 def type_of_weight(graph: Graph, kernel: Kernel) -> Dtype | None:
-    """What a kernel's weights are said to be."""
+    """Stated data type of a kernel's weights, or None."""
     return _type(graph, _held(kernel))
 
 
 def weight_word(graph: Graph, kernel: Kernel) -> float:
-    """Bytes of one of a kernel's weights."""
+    """Bytes of an element of a kernel's weight."""
     return word(graph, _held(kernel))
 
 
@@ -74,12 +74,12 @@ def _held(kernel: Kernel) -> DataClass:
 
 
 def made_word(graph: Graph, kernel: Kernel) -> float:
-    """Bytes of an element of what a kernel makes."""
+    """Bytes of an element of a kernel's output."""
     return word(graph, kernel.output_class or "activations")
 
 
 def copied_word(graph: Graph, reader: Kernel) -> float | None:
-    """Bytes of an element of the copy that is kept of what gives the gradient of a weight; none, if it is no copy."""
+    """Bytes of an element of the copy saved for a weight gradient; None if no copy in another type is saved."""
     if reader.op != "weight_update" or graph.dtypes is None or graph.dtypes.saved is None:
         return None
     of = next((kernel for kernel in graph.kernels if kernel.name == reader.stage_with), None)
@@ -125,13 +125,13 @@ def _rates(graph: Graph, kernel: Kernel, peaks: Peaks) -> dict[Arithmetic, float
 
 
 def peak(graph: Graph, kernel: Kernel, chip: Chip) -> float:
-    """Rate of a chip, in FLOP/s, in the narrowest of its types that holds the operands of a kernel."""
+    """Peak FLOP/s of a chip in the narrowest of its types that can hold the operands of a kernel."""
     peaks = _peaks(graph, chip)
     return chip.peak_flops if peaks is None else next(iter(_rates(graph, kernel, peaks).values()))
 
 
 def issues(graph: Graph, chip: Chip) -> Iterator[Issue]:
-    """That a chip lacks every type that some kernel could compute in."""
+    """Problems: kernels for whose operands the chip has no data type."""
     if (peaks := _peaks(graph, chip)) is None:
         return
     for kernel in graph.kernels:
@@ -143,7 +143,7 @@ def issues(graph: Graph, chip: Chip) -> Iterator[Issue]:
 
 
 def notes(graph: Graph, chip: Chip) -> Iterator[str]:
-    """Which kernels compute in a wider type than they would, because the chip lacks theirs."""
+    """Sentences on kernels that compute in a wider type because the chip lacks theirs."""
     wider: dict[tuple[Arithmetic, Arithmetic], list[str]] = defaultdict(list)
     if (peaks := _peaks(graph, chip)) is None:
         return
@@ -156,5 +156,5 @@ def notes(graph: Graph, chip: Chip) -> Iterator[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for people to read, four at most."""
+    """Names joined to a text, at most four."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -16,7 +16,7 @@ from dfopt.physics.communications import Price
 
 
 def exposed_s(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: Price) -> float | None:
-    """Seconds of a step in which copies exchange gradients and weights and a chip waits; none where nothing is hidden.
+    """Seconds of a step in which chips wait for exchanges of gradients and weights; None if nothing is hidden.
 
     Raises
     ------

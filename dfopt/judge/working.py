@@ -10,14 +10,14 @@ from dfopt.judge.types import copied_word, made_word
 
 
 def is_beside(case: Case, fan: Fan) -> bool:
-    """Whether a fan is counted by its kernel, which keeps it though nothing reads it later."""
+    """Whether a tensor is counted by its kernel, which keeps it though no later pass reads it."""
     source = case.kernels[fan.src].kernel
     keeps = bool(source.output_saved) and source.pass_ in LATER and case.assume.fanout == "shared"
     return keeps and case.is_whole(fan) and fan.src not in case.brought
 
 
 def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
-    """Bytes on a chip that kernels of a pass keep beside tensors; less of what they do not keep that long."""
+    """Bytes on a chip that kernels of a pass keep in addition to saved tensors; negative where they keep less."""
     sizes = []
     for placed in kernels:
         kernel = placed.kernel
@@ -32,7 +32,7 @@ def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
 
 
 def left_of(case: Case, fan: Fan) -> float:
-    """Bytes on a chip of a fan that the forward pass leaves behind: as it is, as its readers take it, or both."""
+    """Bytes on a chip that the forward pass saves of a tensor: as stored, as its readers convert it, or both."""
     later = {reader for reader in fan.readers if not case.kernels[reader].forward}
     narrow = {reader for reader in later if copied_word(case.graph, case.kernels[reader].kernel) is not None}
     source = case.kernels[fan.src].kernel
@@ -59,7 +59,7 @@ def _is_let_go(case: Case, placed: Placed) -> bool:
 
 
 def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], list[float]]:
-    """Bytes on a chip while a layer runs: what it computes again, and as Calculon has it everything else.
+    """Bytes on a chip while a layer runs, as two lists (activations, their gradients): recomputed data, and Calculon's.
 
     Activations, and gradients of them.
     """

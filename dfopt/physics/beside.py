@@ -39,7 +39,7 @@ def elementwise_s(
     assumptions: Assumptions,
     op: Literal["optimizer"] | None = None,
 ) -> float:
-    """Seconds of elementwise work of so many FLOP that moves so many bytes: through the fastest memory, or by memory.
+    """Seconds of elementwise work, from its FLOP and the bytes that it moves (in all, or by memory).
 
     ``op``: whose share of a memory's bandwidth counts, where the chip's table has one for it.
 
@@ -67,7 +67,7 @@ def elementwise_s(
 def collective_s(
     kind: Collective, volume: float, elements: float, chips: int, chip: Chip, assumptions: Assumptions, again: bool
 ) -> float:
-    """Seconds in which a chip adds up and moves its part of a collective over ``chips``; ``again``: for a second time.
+    """Seconds in which a chip itself adds up and moves its part of a collective over ``chips`` chips.
 
     ``volume``, ``elements``: bytes and elements of the full logical tensor, see :mod:`dfopt.physics.collectives`.
 
@@ -100,7 +100,7 @@ def optimizer_s(
     routed: bool = False,
     state: float | None = None,
 ) -> float:
-    """Seconds of the optimizer's step over so many parameters; ``gradient_bytes``, ``weight_bytes``: of one of them.
+    """Seconds of an optimizer step over ``parameters`` parameters on one chip.
 
     ``state``: bytes that it holds for one, without which the assumptions say them.
     Non-decreasing in the parameters: where larger work sustains so much more that it takes less time, as long as that.

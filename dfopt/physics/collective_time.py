@@ -20,7 +20,7 @@ from dfopt.physics.network import affine, communication_seconds, dims_of
 
 @dataclass(frozen=True)
 class CollectiveTime:
-    """One collective over some chips.
+    """Time of one collective over some chips, with its latency and algorithm.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class CollectiveTime:
 
     @property
     def algorithm_bandwidth(self) -> float:
-        """Bytes per second: the size over the time."""
+        """Algorithm bandwidth, B/s: size of the tensor over the time."""
         return self.bytes / self.time_s
 
     @property
     def bus_bandwidth(self) -> float:
-        """Bytes per second to compare with the rate of the links, whatever the number of chips.
+        """Bus bandwidth, B/s, as nccl-tests define it: comparable with the rate of links for any number of chips.
 
         The algorithm bandwidth times 2 (n-1)/n of an all-reduce, (n-1)/n of a gather, scatter or all-to-all, else 1.
         """
@@ -65,7 +65,7 @@ class CollectiveTime:
 def collective_time(
     kind: Collective, size: float, system: System, names: Sequence[str] = (), assumptions: Assumptions | None = None
 ) -> CollectiveTime:
-    """Price one collective: `dfopt.collective`, which has the parameters in words, for documents only.
+    """Time of one collective like `dfopt.collective`, but for documents only; see there for the parameters.
 
     Examples
     --------

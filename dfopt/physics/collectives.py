@@ -76,7 +76,7 @@ def affine_cost(
     messages: Messages = "crossing",
     together: bool = True,
 ) -> Affine:
-    r"""Coefficients of the (affine) time of a collective over the group spanned by `dims`.
+    """Affine cost (s/B and s) of a collective over the chips of the network dims `dims`.
 
     With sizes n_1, n_2, ... and N their product, the dimensions are used one after the other (BlueConnect,
     reference 4 of `dfopt.physics.collectives_exact`), but for an all-to-all:

@@ -83,7 +83,7 @@ def _all_to_all(dims: Sequence[Dim], messages: Messages) -> Affine:
 def dfmodel_cost(
     kind: Collective, dims: Sequence[Dim], all_reduce_passes: int = 2, messages: Messages = "crossing"
 ) -> Affine:
-    """Coefficients of the time of a collective over dims of two or more chips by the authors' table, inner ones first.
+    """Affine cost (s/B and s) of a collective over dims of two or more chips, by DFModel's table; inner dims first.
 
     Several dims are used one after the other: gathers and reductions with volumes that shrink by the sizes of
     the dims before, a broadcast with the full volume. An all-to-all takes what its slowest dim takes. A

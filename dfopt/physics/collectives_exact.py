@@ -216,7 +216,7 @@ def _slowest(dims: Sequence[Dim], busy: Sequence[float]) -> float:
 def exact_cost(
     kind: Collective, dims: Sequence[Dim], charge: Callable[[Dim], Dim] | None = None, *, together: bool = True
 ) -> Affine:
-    """Coefficients of the time of a collective over dims of two or more chips, by the algorithms of this module.
+    """Affine cost (s/B and s) of a collective over dims of two or more chips, by the algorithms of this module.
 
     ``together``: whether dims carry parts of an all-to-all at the same time, or one after the other.
     ``charge`` gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms
@@ -246,7 +246,7 @@ _GATHERS = {Topology.RING: "ring", Topology.LINE: "line", Topology.SWITCH: "Bruc
 
 
 def algorithm(kind: Collective, dims: Sequence[Dim], *, together: bool = True) -> str:
-    """The algorithms that `exact_cost` prices, dim by dim.
+    """Names of the algorithms that `exact_cost` prices, dim by dim.
 
     Examples
     --------

@@ -90,7 +90,7 @@ class Dim:
 
 
 class Affine(NamedTuple):
-    """Cost ``per_byte * volume + fixed`` of a collective, in seconds per byte and seconds."""
+    """Affine cost of a collective: ``per_byte`` (s/B) times its volume (B), plus ``fixed`` (s)."""
 
     per_byte: float
     fixed: float

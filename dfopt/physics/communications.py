@@ -17,7 +17,7 @@ _EACH_COPY_BRINGS_ONE = (Collective.ALL_TO_ALL, Collective.ALL_GATHER)
 
 
 def group_volume(communication: Communication, plan: Plan, group_chips: int) -> float:
-    """Bytes of the whole tensor that one group communicates.
+    """Bytes of the whole tensor that one group of chips communicates.
 
     Groups smaller than the chips that share a kernel share the tensor. Where copies take part, each brings a tensor
     of its own to an exchange or a gathering, and they all hold the same tensor otherwise.
@@ -36,7 +36,7 @@ def group_volume(communication: Communication, plan: Plan, group_chips: int) -> 
 
 
 def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[str], int]) -> float:
-    """Seconds of a kernel's own communications.
+    """Seconds of the communications that a kernel states itself.
 
     Those that use different network dims run at the same time, those that share a dim one after the other:
     the dim with the most to do decides. ``price``: (kind, bytes of the whole tensor, dims) -> seconds; ``chips``: name
@@ -63,7 +63,7 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
 
 
 def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> float:
-    """Bytes that a chip sends in a kernel's own communications; ``chips`` gives the size of a dim or part by name."""
+    """Bytes that one chip sends in the communications that a kernel states itself; ``chips``: size of a dim by name."""
     sent = []
     for own in kernel.communications:
         group = math.prod(chips(dim) for dim in plan.group(own.over)[0])

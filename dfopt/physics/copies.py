@@ -21,7 +21,7 @@ from dfopt.physics.network import adds_up_at_once
 
 
 class Exchange(NamedTuple):
-    """A collective over some dims, so many times in a step, on a share of the gradients or weights of some kernels."""
+    """A collective of data-parallel replicas: kind, dims, share of gradients or weights, and repetitions in a step."""
 
     kind: Collective
     of: Literal["gradients", "weights"]
@@ -31,7 +31,7 @@ class Exchange(NamedTuple):
 
 
 def obstacle(plan: Plan, level: int, graph: Graph, assumptions: Assumptions) -> str:
-    """Why copies cannot share things out at a level; nothing if they can.
+    """A sentence on why replicas cannot use a ZeRO level; empty if they can.
 
     Where a pipeline takes many microbatches, what is exchanged for every one of them would be a part of every stage's
     time; no tool does that (DeepSpeed refuses levels 2 and 3 with a pipeline), and it is not modelled.
@@ -50,7 +50,7 @@ def obstacle(plan: Plan, level: int, graph: Graph, assumptions: Assumptions) -> 
 
 
 def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
-    """What chips along some dims, which add up the same gradients, exchange in a step.
+    """Collectives of a step among the chips along ``dims``, which reduce the same gradients.
 
     Chips of a second axis that have the same weights share them out together with the copies of the batch.
 
@@ -76,14 +76,14 @@ def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
 
 
 def reductions(plan: Plan) -> int:
-    """How often in a step gradients are added up: once, or where they are not held after every microbatch."""
+    """Number of gradient reductions in a step: 1, or one a microbatch where gradients are not accumulated."""
     return plan.microbatches if (plan.zero or 0) > 1 else 1
 
 
 def exchanged(
     plan: Plan, dims: Dims, gradients: float, weights: float, price: Callable[[Collective, float, Dims], float]
 ) -> float:
-    """What the exchanges of so many bytes of gradients and of the same weights cost in a step, by the cost of one.
+    """Cost of all replica exchanges in a step, for ``gradients`` and ``weights`` bytes, by the price of one collective.
 
     With 0 bytes of one of the two it is the time of the other alone.
     """

@@ -42,7 +42,7 @@ _GB_S = 1e9  # prices are per GB/s, bandwidths are in B/s
 
 @dataclass(frozen=True)
 class DimCounts:
-    """Links and switch ports of one network dim of a whole system."""
+    """Number of links and of switch ports of one network dim, over the whole system."""
 
     dim: str
     links: int
@@ -71,25 +71,25 @@ class SystemCost:
 
     @property
     def total_usd(self) -> float | None:
-        """Price in USD of what has one; None if nothing has. See `complete` for that of the whole system."""
+        """Price in USD of all parts with a known price; None if there are none. See `complete` for the whole system."""
         return _complete(self.usd.values())
 
     @property
     def total_w(self) -> float | None:
-        """Power in W of what has one; None if nothing has. See `complete` for that of the whole system."""
+        """Power in W of all parts with a known power; None if there are none. See `complete` for the whole system."""
         return _complete(self.w.values())
 
     def without(self, unit: CostUnit) -> tuple[str, ...]:
-        """Paths of the fields that the total of a unit leaves out, as they are not given."""
+        """Paths of the fields that are missing from the total of a unit."""
         return tuple(path for path in self.missing if unit in re.split(r"[._]", path))
 
     def complete(self, unit: CostUnit) -> float | None:
-        """The total in USD or W of the whole system; None where it would leave something out."""
+        """Price in USD or power in W of the whole system; None if any part is unknown."""
         return None if self.without(unit) else self.total_usd if unit == "usd" else self.total_w
 
     @property
     def incomplete(self) -> dict[str, str]:
-        """Of price and power those that leave something out: the total of the others, and what it is without."""
+        """For price and power, if incomplete: the known total as text, and which fields are missing."""
         usd, w = self.total_usd, self.total_w
         words = {"price": usd and f"{number(usd)} USD", "power": w and show_unit(w, "power")}
         lacking = {"price": ", ".join(self.without("usd")), "power": ", ".join(self.without("w"))}

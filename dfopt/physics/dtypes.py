@@ -55,7 +55,7 @@ def _in_products(dtypes: Dtypes, held: Arithmetic) -> Arithmetic:
 
 
 def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic, Arithmetic] | None:
-    """The type that a kernel would compute in, and the one that it does on a chip; none where types say nothing.
+    """Data type that a kernel would compute in, and the one that the chip uses for it; None if types do not matter.
 
     That is where the graph states none, or the chip has one rate for all.
 
@@ -94,5 +94,5 @@ def rate(graph: Graph, kernel: Kernel, chip: Chip) -> float:
 
 
 def slowdown(graph: Graph, kernel: Kernel, chip: Chip) -> float:
-    """How many times as long as without types a kernel takes: below 1 where its type is a faster one."""
+    """Time of a kernel relative to its time without data types; below 1 for a faster type."""
     return chip.peak_flops / rate(graph, kernel, chip)

@@ -32,7 +32,7 @@ _ROUNDING = 1e-12
 def efficiency_share(
     rows: Sequence[EfficiencyRow], simd: ArrayLike, flop: ArrayLike, extents: ArrayLike, op: ArrayLike | None = None
 ) -> Floats:
-    """Share of the chip's peak that each shard sustains: that of the first row whose conditions it meets.
+    """Share of the peak FLOP/s that each shard sustains, from the first row of the chip's table that it matches.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _conditions(rows: tuple[EfficiencyRow, ...]) -> tuple[NDArray[Any], ...]:
 
 
 def row_op(kernel: Kernel, assumptions: Assumptions) -> str:
-    """What ``EfficiencyRow.op`` calls a kernel; nothing where it is no product of two activations.
+    """Name of a kernel for ``EfficiencyRow.op``; empty unless it is a product of two activations.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def row_op(kernel: Kernel, assumptions: Assumptions) -> str:
 
 
 def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str | None = None) -> Floats:
-    """Share of a memory's bandwidth at which a partition moves its bytes: of the first row of unit ``memory`` for it.
+    """Share of a memory's bandwidth that a partition sustains, from the first ``memory`` row that it matches.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str
 
 
 def vector_share(rows: Sequence[EfficiencyRow], flop: float) -> float:
-    """The share of :func:`efficiency_share` for one vector of any length, thousands of which are asked for one by one.
+    """:func:`efficiency_share` of one vector operation with ``flop`` FLOP, without arrays (fast for single calls).
 
     Examples
     --------
@@ -147,7 +147,7 @@ def vector_share(rows: Sequence[EfficiencyRow], flop: float) -> float:
 
 
 def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str | None = None) -> float:
-    """The share of :func:`bandwidth_share` for one number of bytes.
+    """:func:`bandwidth_share` for one number of bytes, without arrays.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str
 def memory_rows(
     chip: Chip, assumptions: Assumptions, op: Literal["optimizer"] | None = None
 ) -> tuple[EfficiencyRow, ...]:
-    """The rows about memories that times count: those of the chip's table, if the compute model looks at it.
+    """Memory rows of the chip's efficiency table; empty if the compute model does not use the table.
 
     ``op``: of what, see :class:`dfopt.documents.efficiency.EfficiencyRow`; of partitions without it.
 
@@ -181,7 +181,7 @@ def memory_rows(
 
 
 def most_sustained(chip: Chip, assumptions: Assumptions) -> float:
-    """Bytes per second of the fastest memory, at the largest share that any partition may sustain of any memory.
+    """Upper bound on the sustained rate of the fastest memory, B/s: its bandwidth times the largest share.
 
     A share may rise with the bytes that are moved, so that more bytes may take less time; at this rate they take more,
     and never more than at their own.

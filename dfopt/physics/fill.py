@@ -48,7 +48,7 @@ NO_STAGE = (0.0, 0.0, -np.inf)
 def chains(
     seconds: ArrayLike, counts: ArrayLike, rounds: ArrayLike, chunks: ArrayLike = 1, *, turns: bool = True
 ) -> Floats:
-    """Seconds of the chains that may be the longest of a step, of one pipeline or of many at once.
+    """Candidate critical paths of a pipeline step, s, for one pipeline or many at once.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def chains(
 
 
 def appended(chain_x: Floats, seconds: Floats, rounds: float, behind: int, *, turns: bool) -> Floats:
-    """Chains of a pipeline that grows by one stage at its end, without interleaving.
+    """Critical-path candidates of a pipeline after one more stage at its end, without interleaving.
 
     It is non-decreasing in the chains and in the seconds: of two pipelines the one with no longer chains stays the
     better one, whatever stages follow.
@@ -137,7 +137,7 @@ def _before(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Line:
-    """The stages of a pipeline in their order, if the time of each is charged.
+    """The stages of a pipeline in order, for schedules in which each stage's own time counts.
 
     ``places``: for every stage, which of the distinct stages it is. ``rounds``, ``chunks``, ``turns``: as in
     :func:`chains`.
@@ -150,16 +150,16 @@ class Line:
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int], ...]:
-        """Stages that are alike and follow one another: which of the distinct ones, and how many."""
+        """Runs of equal consecutive stages: (position among the distinct stages, length)."""
         return tuple((place, len(list(some))) for place, some in groupby(self.places))
 
     def chains(self, stages: Sequence[float]) -> Floats:
-        """Those of :func:`chains`, of the seconds of every distinct stage."""
+        """Critical-path candidates (:func:`chains`) from the seconds of every distinct stage."""
         rows, counts = zip(*self.runs, strict=True)
         return chains([stages[row] for row in rows], counts, self.rounds, self.chunks, turns=self.turns)
 
     def seconds(self, stages: Sequence[float]) -> float:
-        """Seconds in which all microbatches are through.
+        """Seconds until all microbatches have passed the pipeline, from the seconds of every distinct stage.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class Line:
         return float(self.chains(stages).max())
 
     def most_s(self, through_s: float, stages: Sequence[float], position: int) -> float:
-        """The largest time of a distinct stage, the others as given, with which they are through in so many seconds.
+        """Largest time, s, of one distinct stage, others fixed, such that all microbatches pass within ``through_s``.
 
         Examples
         --------
@@ -187,7 +187,7 @@ class Line:
 
 
 def line_of(plan: Plan, assumptions: Assumptions, trains: bool, places: Sequence[int]) -> Line | None:
-    """The line of a plan's stages; none where the slowest one stands for all (``bubble``)."""
+    """The line of a plan's stages; None where the slowest stage stands for all (assumption ``bubble``)."""
     if assumptions.bubble != "stages":
         return None
     return Line(tuple(places), plan.rounds, plan.interleave, trains and assumptions.schedule == "one_f_one_b")

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Same(Generic[T]):
-    """One document and no other.
+    """Dictionary key that compares a document by identity and keeps it alive.
 
     It holds the document, so that no other one can take its place in memory while the key is alive.
 

@@ -35,7 +35,7 @@ SETS: Final[dict[str, tuple[tuple[Pass, ...], tuple[Role, ...]]]] = {
 
 
 def sets_of(kernel: Kernel) -> tuple[bool, ...]:
-    """Whether a kernel is in each of :data:`SETS`.
+    """Membership of a kernel in each fusion set of :data:`SETS`.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def sets_of(kernel: Kernel) -> tuple[bool, ...]:
 
 
 def as_computed(graph: Graph, assumptions: Assumptions) -> Graph:
-    """The graph with all of the scores where no kernel skips what a mask hides, under resolved assumptions.
+    """The graph with full attention scores where no kernel skips masked ones, under resolved assumptions.
 
     A library skips it in the kernel that does all of attention, which keeps no scores. So kernels that run one by one
     compute, move and keep whole squares, and so does a layer whose scores are kept for its backward pass. Keys that

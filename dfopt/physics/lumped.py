@@ -16,7 +16,7 @@ _K_PER_W, _K_PER_W_OF_LAYER = 0.56, 0.01
 
 
 def temperature_c(watts: float, layers: int) -> float:
-    """Temperature in degC of a device at its nominal clock.
+    """Temperature in degC of a device of ``layers`` layers that draws ``watts`` at its nominal clock (lumped model).
 
     Examples
     --------
@@ -27,7 +27,7 @@ def temperature_c(watts: float, layers: int) -> float:
 
 
 def clock(watts: float, layers: int, limit_c: float = LIMIT_C) -> float:
-    """Share of the nominal clock at which a device keeps a limit; 0 where it never does. Falls with watts and layers.
+    """Largest share of the nominal clock at which a device stays below ``limit_c`` degC; 0 if it never does.
 
     Examples
     --------

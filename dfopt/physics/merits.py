@@ -31,7 +31,7 @@ _CAP_W = 100.0  # of a device: what draws more is slowed down in DeepStack's mer
 
 
 class MeritFigures(NamedTuple):
-    """What a metric is of beside the time of a step: of a system and its mapping, or the least of several.
+    """Inputs of a metric in addition to the step: power, price, energy and clock of a system and mapping.
 
     ``w``, ``usd``: power and price of the system, ``device_w``: power of a chip, each in full use. ``once_j`` and
     ``flows_w``: joules of a step, and watts that add to them all the time. ``clock``: share of the nominal clock, which
@@ -51,7 +51,7 @@ class MeritFigures(NamedTuple):
 
 @dataclass(frozen=True)
 class Merit:
-    """One metric; ``unit`` such as ``tokens/s``, ``formula`` in words.
+    """A metric of a design: name, unit (such as ``tokens/s``), formula in words, and its evaluation.
 
     ``needs``: which figures of a system it needs beside the time of a step.
     ``parts``: what it comes to at once and for each second of a step, the less the better.
@@ -76,22 +76,22 @@ class Merit:
 
     @property
     def sense(self) -> Literal["minimize", "maximize"]:
-        """Whether less is better, or more."""
+        """``minimize`` or ``maximize``."""
         return "minimize" if self.shown(2.0) == 2.0 else "maximize"
 
     def shown(self, figure: float) -> float:
-        """A figure of a search in the unit of the metric, or back."""
+        """Convert a value of the search to the unit of the metric, or back."""
         return turned(self.name, figure)
 
     def value(self, seconds: float, of: MeritFigures) -> float:
-        """What a search makes least, with a step of so many seconds at the nominal clock; infinite beyond limits."""
+        """Value that a search minimizes, for a step of ``seconds`` at the nominal clock; infinite beyond limits."""
         if not of.clock or seconds / of.clock > self._most(0) or of.w > self._most(1) or of.usd > self._most(2):
             return math.inf
         once, each = self.parts(of)
         return once + (each * seconds / of.clock if each else 0.0)
 
     def most_s(self, value: float, of: MeritFigures) -> float:
-        """Seconds of the longest step at the nominal clock with which a figure is not exceeded; 0 where any exceeds it.
+        """Longest step, s, at the nominal clock whose value is at most ``value``; 0 if none is.
 
         With a limit on the step a little more than the limit: what is not faster than that does not keep it.
         """
@@ -106,7 +106,7 @@ class Merit:
         return math.inf if most is None else most * (1 + _ROUND)
 
     def within(self, limits: DesignLimits | None) -> Merit:
-        """The metric of what keeps some limits; infinite for what does not.
+        """The metric restricted by limits: infinite for designs that exceed one.
 
         Examples
         --------

@@ -16,7 +16,7 @@ from dfopt.physics.pipeline import step_time
 
 @dataclass(frozen=True)
 class Constants:
-    """What a step needs of a plan beside the times of its stages.
+    """What the step formula needs of a plan in addition to the seconds of its stages.
 
     ``line``: how stages lie in the pipeline, where the time of each is charged (:mod:`dfopt.physics.fill`).
     """
@@ -27,7 +27,7 @@ class Constants:
 
 
 def step_seconds(stages: Sequence[float], constants: Constants) -> float:
-    """Seconds of a step: every microbatch passes the slowest stage, the pipeline fills once."""
+    """Seconds of a step: all microbatches pass the slowest stage, and the pipeline fills once."""
     return step_time(
         constants.plan,
         constants.assumptions,
@@ -38,7 +38,7 @@ def step_seconds(stages: Sequence[float], constants: Constants) -> float:
 
 
 def most_of_stage(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
-    """The largest time of the stage at a position, the others as given, with which a step takes no more than a value.
+    """Largest time, s, of the stage at ``position``, others fixed, with which a step takes at most ``value`` seconds.
 
     Whatever the others take, no stage may take longer than a step of this length allows the slowest one.
     """

@@ -18,7 +18,7 @@ NO_BYTES: Final = 1e-30
 
 
 def dim_of(dim: NetworkDim) -> Dim:
-    """A network dim, or a part of one, as the collective formulas want it."""
+    """A network dim, or a part of one, in the form of the collective formulas."""
     factors = tuple(
         DimFit(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset or 0.0, f.step_latency)
         for kind, f in dim.factors.items()
@@ -38,7 +38,7 @@ def dim_of(dim: NetworkDim) -> Dim:
 
 
 def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
-    """Network dims of a system, or parts of them, as the collective formulas want them.
+    """Network dims of a system by name, or parts of them, in the form of the collective formulas.
 
     Their measured factors and reductions in the network count under the collective models ``exact`` and ``two_stage``:
     the ``dfmodel`` table has neither, so it ignores them. Packets count under ``two_stage`` only, the efficiency of the
@@ -71,7 +71,7 @@ def _cost(
 def communication_seconds(
     kind: Collective | None, volume: float, names: Sequence[str], system: System, assumptions: Assumptions
 ) -> float:
-    """Seconds of one communication over the group of chips spanned by some dims, or parts of dims.
+    """Seconds of one collective over the chips of some dims, or parts of dims.
 
     ``volume`` is the bytes of the full logical tensor, see :mod:`dfopt.physics.collectives`. No collective, an empty
     volume or a group of one chip takes no time; any other communication is charged the system's overhead once.
@@ -100,14 +100,14 @@ def communication_seconds(
 
 
 def affine(kind: Collective, names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
-    """Coefficients of a collective over some dims: seconds per byte and seconds, without the overhead of each one."""
+    """Affine cost (s/B and s) of a collective over some dims, without the overhead of each call."""
     passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
     together = assumptions.all_to_all_dims == "together"
     return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages, together)
 
 
 def parts_of_messages(names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
-    """Coefficients of what a message between stages takes beside its parts, and the all-gather behind it.
+    """Extra affine cost of a scattered message between pipeline stages and the all-gather after it.
 
     Under ``point_to_point_parts: calculon`` that is a reduce-scatter and an all-gather over the chips that share
     kernels, less an all-reduce: a message takes longer where the all-reduce takes less. Nothing otherwise.
@@ -133,7 +133,7 @@ def parts_of_messages(names: Sequence[str], system: System, assumptions: Assumpt
 
 
 def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
-    """Bytes that each chip of a group sends, on average over the group.
+    """Least bytes that each chip of a group sends in a collective, averaged over the group.
 
     No algorithm sends less where switches do not reduce (Chan et al., "Collective communication: theory, practice and
     experience", 2007, table 1); what is relayed on the way to a chip far off is not counted again.
@@ -152,12 +152,12 @@ def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
 
 
 def adds_up_at_once(assumptions: Assumptions) -> bool:
-    """Whether copies add up gradients in every evaluation, instead of once at the end of a step."""
+    """Whether replicas reduce gradients in every microbatch (``gradients: dfmodel``) instead of once in a step."""
     return assumptions.gradients == "dfmodel"
 
 
 def amortized_gradient_seconds(volume: float, names: Sequence[str], system: System, assumptions: Assumptions) -> float:
-    """Seconds of an all-reduce of one chip's gradients under ``gradients: dfmodel``, before it is spread out.
+    """Seconds of a gradient all-reduce under ``gradients: dfmodel``, before it is spread over microbatches.
 
     With ``gradient_bandwidth``, each of ``all_reduce_passes`` takes the volume over that rate.
 

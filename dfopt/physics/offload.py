@@ -51,9 +51,9 @@ LAYERS: Final = 2
 
 
 def moved_s(moved: float, tier: str, chip: Chip, assumptions: Assumptions) -> float:
-    """Seconds in which a memory reads or writes so many bytes at once.
+    """Seconds in which memory ``tier`` reads or writes ``moved`` bytes in one go.
 
-    Non-decreasing: where more bytes are moved so much faster that they take less time, as long as those.
+    It is non-decreasing: where more bytes would take less time by the chip's table, fewer take as long as those.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def moved_s(moved: float, tier: str, chip: Chip, assumptions: Assumptions) -> fl
 
 
 def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: Assumptions) -> tuple[float, float]:
-    """Seconds in which slower memories move what a layer needs, beside its forward and its backward pass.
+    """Seconds of offload transfers of one layer during its forward and its backward pass.
 
     ``kept``: bytes of a layer and a microbatch that one chip holds of each item.
 
@@ -94,7 +94,7 @@ def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: As
 def moved_passes(
     kept: Mapping[Item, Floats], plan: Plan, chip: Chip, assumptions: Assumptions
 ) -> tuple[Floats, Floats]:
-    """:func:`passes_s` of many layers: arrays of one shape."""
+    """:func:`passes_s` for many layers at once, with arrays of one shape."""
     away: dict[str, dict[Item, Floats]] = {}
     for item, size in kept.items():
         if (tier := plan.tier_of(item, chip)) != chip.fastest_tier:
@@ -122,7 +122,7 @@ def _moved(moved: Floats, tier: str, chip: Chip, assumptions: Assumptions) -> Fl
 
 
 def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:
-    """Seconds of moving that show beside a pass, of whose work the fastest memory is busy for a part.
+    """Seconds of offload transfers that are not hidden behind a pass whose work occupies the fastest memory in part.
 
     Examples
     --------
@@ -133,7 +133,9 @@ def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:
 
 
 def buffered(total: float, of_a_layer: float, item: Item, assumptions: Assumptions) -> float:
-    """Bytes of the fastest memory for what lies elsewhere, of a stage that holds so many in all.
+    """Bytes of the fastest memory for copies of an offloaded item.
+
+    ``total``, ``of_a_layer``: bytes of the item that a stage, and one of its layers, has.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from dfopt.physics import ops
 
 
 def adding(graph: Graph) -> frozenset[str]:
-    """Names of the elementwise kernels that add up what accumulates into another kernel's output.
+    """Names of the elementwise kernels that add up partial results accumulated into another kernel's output.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def adding(graph: Graph) -> frozenset[str]:
 
 
 def splits_features(scheme: Sharding) -> bool:
-    """Whether chips have different features of the output of a kernel, all of them of every token.
+    """Whether a scheme gives chips different features of the output, all of them for every token.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def splits_features(scheme: Sharding) -> bool:
 
 
 def work_whole(kernel: Kernel, scheme: Sharding, adders: frozenset[str], assumptions: Assumptions) -> bool:
-    """Whether a kernel that is split along the tokens has all of them to do; ``adders``: see :func:`adding`."""
+    """Whether a kernel split along tokens still does all its work on every chip; ``adders``: see :func:`adding`."""
     return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in adders
 
 
 def shard_flop(
     kernel: Kernel, scheme: Sharding, degree: int, adders: frozenset[str], assumptions: Assumptions
 ) -> float:
-    """FLOP of the largest shard of a kernel over so many chips; ``adders``: see :func:`adding`.
+    """FLOP of the largest shard of a kernel over ``degree`` chips; ``adders``: see :func:`adding`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def shard_flop(
 
 
 def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, tiled: bool = False) -> float:
-    """Share of its output that one chip writes, before any collective.
+    """Share of a kernel's output that one chip writes, before any collective.
 
     ``tiled``: of a product of the backward pass that is reduced, a tile.
 
@@ -82,7 +82,9 @@ def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rule
 def read_share(
     kernel: Kernel, operand: int, scheme: Sharding, degree: int, rules: ops.Rules, elements: float, tiled: bool = False
 ) -> float:
-    """Share of one of its inputs, of so many elements, that one chip reads; ``tiled``: of what is gathered, a tile.
+    """Share of an input of ``elements`` elements that one chip reads.
+
+    ``operand``: 1 or 2. ``tiled``: for a gathered input, count one chip's tile only.
 
     Examples
     --------

@@ -51,7 +51,7 @@ _ALL_SPLIT: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": 
 
 
 def flop(kernel: Kernel) -> float:
-    """Floating-point operations of one evaluation of a kernel, unsharded.
+    """FLOP of one evaluation of a kernel, unsharded.
 
     A matrix product counts ``2 * outer * m * k * n``, an elementwise kernel ``outer * m * n``
     times its ``flop_per_element`` (DFModel counts one), for each of its ``samples``. Under a mask only what is needed
@@ -75,12 +75,12 @@ def flop(kernel: Kernel) -> float:
 
 
 def work_share(kernel: Kernel) -> float:
-    """Share of a kernel's work that a mask leaves; on every chip and tile that shares it alike."""
+    """Share of a kernel's work that its mask leaves, equal on every chip and tile."""
     return 1.0 if kernel.density is None else flop(kernel) / flop(kernel.model_copy(update={"density": None}))
 
 
 def weight_elements(kernel: Kernel) -> float:
-    """Parameters that a kernel holds: ``outer * m * k`` for a GEMM, none otherwise; of experts those of all.
+    """Parameters of a kernel: ``outer * m * k`` for a GEMM, else 0; all experts count.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def weight_elements(kernel: Kernel) -> float:
 
 
 def weights_read(kernel: Kernel) -> float:
-    """Parameters that an evaluation reads: of experts those of the ones that some token chooses.
+    """Parameters that one evaluation reads; of routed experts only those that some token selects.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def weights_read(kernel: Kernel) -> float:
 
 
 def weights_at_once(kernel: Kernel) -> float:
-    """Parameters that are on the chip at a time: those of one expert, as experts run one after another."""
+    """Parameters in SRAM at a time: of routed experts, which run in sequence, those of one."""
     return _weights(kernel) * _of_one(kernel)
 
 
@@ -126,7 +126,7 @@ def _of_one(kernel: Kernel) -> float:
 
 
 def gradient_elements(kernel: Kernel) -> float:
-    """Elements of the weight gradient that a ``weight_update`` kernel has after a step; of experts those of all.
+    """Elements of the weight gradient of a ``weight_update`` kernel after a step; all experts count.
 
     Examples
     --------
@@ -139,12 +139,12 @@ def gradient_elements(kernel: Kernel) -> float:
 
 
 def gradients_added(kernel: Kernel) -> float:
-    """Elements of it that an evaluation adds to: of experts those of the ones that some token chooses."""
+    """Elements of the weight gradient that one evaluation adds to: of routed experts those that some token selects."""
     return _gradients(kernel) * _of_touched(kernel)
 
 
 def gradients_at_once(kernel: Kernel) -> float:
-    """Elements of it that are on the chip at a time: those of one expert."""
+    """Elements of the weight gradient in SRAM at a time: of routed experts those of one."""
     return _gradients(kernel) * _of_one(kernel)
 
 
@@ -153,7 +153,7 @@ def _gradients(kernel: Kernel) -> float:
 
 
 def split_axis(scheme: Sharding) -> Sharding:
-    """The axis that a scheme splits: ``k>n`` is ``k`` but for its output.
+    """Axis of a kernel that a scheme splits, as a scheme: ``k>n`` splits ``k``.
 
     Examples
     --------
@@ -164,17 +164,17 @@ def split_axis(scheme: Sharding) -> Sharding:
 
 
 def output_axis(scheme: Sharding) -> Sharding:
-    """The axis along which a scheme leaves its output."""
+    """Axis along which a scheme leaves the output split: ``k>n`` leaves ``n``."""
     return "n" if scheme == "k>n" else scheme
 
 
 def splits_tiles(kernel: Kernel, scheme: Sharding) -> bool:
-    """Whether chips share the rows of every tile of a kernel's output, which then needs a row for each."""
+    """Whether chips share the rows of each tile of a kernel's output, so that a tile needs one row a chip."""
     return kernel.streamed == "n" and output_axis(scheme) == "n"
 
 
 def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tuple[Sharding, ...]:
-    """Shardings that a kernel may take over ``degree`` tensor-parallel chips.
+    """Sharding schemes that a kernel may take over ``degree`` tensor-parallel chips.
 
     An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
     split by ``outer``. A weighted GEMM must be split if it can be, because its weights would
@@ -262,12 +262,12 @@ def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -
 
 
 def output_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
-    """Share of a kernel's output that one chip holds; whole when it is replicated."""
+    """Share of a kernel's output that one chip stores; 1 if it is replicated."""
     return 1.0 if PRODUCED[scheme] == "RR" else split_share(kernel, output_axis(scheme), degree, rules)
 
 
 def weight_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
-    """Share of a GEMM's weight (``m x k``) that one chip holds; a split token axis leaves it whole."""
+    """Share of a GEMM's weight (``m x k``) that one chip stores; 1 if tokens are split."""
     return 1.0 if scheme == "n" else split_share(kernel, scheme, degree, rules)
 
 
@@ -316,7 +316,7 @@ def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
 
 
 def streamed_rows(graph: Graph) -> int:
-    """Length of the shortest streamed axis: all axes are cut into the same number of tiles, in lockstep.
+    """Length of the shortest streamed axis of a graph; all streamed axes are cut into equally many tiles.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def streamed_rows(graph: Graph) -> int:
 
 
 def tile_share(kernel: Kernel, tile_count: int) -> float:
-    """Share of a kernel's output in one of ``tile_count`` tiles: whole rows; all of it if it is not streamed.
+    """Share of a kernel's output in one of ``tile_count`` tiles, in whole rows; 1 if it is not streamed.
 
     Under a mask the longest rows are as long as without it.
 
@@ -347,12 +347,12 @@ def _of_needed(kernel: Kernel, operand: int, share: float) -> float:
 
 
 def input_share(kernel: Kernel, layout: Layout, scheme: Sharding, degree: int, rules: Rules) -> float:
-    """Share of an input that one chip reads: all of it where the layout is replicated."""
+    """Share of an input that one chip reads; 1 if its layout is replicated."""
     return 1.0 if layout == "RR" else split_share(kernel, scheme, degree, rules)
 
 
 def input_tile_share(kernel: Kernel, tile_count: int, operand: int = 1) -> float:
-    """Share of an operand in one of ``tile_count`` tiles: a streamed kernel takes it in as it runs.
+    """Share of an operand in one of ``tile_count`` tiles, which a streamed kernel reads as it runs.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def input_tile_share(kernel: Kernel, tile_count: int, operand: int = 1) -> float
 
 
 def conversion(produced: Layout, required: Layout) -> Collective | None:
-    """The collective that turns one layout into another; a replicated tensor is cut for free.
+    """Collective that converts one layout into another; None if no communication is needed.
 
     Examples
     --------
@@ -379,7 +379,7 @@ def conversion(produced: Layout, required: Layout) -> Collective | None:
 
 
 def leaves_partial_sums(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> bool:
-    """Whether a GEMM's partial sums travel with the collective of the kernel that its output is added to.
+    """Whether a GEMM leaves its partial sums to the collective of the kernel that accumulates its output.
 
     Examples
     --------
@@ -392,7 +392,7 @@ def leaves_partial_sums(kernel: Kernel, scheme: Sharding, degree: int, rules: Ru
 
 
 def inherent(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> Collective | None:
-    """The collective that a scheme needs by itself: a split contraction leaves partial sums."""
+    """Collective that a sharding scheme needs on the output, since a split contraction leaves partial sums."""
     if split_axis(scheme) != "k" or degree == 1 or leaves_partial_sums(kernel, scheme, degree, rules):
         return None
     return Collective.ALL_REDUCE if scheme == "k" else Collective.REDUCE_SCATTER

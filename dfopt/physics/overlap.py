@@ -43,12 +43,12 @@ from dfopt.physics.copies import reductions
 
 
 def hides(assumptions: Assumptions, graph: Graph) -> bool:
-    """Whether something may be hidden: of a graph that is drawn once a stage is one layer, and it waits for all."""
+    """Whether passes may hide exchanges of replicas: only in a folded graph, since an unrolled stage waits for all."""
     return assumptions.gradient_overlap == "backward" and graph.folded and graph.trains
 
 
 def hides_weights(assumptions: Assumptions, graph: Graph, plan: Plan) -> bool:
-    """Whether the first forward pass of a step hides how weights are brought together.
+    """Whether the first forward pass of a step hides the all-gather of weights.
 
     Examples
     --------

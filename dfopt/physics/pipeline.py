@@ -22,7 +22,7 @@ _FEW_KERNELS: Final = 32
 
 @dataclass(frozen=True)
 class StepTime:
-    """Parts of one step in seconds; ``total`` is their sum."""
+    """Parts of one step, s; ``total`` is their sum."""
 
     steady: float
     fill: float
@@ -39,7 +39,7 @@ class StepTime:
 
 
 def layers_per_stage(repeat: int, stages: int) -> int:
-    """Repeats in the heaviest stage: ``ceil(repeat / stages)``; a graph drawn once has one.
+    """Layers in the largest pipeline stage: ``ceil(repeat / stages)``; 1 for an unrolled graph.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def step_time(
     overhead_s: float = 0.0,
     optimizer_s: float = 0.0,
 ) -> StepTime:
-    """Time of one step from the slowest stage.
+    """Time of one step from the time of the slowest pipeline stage.
 
     ``stage_s``: seconds of that for one microbatch, or two that are taken together, all its layers, with its share of
     point-to-point time when that is charged per microbatch. The others are charged once per step. ``through_s``: in
@@ -103,7 +103,7 @@ def step_time(
 
 
 def least_step_s(plan: Plan, assumptions: Assumptions, stage_s: float) -> float:
-    """Seconds of a step at least whose slowest stage takes so many; of the others nothing is known.
+    """Lower bound on the step, s, whose slowest pipeline stage takes ``stage_s`` seconds.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def least_step_s(plan: Plan, assumptions: Assumptions, stage_s: float) -> float:
 
 
 def messages(plan: Plan, assumptions: Assumptions, stage: int, *, all_alike: bool = False) -> tuple[int, int]:
-    """How often a stage of layers that repeat sends a microbatch on, and how often its gradients back.
+    """Messages of a stage for one microbatch: (activations sent forward, gradients sent back).
 
     Once for every chunk of its layers; where only who has a neighbour does (``point_to_point: per_neighbour``), the
     last chunk of the last stage sends nothing on, the first one of the first nothing back. ``all_alike``: the stage
@@ -133,7 +133,7 @@ def messages(plan: Plan, assumptions: Assumptions, stage: int, *, all_alike: boo
 
 
 def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:
-    """Stage time with a per-microbatch hop to the neighbour: hidden, or added.
+    """Stage time including its messages, s: the longer of both if they are hidden, else the sum.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:
 
 
 def hides_all(assumptions: Assumptions) -> bool:
-    """Whether all that keeps a partition busy hides behind the slowest of it, communication too."""
+    """Whether compute, memory and network all overlap, so that the slowest decides (``overlap: perfect``)."""
     return assumptions.overlap == "perfect"
 
 
@@ -176,7 +176,7 @@ def microbatches_in_flight(
     plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0, where: Where = "every_layer",
     *, capped: bool = True,
 ) -> float:  # fmt: skip
-    """Microbatches whose saved activations a stage holds, of all its layers or of kernels that run once beside them.
+    """Number of microbatches whose activations a pipeline stage stores, for its layers or for kernels outside of them.
 
     ``gpipe``: all of a step. ``one_f_one_b``: in the first stage, the heaviest, as many as the pipeline is deep, and
     one less in each stage after it (Narayanan et al., SC'21, section 2.2.1). Interleaved ``v`` times, ``p`` deep:
@@ -237,7 +237,7 @@ def resolve(
     reserve: float = 0.0,
     graph: Graph | None = None,
 ) -> Assumptions:
-    """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip, for a graph if there is one.
+    """Assumptions with ``auto`` and ``none`` replaced by what they mean for a chip, and for a graph if one is given.
 
     Raises
     ------

@@ -24,7 +24,7 @@ ScheduleStep = tuple[Direction, int, int]  # pass, chunk of layers, microbatch
 
 @dataclass(frozen=True)
 class ScheduledPass:
-    """One pass of one microbatch through one chunk of a stage's layers; times in seconds."""
+    """One pass of one microbatch through one chunk of a stage: start and end in seconds."""
 
     stage: int
     kind: Direction
@@ -35,7 +35,7 @@ class ScheduledPass:
 
 
 def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int) -> list[ScheduleStep]:
-    """What a stage does with so many microbatches, one after the other, under ``one_f_one_b`` or ``gpipe``.
+    """Sequence of passes of a stage under ``one_f_one_b`` or ``gpipe``, for ``microbatches`` microbatches.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int
 def blocks(
     plan: Plan, schedule: str, times: Sequence[Sequence[tuple[float, float]]], trains: bool, microbatches: int
 ) -> list[list[ScheduledPass]]:
-    """The passes of every stage, each as early as its order and the passes before it allow.
+    """Timeline of every stage: its passes in order, each as early as its predecessors allow.
 
     ``times``: seconds of a microbatch's forward and backward pass through each chunk of each stage. The blocks are by
     stage, in order of time.
@@ -116,7 +116,7 @@ def _needs(plan: Plan, stage: int, kind: Direction, chunk: int) -> tuple[int, Di
 
 
 def score_of_stage(result: Result, stage: int) -> StageScore:
-    """The score that stands for a stage: its own, or that of the stages in the middle, or of all."""
+    """The stage score that stands for a pipeline stage: its own, that of the middle stages, or that of all."""
     score_by_stage = {score.stage: score for score in result.score.stages}
     if stage in score_by_stage:
         return score_by_stage[stage]
@@ -124,22 +124,22 @@ def score_of_stage(result: Result, stage: int) -> StageScore:
 
 
 def trains(result: Result) -> bool:
-    """Whether the workload has a backward pass."""
+    """Whether the workload of a result has a backward pass."""
     return any(kernel.pass_ != "forward" for kernel in result.graph.kernels)
 
 
 def overlap_of(result: Result) -> str:
-    """``perfect``, ``none`` or ``compute_memory``: what ``auto`` means on the result's chip."""
+    """Overlap rule of a result with ``auto`` resolved: ``perfect``, ``none`` or ``compute_memory``."""
     return resolve(result.assumptions, result.system.chip.execution, 1.0).overlap
 
 
 def terms_of(parts: Iterable[PartitionScore]) -> tuple[str, ...]:
-    """The resources that partitions have seconds of."""
+    """Names of the resources for which the partitions have seconds."""
     return TERMS if any(part.sram_s is not None for part in parts) else TERMS[:3]
 
 
 def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float, float]]:
-    """When each resource is busy, in seconds from the start of the partition; without those that are not.
+    """Start and end of each resource's work within a partition, s; idle resources are left out.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float,
 
 
 def forward_shares(result: Result) -> dict[tuple[int, int], float]:
-    """How much of each partition's time belongs to the forward pass, by stage and partition.
+    """Share of each partition's time that belongs to the forward pass, by (stage, partition).
 
     Nearly every partition is of one pass. Of one that mixes them, time is split by multiply-adds, for which
     ``outer x m x n x k`` of each kernel is enough, less what it masks.
@@ -183,7 +183,7 @@ def forward_shares(result: Result) -> dict[tuple[int, int], float]:
 
 @dataclass(frozen=True)
 class Content:
-    """What a stage works through for one microbatch in one pass of one chunk; times in seconds.
+    """Work of a stage for one microbatch in one pass of one chunk; times in seconds.
 
     ``runs``: partitions in order with how often they run after each other (once per layer), each with the share of its
     time that belongs to this pass. ``wait_s``: what the stage waits for its neighbours beyond that work; ``hop_s``: how
@@ -196,12 +196,12 @@ class Content:
 
     @property
     def time_s(self) -> float:
-        """The whole pass."""
+        """Seconds of the whole pass."""
         return self.wait_s + sum(n * sum(part.time_s * share for part, share in parts) for n, parts in self.runs)
 
 
 def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
-    """The forward and backward pass of each chunk of a stage.
+    """Forward and backward pass of each chunk of a pipeline stage.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
 
 
 def passes(result: Result) -> list[list[tuple[float, float]]]:
-    """Seconds of a microbatch's forward and backward pass through each chunk of each stage, hops included."""
+    """Seconds of a microbatch's forward and backward pass by stage and chunk, including messages."""
     passes_by_score: dict[int, list[tuple[float, float]]] = {}
     passes_by_stage = []
     for stage in range(result.plan.stages):

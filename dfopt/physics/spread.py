@@ -33,7 +33,7 @@ _ROUNDS = 10_000
 def placed(
     shares: Sequence[float], chips: int, how: Literal["contiguous", "balanced"] = "contiguous", redundant: int = 0
 ) -> ExpertPlacement:
-    """Experts over chips, about as many to each.
+    """Place experts on chips, about equally many on each.
 
     ``contiguous``: in their order, without copies. ``balanced``: so many copies more, each of the expert whose copies
     are the most loaded then, of those that not every chip has; so the most loaded copy is as little loaded as it can
@@ -90,12 +90,12 @@ def _packed(
 
 
 def most_loaded(shares: Sequence[float], placement: ExpertPlacement) -> float:
-    """Share of all choices that falls on the most loaded chip, as expected."""
+    """Expected share of all routed tokens on the most loaded chip."""
     return max(sum(shares[expert] * part for expert, part in chip.items()) for chip in placement) / sum(shares)
 
 
 def chips_of_a_token(shares: Sequence[float], placement: ExpertPlacement) -> float:
-    """Distinct chips that a token is sent to, as expected.
+    """Expected number of distinct chips that a token is sent to.
 
     A token with several experts on a chip is sent there once.
 
@@ -120,7 +120,7 @@ def chips_of_a_token(shares: Sequence[float], placement: ExpertPlacement) -> flo
 
 @lru_cache(maxsize=64)
 def odds_of(shares: tuple[float, ...]) -> Floats:
-    """Odds of experts under which those of a token, distinct ones, have these shares; infinite for what is always sent.
+    """Odds of experts under which k distinct experts per token have these inclusion probabilities; infinite for 1.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def odds_of(shares: tuple[float, ...]) -> Floats:
 
 
 class ExpertLoad(NamedTuple):
-    """What the most loaded of some chips has of experts, and how far tokens go.
+    """Load of the most loaded chip under expert parallelism, and the distance that tokens travel.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class ExpertLoad(NamedTuple):
 
 @lru_cache(maxsize=512)
 def spread(experts: Experts, chips: int, first: int, tokens: int) -> ExpertLoad:
-    """Experts and their copies over chips, loads about even; what every token chooses is on every chip.
+    """Load of experts, with their copies, spread over chips about evenly; shared experts are on every chip.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ Held = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of state: an entry of the table. Entries of one name add up.
+    """A kind of memory state, one row of the table of states; rows of one name add up.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ STATE_OF: Final = {kind.item: kind.name for kind in KINDS if kind.item is not No
 
 
 def capacities(chip: Chip, reserve: float | None = None) -> dict[str, float]:
-    """Bytes of every memory of a chip that has a limit, by tier, less the share that a model cannot use.
+    """Usable bytes of every memory of a chip that has a limit, by memory, less the reserved share.
 
     A little more than is stated, so that what fits exactly does in whatever order it is added up.
     """
@@ -81,7 +81,7 @@ def capacities(chip: Chip, reserve: float | None = None) -> dict[str, float]:
 
 
 def usable(capacity: float, reserve: float | None) -> str:
-    """A capacity as people say it, and what it is a part of.
+    """A usable capacity as text, with the capacity that it is a part of.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def usable(capacity: float, reserve: float | None) -> str:
 
 
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
-    """Share of the heads of a state on the chip that has most of them.
+    """Share of the heads of a cache on the chip that has most of them.
 
     ``outer / heads`` matrices belong to one head. Chips share them out head by head where no chip has more of them than
     ``outer / degree`` then, and else take them in a row. Split in any other way than by ``outer``, every chip holds all
@@ -122,14 +122,14 @@ def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
 
 
 def cached_bytes(kernel: Kernel, scheme: Sharding, degree: int) -> float:
-    """Bytes that one of ``degree`` chips holds for the sequences of one evaluation."""
+    """Bytes that one of ``degree`` chips stores of the kernel's caches, for the sequences of one evaluation."""
     return sum(
         state.held_bytes * head_share(kernel.outer, state.heads, scheme, degree) for state in kernel.states or ()
     )
 
 
 def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
-    """Bytes of its states that one of ``degree`` chips reads from DRAM in an evaluation, and writes there."""
+    """DRAM bytes of a kernel's caches on one of ``degree`` chips in one evaluation: (read, written)."""
     shares = [(state, head_share(kernel.outer, state.heads, scheme, degree)) for state in kernel.states or ()]
     return sum(state.read_bytes * share for state, share in shares), sum(
         state.written_bytes * share for state, share in shares
@@ -137,10 +137,10 @@ def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float,
 
 
 def own_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> float:
-    """Bytes that one of ``degree`` chips moves to and from DRAM because the kernel says so: data, lookups, states."""
+    """DRAM bytes that one of ``degree`` chips moves for what the kernel states: own data, lookups and caches."""
     return data_traffic(kernel, degree) + sum(cache_traffic(kernel, scheme, degree))
 
 
 def data_traffic(kernel: Kernel, degree: int) -> float:
-    """The part of it that no state makes: data and lookups."""
+    """DRAM bytes that one of ``degree`` chips moves for a kernel's own data and lookups, without caches."""
     return kernel.dram_bytes_per_chip + kernel.dram_bytes / degree

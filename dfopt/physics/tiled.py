@@ -51,7 +51,7 @@ _WAVE: Final = (256, 128)  # features and tokens of an output tile; the largest 
 
 
 class CommunicationTime(NamedTuple):
-    """Seconds of a communication: on the network, those of them that no bandwidth shortens, and on the chip itself."""
+    """Seconds of a communication: on the network, the part that is latency, and on the chip itself."""
 
     network_s: float
     latency_s: float = 0.0
@@ -59,7 +59,7 @@ class CommunicationTime(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Products that hide a communication.
+    """Matrix products that hide a communication.
 
     ``compute_s``: seconds that they compute; ``tiles``: chips that share them; ``usage``: share of a processor that
     sees to the communication; ``waves``: waves of output tiles in which they compute.
@@ -72,7 +72,7 @@ class Products(NamedTuple):
 
 
 def beside_s(kind: Collective, sent: CommunicationTime, products: Products, assumptions: Assumptions) -> float:
-    """What a communication adds to the work of the products that hide it; all of it where there are none.
+    """Seconds that a communication adds to the products that hide it; all its seconds if there are none.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def beside_s(kind: Collective, sent: CommunicationTime, products: Products, assu
 
 
 def waves_of(products: Sequence[Kernel], chips: int, chip: Chip) -> int:
-    """Waves of output tiles in which a chip computes its part of products, one after another.
+    """Number of waves of output tiles in which a chip computes its part of some products in sequence.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def waves_of(products: Sequence[Kernel], chips: int, chip: Chip) -> int:
 
 
 def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, assumptions: Assumptions) -> float:
-    """Seconds of products spread evenly over so many chips; each with the peak of a chip in its type, FLOP/s.
+    """Seconds of products spread evenly over ``chips`` chips; each comes with its peak FLOP/s on a chip.
 
     Infinite where a chip that stands for several designs hides all that can be hidden (``hiding_share`` 0).
     """
@@ -138,7 +138,7 @@ def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, a
 
 
 def hides_less(assumptions: Assumptions, way: str | None = None) -> bool:
-    """Whether products may hide less of their collectives on a chip that computes faster, and take as long.
+    """Whether a chip that computes faster may hide less of a collective and so gain nothing.
 
     ``way``: of hiding, that a request asks for beside the assumptions.
 
@@ -153,5 +153,5 @@ def hides_less(assumptions: Assumptions, way: str | None = None) -> bool:
 
 
 def usage_of(system: System, dims: Sequence[str]) -> float:
-    """Share of a processor that communication over some dims takes: the most of them."""
+    """Largest share of a processor that communication over some network dims occupies."""
     return max((system.dim(name).processor_usage or 0.0 for name in dims), default=0.0)

@@ -21,7 +21,7 @@ AT_ONCE: Final = 2.0
 
 
 def takes_blocks(kernel: Kernel) -> bool:
-    """Whether a kernel can work through blocks of tokens one after another.
+    """Whether a kernel can process its tokens in blocks, one after another.
 
     Its tokens are its streamed axis. A weight update adds up over them, and its sum is in SRAM all the time. Any other
     kernel has to make an output of as many tokens. Products of the backward pass without a weight are left out: the
@@ -40,7 +40,7 @@ def takes_blocks(kernel: Kernel) -> bool:
 
 
 def tokens(kernel: Kernel) -> int:
-    """Tokens of a kernel, of all samples: the length of the axis that it streams. 0 if it streams none.
+    """Number of tokens of a kernel over all samples: the length of its streamed axis; 0 without one.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def tokens(kernel: Kernel) -> int:
 
 
 def reads_whole(kernel: Kernel, operand: int) -> bool:
-    """Whether every token of a kernel needs all of an operand, as every query needs all keys: it has no tokens to cut.
+    """Whether every token of a kernel needs all of an operand, as every query needs all keys.
 
     That is the second operand (``m x k``) of a product without a weight.
 
@@ -66,7 +66,7 @@ def reads_whole(kernel: Kernel, operand: int) -> bool:
 
 
 def unmasked(kernel: Kernel, operand: int) -> float:
-    """Elements of an operand over those that a mask leaves: in a block of tokens rows are as long as without a mask.
+    """Elements of an operand relative to those that a mask leaves, at least 1.
 
     ``operand``: 0 for the output. At least 1, and 1 without a mask.
 
@@ -91,7 +91,7 @@ def row_share(kernel: Kernel) -> float:
 
 
 def slice_share(kernel: Kernel) -> float:
-    """Share of an operand in one slice, if every token needs all of it and it comes from outside the graph.
+    """Share of an operand in one slice, if it comes from outside the graph and every token needs all of it.
 
     It is a row or a column, whichever are more: of keys and values those are the tokens that are looked at.
 
@@ -104,7 +104,7 @@ def slice_share(kernel: Kernel) -> float:
 
 
 def slice_elements(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
-    """Elements of one slice of a GEMM's weight on one chip: of each of its matrices a row, for one output feature.
+    """Elements of one slice of a GEMM's weight on one chip: one row, for an output feature, of each matrix.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def slice_elements(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) 
 
 
 def block_share(rows: int, blocks: int) -> float:
-    """Share of all tokens in the largest of some blocks of whole rows.
+    """Share of all tokens in the largest of ``blocks`` blocks of whole rows.
 
     ``rows``: length of the shortest streamed axis of the graph. All axes are cut alike.
 
@@ -130,7 +130,7 @@ def block_share(rows: int, blocks: int) -> float:
 
 
 def most_blocks(rows: int, least: int) -> int:
-    """Most blocks of tokens, if the largest has to have ``least`` rows, or all that there are.
+    """Largest number of blocks of tokens whose largest block has ``least`` rows, or all rows if there are fewer.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from dfopt.physics.collectives_types import Dim
 
 
 def charged(dim: Dim) -> Dim:
-    """The dim as ``two_stage`` sees it: headers in the bandwidth, round trip and one header in the latency.
+    """The dim with bandwidth and latency of the ``two_stage`` model: packet headers and acknowledgement included.
 
     A measured factor stays what was measured: its latency is that of the whole collective, and its share of the
     bandwidth has the headers in it, but is no more than what they leave.

@@ -34,14 +34,14 @@ from dfopt.documents.graph import Graph
 
 
 def by_window(assumptions: Assumptions, graph: Graph) -> bool:
-    """Whether exchanges are hidden as Calculon has it: in layers that repeat."""
+    """Whether exchanges are hidden by Calculon's window rule, which holds for repeated layers."""
     way = assumptions.gradient_overlap
     return way in ("calculon", "calculon_or_none") and graph.folded and graph.trains
 
 
 @dataclass(frozen=True)
 class Window:
-    """What a chip has to do in a backward pass, in seconds of one layer and one microbatch.
+    """Work of a chip in the backward pass of one layer and microbatch, s, as Calculon counts it.
 
     ``exchange_s``: of a layer's gradients and weights; ``backward_s``: its whole backward pass; ``memory_s`` and
     ``compute_s`` what of that is memory and compute; ``hop_s``: of a message to another stage, ``in_the_way``: whether
@@ -57,7 +57,7 @@ class Window:
     usage: float
 
     def exposed_s(self, stages: int, chunks: int, layers: int, microbatches: int) -> float:
-        """Seconds of a step that show: of a stage's ``layers`` in so many ``chunks``.
+        """Exposed seconds of a step: exchange that a stage of ``layers`` layers in ``chunks`` chunks cannot hide.
 
         Examples
         --------
@@ -75,7 +75,7 @@ class Window:
 def exposed_in_windows(
     figures: Sequence[ArrayLike], stages: ArrayLike, chunks: ArrayLike, layers: ArrayLike, microbatches: ArrayLike
 ) -> Floats:
-    """Seconds of a step that show of stages, each with the figures of a :class:`Window` in its order.
+    """Exposed seconds of a step for many stages at once, with arrays for the fields of :class:`Window`.
 
     They, and what :meth:`Window.exposed_s` takes, are arrays that fit together.
     """
@@ -100,7 +100,7 @@ def _shows(exchange: Floats, compute: Floats, free: Floats, usage: Floats) -> Fl
 
 
 def running(parts: Iterable[tuple[float, int]]) -> float:
-    """Sum of running totals: of seconds in order, each counted with all before it as often as is said.
+    """Weighted sum of running totals: each of the (seconds, count) pairs counts with all before it.
 
     Examples
     --------

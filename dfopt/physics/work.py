@@ -10,7 +10,7 @@ from dfopt.physics.ops import flop
 
 
 def flop_of_step(graph: Graph, layers: Layers | None = None) -> float:
-    """FLOP of one step: every kernel as often as the model evaluates it, for every microbatch of the batch.
+    """FLOP of one step: all kernels, as often as the model evaluates them, over all microbatches.
 
     ``layers``: those of a plan that recomputes some, instead of the graph's.
 

@@ -21,7 +21,7 @@ _BYTE: Final = ("dropout", "scores_dropout")
 def activation_gradients(
     graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, *, tiled: bool = False
 ) -> float:
-    """Bytes on one chip of the gradient of a forward kernel's output; none of others.
+    """Bytes on one chip of the gradient of a forward kernel's output; 0 for other kernels.
 
     Partial sums are whole on every chip, the gradient of a dropout's output has the type of its mask, and that of an
     activation which is computed right behind its product is nowhere. ``tiled``: what a product of partial sums makes is
@@ -44,7 +44,7 @@ def activation_gradients(
 def collective_buffers(
     graph: Graph, kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, *, tiled: bool = False
 ) -> tuple[float, float]:
-    """Bytes on one chip of activations and of their gradients that collectives behind split contractions take and give.
+    """Bytes on one chip of collective buffers behind split contractions: (activations, gradients).
 
     Of an all-reduce its result. Of a reduce-scatter its part, and in the forward pass again that of its gradient; in
     the backward pass also the input of the layer, gathered again for the gradient of its weight. ``tiled``: of a

@@ -27,12 +27,12 @@ _ASKED: Final = 4000
 
 
 class TooManyBlocks(ValueError):
-    """Kernels can share blocks in too many ways."""
+    """Raised where kernels can share blocks in more ways than are listed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """Kernels that may share blocks, with all blocks and the down-sets that they join.
+    """A connected set of kernels that may share blocks, with all its blocks and down-sets.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Component:
         return count_b
 
     def pattern_b(self, kernels: tuple[int, ...]) -> Ints:
-        """Which of some kernels every block has, as bits: bit i says whether kernels[i]."""
+        """For each block a bit mask of the given kernels that it holds: bit ``i`` stands for ``kernels[i]``."""
         if kernels not in self._patterns:
             self._patterns[kernels] = self.member_bk[:, list(kernels)] @ (1 << np.arange(len(kernels)))
         return self._patterns[kernels]
@@ -83,7 +83,17 @@ class Component:
         return float(self.distances(price_b)[-1])
 
     def distances(self, price_b: Floats) -> Floats:
-        """The same for every down-set, which is the last axis where blocks are that of the prices."""
+        """Shortest-path distances, s, from the empty down-set to each one.
+
+        Parameters
+        ----------
+        price_b : float array, shape (..., blocks), s
+            Infinite where a block cannot be.
+
+        Returns
+        -------
+        float array, shape (..., down-sets), s
+        """
         distance_j, price_a = np.full((*price_b.shape[:-1], self.sets), np.inf), price_b[..., self.block_a]
         distance_j[..., 0] = 0.0
         for arcs, begin_j, after_j in self._levels:
@@ -115,7 +125,7 @@ class Component:
         return Component(self.kernels, self.member_bk, *arcs, self.sets)
 
     def shortest(self, price_b: Floats) -> list[list[int]]:
-        """Kernels of the blocks whose prices have the least sum, which is finite."""
+        """Kernels of each block on the cheapest partitioning, whose total price must be finite."""
         distance_j, blocks, j = self.distances(price_b), list[list[int]](), self.sets - 1
         through_a = distance_j[self.before_a] + price_b[self.block_a]
         while j:
@@ -126,13 +136,14 @@ class Component:
         return blocks
 
     def within(self, price_b: Floats, most: float) -> Component:
-        """The component with those blocks only that together with others have every kernel once for less than so much.
+        """The component with only those blocks that some partitioning cheaper than ``most`` uses.
 
         Parameters
         ----------
         price_b : float array, shape (blocks,), s
-        most : s
-            Above the least sum.
+            Price of every block.
+        most : float, s
+            Upper limit of the total, above the least total.
         """
         behind_j = self._backwards.distances(price_b)[::-1]
         left_a = self.distances(price_b)[self.before_a] + price_b[self.block_a] + behind_j[self.after_a] < most
@@ -144,7 +155,7 @@ class Component:
         return Component(self.kernels, self.member_bk[blocks], before_a, after_a, block_a, len(sets))
 
     def with_each(self, kernel: int) -> list[Component]:
-        """By block of a kernel the component with no other block that has some kernel of it."""
+        """Branch on a kernel: for each block with it, the component without other blocks that overlap that block."""
         return [self._with(b) for b in np.flatnonzero(self.member_bk[:, kernel]).tolist()]
 
     def _with(self, b: int) -> Component:
@@ -157,7 +168,7 @@ class Component:
 
     @cached_property
     def parts(self) -> list[Component]:
-        """Kernels that share blocks, be it through others, each part without an order of its blocks."""
+        """The connected sub-components: kernels that share blocks directly or through others, blocks in any order."""
         member_bk = self.member_bk[:, self.kernels].astype(np.float32)
         shared_kk = (member_bk.T @ member_bk > 0) | np.eye(len(self.kernels), dtype=bool)
         part_k, before_k = np.array(self.kernels), np.zeros(0, dtype=np.int64)
@@ -173,7 +184,7 @@ class Component:
 def components_of(
     graph: Graph, allowed: Callable[[Sequence[int]], bool], group_k: Sequence[Hashable] | None = None
 ) -> list[Component]:
-    """Kernels of a graph by which may share blocks, each part with its blocks.
+    """Components of a graph: sets of kernels that may share blocks, each with its blocks.
 
     Parameters
     ----------

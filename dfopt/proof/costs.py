@@ -19,21 +19,23 @@ from dfopt.proof.factors import Factor
 
 
 class Cover(NamedTuple):
-    """A way to spread the kernels of an item over blocks: the component and the pattern of each block."""
+    """One way to spread the kernels of an item over blocks, by component and kernel pattern of each block."""
 
     component_g: tuple[int, ...]
     pattern_g: tuple[int, ...]
 
 
 class Spread(NamedTuple):
-    """What an item adds in each of its covers.
+    """Costs that an item adds in each of its covers.
 
     Attributes
     ----------
     timed_nr : float array, s, shape (rows, resources)
+        Seconds of each resource.
     legal_n : float array, shape (rows,)
-        Infinite where schemes cannot be together, else 0.
+        Infinite where schemes exclude each other, else 0.
     component_n : int array, shape (rows,)
+        Component that pays.
     row_vg : int array, shape (schemes * covers, blocks)
         Rows of each cover, from 1 on; 0 where it has fewer blocks.
     covers : int
@@ -48,7 +50,15 @@ class Spread(NamedTuple):
 
     @staticmethod
     def of(timed: Floats, legal: Floats, covers: Sequence[Cover]) -> Spread:
-        """From the seconds of each resource and the limits of an item: both by schemes and pattern."""
+        """Build from the costs of an item by schemes and pattern.
+
+        Parameters
+        ----------
+        timed, legal : float arrays, shapes (schemes, patterns, resources) and (schemes, patterns)
+            Seconds of each resource, and infinity where schemes exclude each other.
+        covers : sequence of Cover
+            Ways to spread the item's kernels over blocks.
+        """
         pairs, row_cg = _rows(tuple(covers))
         patterns, count = [pattern for _, pattern in pairs], math.prod(legal.shape[:-1])
         row_vcg = np.where(row_cg, row_cg + len(pairs) * np.arange(count)[:, None, None], 0)
@@ -61,7 +71,7 @@ class Spread(NamedTuple):
         )
 
     def least_sums(self, components: int) -> Floats:
-        """Seconds of each resource of every component at least, each for itself: shape (components, resources)."""
+        """Least seconds of each resource in every component, each minimized alone: shape (components, resources)."""
         rows = len(self.row_vg) // self.covers
         least_nr = self.timed_nr.reshape(rows, -1, self.timed_nr.shape[1]).min(axis=0)
         each = np.zeros((self.covers, components, least_nr.shape[1]))
@@ -82,7 +92,7 @@ def _rows(covers: tuple[Cover, ...]) -> tuple[list[tuple[int, int]], Ints]:
 
 
 class Costs:
-    """What all items add under the schemes of a domain.
+    """Costs of all items under the remaining schemes, as flat arrays.
 
     Parameters
     ----------
@@ -125,7 +135,7 @@ class Costs:
         self._entry_v, self._sizes = np.repeat(places, choices) + inside_v, sizes
 
     def factors(self, weight_cr: Floats) -> tuple[list[Factor], Floats]:
-        """The costs by kernels, and what each cover adds under all schemes."""
+        """The costs weighted by ``weight_cr`` as factors over kernels, and the cost of each cover under all schemes."""
         cost_n = (self._timed_nr * weight_cr[self._component_n]).sum(axis=1) + self._legal_n
         cost_v = np.concatenate([[0.0], cost_n])[self._row_vg].sum(axis=1)
         entries: Floats = np.zeros(self._entries)
@@ -137,7 +147,17 @@ class Costs:
         return factors, cost_v
 
     def sums_with(self, values: Sequence[int], cost_v: Floats, components: int) -> Floats:
-        """Seconds of each resource of every component with a value of each kernel, in the cover that adds least."""
+        """Seconds of each resource of every component for one scheme of each kernel, in the cheapest covers.
+
+        Parameters
+        ----------
+        values : sequence of int
+            Scheme of each kernel, as a place among those left.
+        cost_v : float array
+            Cost of each cover, as :meth:`factors` returns it.
+        components : int
+            Number of components.
+        """
         chosen = list[int]()
         for end, covers, value in zip(self._ends, self._covers, (self._strides @ values).tolist(), strict=False):
             first = end + value * covers

@@ -35,7 +35,7 @@ _COVERS: Final = 300
 
 
 class Dual(NamedTuple):
-    """A bound: variables of the elimination are kernels, their values the schemes that are left.
+    """A Lagrangean bound, as an elimination whose variables are kernels and whose values are their remaining schemes.
 
     Its weights are there by component and by kernel, and what each cover adds, as :class:`Costs` says.
     """
@@ -47,12 +47,12 @@ class Dual(NamedTuple):
 
     @property
     def least(self) -> float:
-        """Seconds that no mapping undercuts; infinite where no schemes can be together."""
+        """Lower bound on the seconds of any mapping; infinite where all schemes exclude each other."""
         return self.elimination.least
 
 
 class Duals:
-    """Duals of the layers of one plan.
+    """Lagrangean bounds of the layers of one plan.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Duals:
     def best(
         self, domain: Domain, kernels: Collection[int], enough: float = math.inf, weight_kr: Floats | None = None
     ) -> Dual:
-        """The dual of the components of some kernels together, with the best weights that a few rounds find.
+        """The joint dual of the components of some kernels, after a few rounds of improving its weights.
 
         Parameters
         ----------
@@ -111,13 +111,13 @@ class Duals:
         return best
 
     def of(self, domain: Domain, weight_cr: Floats) -> Dual:
-        """The dual with some weights: none of which blocks take less than their weighted sum."""
+        """The dual with given weights, shape (components, resources), which never exceed the seconds of a block."""
         factors, cover_v = self._costs_of(domain).factors(weight_cr)
         elimination = Elimination(factors, [len(left) for left in domain])
         return Dual(elimination, weight_cr, weight_cr[self.component_k], cover_v)
 
     def counts(self, kernels: Collection[int]) -> Bools:
-        """Which components have some kernels: shape (components, 1)."""
+        """Mask of the components that have any of the kernels: shape (components, 1)."""
         return np.array([of.kernels[0] in kernels for of in self._components])[:, None]
 
     def _costs(self, domain: Domain) -> Costs:
@@ -137,7 +137,7 @@ class Duals:
                 yield key, self._spread_of[key]
 
     def least_sums(self, domain: Domain) -> Floats:
-        """Seconds of each resource of every component at least, each for itself: shape (components, resources)."""
+        """Least seconds of each resource in every component, each minimized alone: shape (components, resources)."""
         total_cr = np.zeros((len(self._components), len(self._weights.time)))
         for key, spread in self._spreads(domain):
             if key not in self._least_of:

@@ -21,11 +21,11 @@ _LARGEST: Final = 1_000_000
 
 
 class TooLarge(ValueError):
-    """Too many variables decide a cost together."""
+    """Raised where a cost would depend on too many variables to be tabulated."""
 
 
 class Factor(NamedTuple):
-    """A cost that some variables decide.
+    """A table of costs over the values of a few variables.
 
     Attributes
     ----------
@@ -40,20 +40,20 @@ class Factor(NamedTuple):
 
     @property
     def open(self) -> Factor:
-        """The same without the variables that have one value."""
+        """The factor without axes of length 1."""
         if 1 not in self.cost.shape:
             return self
         scope = tuple(v for v, size in zip(self.scope, self.cost.shape, strict=True) if size > 1)
         return Factor(scope, self.cost.squeeze())
 
     def over(self, scope: Sequence[int]) -> Floats:
-        """The cost with an axis for each of more variables."""
+        """The table broadcast to a larger scope: one axis for each of its variables."""
         if scope == self.scope:
             return self.cost
         return self.cost.reshape([self.cost.shape[self.scope.index(v)] if v in self.scope else 1 for v in scope])
 
     def without(self, variable: int) -> Factor:
-        """The least over the values of one of the variables."""
+        """The factor minimized over one variable."""
         axis = self.scope.index(variable)
         return Factor(self.scope[:axis] + self.scope[axis + 1 :], self.cost.min(axis=axis))
 
@@ -68,7 +68,7 @@ class _Bucket(NamedTuple):
 
 
 class Elimination:
-    """The least of a sum of costs.
+    """Bucket elimination: the least of a sum of factors over all values of their variables.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class Elimination:
 
     @property
     def least(self) -> float:
-        """The least sum over all values of all variables; infinite where no values can be together."""
+        """The least sum; infinite where all values exclude each other."""
         return _total(value for _, value in self._ends)
 
     @cached_property
     def values(self) -> tuple[int, ...]:
-        """A value of every variable with which the sum is the least."""
+        """Value of every variable in a minimizer."""
         value_of = dict.fromkeys(range(len(self._sizes)), 0)
         for bucket in reversed(self._buckets):
             scope, cost = bucket.total
@@ -135,7 +135,7 @@ class Elimination:
 
     @cached_property
     def marginals(self) -> list[Floats]:
-        """By variable the least sum with each of its values."""
+        """Min-marginals: by variable, the least sum for each of its values."""
         marginals = [np.full(size, self.least) for size in self._sizes]
         # what all that is not below a bucket comes to at least, by the variables that they have in common
         above: dict[int, Factor] = {}

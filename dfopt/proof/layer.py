@@ -33,7 +33,7 @@ from dfopt.proof.weights import Weights
 
 
 class LayerBounds:
-    """Bounds of the layers of one plan, in one number of tiles.
+    """Lower bounds on the layers of one plan, with a given number of tiles, for any partitions.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class LayerBounds:
 
     @cached_property
     def components(self) -> list[Component]:
-        """Kernels that may share blocks."""
+        """The components of the layer: sets of kernels that may share blocks."""
         graph = Same(self.items.graph)
         if graph not in self._component_lists:
             self._component_lists[graph] = components_of(self.items.graph, self.items.allowed, self.key_k)
@@ -64,25 +64,27 @@ class LayerBounds:
 
     @cached_property
     def duals(self) -> Duals:
-        """Bounds by weighted sums of resources."""
+        """Lagrangean bounds from weighted sums of resources."""
         return Duals(self.items, self.weights, [*chain(*(of.parts for of in self.components))])
 
     @cached_property
     def weights(self) -> Weights:
-        """Weights of the resources that take time."""
+        """Weights of the resources that take time, for the duals."""
         return Weights(self.items)
 
     @cached_property
     def key_k(self) -> list[tuple[int, bool]]:
-        """By kernel the kind of layer that it belongs to, and whether to the forward pass: where blocks have kernels of
-        both passes, all count as of that one."""
+        """By kernel its kind of layer, and whether it is in the forward pass.
+
+        Where blocks have kernels of both passes, all count as of the forward pass.
+        """
         graph, mixed = self.items.graph, self.items.mixes_passes
         kinds = (graph.kind_of(kernel) if graph.folded else 0 for kernel in graph.kernels)
         return [(kind, mixed or kernel.pass_ == "forward") for kind, kernel in zip(kinds, graph.kernels, strict=True)]
 
     @cached_property
     def domain(self) -> Domain:
-        """All schemes of all kernels, but for those that pins leave out."""
+        """All schemes of all kernels, restricted by pins."""
         pairs = zip(self.items.graph.kernels, self.items.schemes_k, strict=True)
         return tuple(
             tuple(o for o, scheme in enumerate(schemes) if self._pins.get(kernel.name, scheme) == scheme)
@@ -90,7 +92,7 @@ class LayerBounds:
         )
 
     def own(self) -> dict[tuple[int, bool], float]:
-        """Seconds of the passes of every kind of layer at least, by what each kernel does whatever others do."""
+        """Lower bound on the seconds of each pass and kind of layer, from every kernel separately."""
         sum_of = dict[tuple[int, bool], Floats]()
         for key, own_zr in zip(self.key_k, self.items.own_kz, strict=True):
             least_r = own_zr[:, [*self.weights.time]].min(axis=0) * [*self.weights.time.values()]
@@ -100,7 +102,7 @@ class LayerBounds:
     # -- paths ------------------------------------------------------------------------------------------------------
 
     def seconds(self, domain: Domain) -> list[float]:
-        """Seconds of every component at least, by paths; infinite where it fits no blocks.
+        """Path bound on the seconds of every component; infinite where no blocks fit.
 
         Of one whose blocks are not listed, by each resource for itself.
         """
@@ -109,13 +111,13 @@ class LayerBounds:
         return [prices.least(domain) if of.is_listed else alone_c[c] for c, (of, prices) in pairs]
 
     def alone(self, domain: Domain) -> list[float]:
-        """Seconds of every component at least, by each resource for itself: a faster bound than by paths."""
+        """Bound on the seconds of every component, each resource minimized alone: cheaper than the path bound."""
         sums_pr, part_k = self.duals.least_sums(domain), self.duals.component_k
         seconds_p = self.weights.seconds(sums_pr).tolist()
         return [math.fsum(seconds_p[part] for part in {part_k[k] for k in of.kernels}) for of in self.components]
 
     def mapping(self, plan: Plan, domain: Domain) -> Mapping | None:
-        """The mapping of shortest paths where every kernel has one scheme left; none if their blocks have no order.
+        """The mapping of the shortest paths, with one scheme for every kernel; None if its blocks have no order.
 
         Nothing is known of what waits between its partitions, or of what is asked of their number.
         """
@@ -144,7 +146,7 @@ class LayerBounds:
         return self.items.mapping(plan, [left[0] for left in domain], partition_k)
 
     def each(self, domain: Domain, components: Sequence[int]) -> Elimination | None:
-        """Seconds of some components under each choice of schemes, exactly; nothing where these are too many."""
+        """Exact seconds of some components for each choice of schemes; None where there are too many choices."""
         factors = list[Factor]()
         for c in components:
             if (factor := self._prices[c].of_choices(domain)) is None:
@@ -153,7 +155,7 @@ class LayerBounds:
         return Elimination(factors, [len(left) for left in domain])
 
     def within(self, domain: Domain, most_c: Sequence[float]) -> LayerBounds:
-        """The same for mappings of which every component takes less than so many seconds: with blocks of these only.
+        """Bounds for mappings whose components take less than ``most_c``: only blocks on such paths remain.
 
         Parameters
         ----------
@@ -167,7 +169,7 @@ class LayerBounds:
         return self if smaller == self.components else self._of(smaller)
 
     def with_few_blocks(self, most: int) -> int | None:
-        """The kernel with the fewest blocks; none where no component has so few, or there is but one of each.
+        """The kernel with the fewest blocks, to branch on; None if all components are larger or decided.
 
         Parameters
         ----------
@@ -184,7 +186,7 @@ class LayerBounds:
         return min(counts)[2] if counts else None
 
     def by_blocks(self, kernel: int) -> list[LayerBounds]:
-        """The same for mappings with each block of a kernel."""
+        """Branch on a kernel: bounds for the mappings with each of its blocks."""
         c = next(c for c, of in enumerate(self.components) if kernel in of.kernels)
         each = self.components[c].with_each(kernel)
         return [self._of([*self.components[:c], some, *self.components[c + 1 :]]) for some in each]
@@ -209,7 +211,15 @@ class LayerBounds:
     # -- dominance --------------------------------------------------------------------------------------------------
 
     def replaces(self, k: int, o: int, other: int, domain: Domain) -> bool:
-        """Whether no block pays more where a kernel has a scheme and not another, whatever is left of all others."""
+        """Whether scheme ``o`` of kernel ``k`` dominates scheme ``other``: no block ever pays more.
+
+        Parameters
+        ----------
+        k, o, other : int
+            Kernel, and two of its schemes.
+        domain : Domain
+            Schemes left to all kernels.
+        """
         if self.items.time.by_bytes:  # more bytes may take less time
             return False
         for i in self._of_kernel[k]:
@@ -230,5 +240,5 @@ class LayerBounds:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks."""
+        """Total number of blocks over all components."""
         return sum(len(of.member_bk) for of in self.components)

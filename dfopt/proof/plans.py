@@ -33,7 +33,7 @@ PlanClaim = tuple[Plan, int]
 
 @dataclass
 class Proven:
-    """What is shown of some claims.
+    """Which claims about plans are proven, and how.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def proven(
     over: Callable[[], bool] = lambda: False,
     certificate: Certificate | None = None,
 ) -> Proven:
-    """Show that no mapping of some plans is below what is claimed.
+    """Prove that no mapping of some plans is faster than claimed, without code of the search.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ _EACH: Final = 50_000
 
 
 class ItemAmounts:
-    """What items add to blocks, for all components of a layer.
+    """Least amounts that cost items add to blocks, for all components of a layer.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class ItemAmounts:
         self._least = dict[tuple[int, Domain], Floats]()
 
     def least(self, i: int, domain: Domain) -> Floats:
-        """What an item adds at least to a block, by pattern: shape (patterns, resources)."""
+        """Least amounts of each resource that item ``i`` adds to a block, by kernel pattern: (patterns, resources)."""
         left = tuple([domain[k] for k in self.items.items[i].scope])
         if (i, left) not in self._least:
             self._least[i, left] = self.table_i[i][np.ix_(*left)].min(axis=tuple(range(len(left))))
@@ -44,7 +44,7 @@ class ItemAmounts:
 
 
 class BlockBounds:
-    """What the blocks of a component pay and take at least.
+    """Lower bounds on the costs and seconds of the blocks of a component.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class BlockBounds:
         self._seconds, self._choices = dict[Domain, float](), dict[Domain, Factor]()
 
     def among(self, component: Component) -> BlockBounds:
-        """The same of fewer blocks."""
+        """The bounds for a component with fewer blocks."""
         if component is self.component:
             return self
         result = copy.copy(self)
@@ -75,14 +75,14 @@ class BlockBounds:
         return result
 
     def least(self, domain: Domain) -> float:
-        """The least sum of seconds of blocks that together have every kernel once."""
+        """The least total seconds of a partitioning of the component."""
         key = tuple([domain[k] for k in self.deciding])
         if key not in self._seconds:
             self._seconds[key] = self.component.least(self.seconds(domain))
         return self._seconds[key]
 
     def seconds(self, domain: Domain) -> Floats:
-        """Seconds of every block at least."""
+        """Lower bound on the seconds of every block: float array, shape (blocks,)."""
         sums_rb = self._zeros()
         for i in self._paid:
             self._add(sums_rb, i, self._amounts.least(i, domain))
@@ -90,7 +90,7 @@ class BlockBounds:
         return self._amounts.items.seconds(sums_rb.T, self.component.count_b, decided=decided)
 
     def of_choices(self, domain: Domain) -> Factor | None:
-        """The least sum under each choice of schemes, exactly; nothing where these are too many."""
+        """Exact least total for each choice of schemes; None where there are too many choices."""
         of, scope = self.component, tuple([k for k in self.deciding if len(domain[k]) > 1])
         shape = tuple(len(domain[k]) for k in scope)
         choices, key = math.prod(shape), tuple([domain[k] for k in self.deciding])

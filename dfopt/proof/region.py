@@ -15,7 +15,7 @@ from dfopt.proof.layer import LayerBounds
 
 
 class Region(NamedTuple):
-    """Schemes that are left, plans of which not all is shown, bounds, and weights of duals to begin with."""
+    """A region of mappings in a proof: remaining schemes, plans not yet proven, bounds, and first weights."""
 
     domain: Domain
     plans: list[Plan]
@@ -23,9 +23,9 @@ class Region(NamedTuple):
     weights: Sequence[Floats | None] = ()
 
     def by_schemes(self, k: int) -> list[Region]:
-        """A region for each scheme that is left of a kernel."""
+        """Branch on kernel ``k``: one region for each of its remaining schemes."""
         return [self._replace(domain=(*self.domain[:k], (o,), *self.domain[k + 1 :])) for o in self.domain[k]]
 
     def by_blocks(self, k: int) -> list[Region]:
-        """A region for each block that is left of a kernel."""
+        """Branch on kernel ``k``: one region for each of its remaining blocks."""
         return [self._replace(bounds=bounds) for bounds in self.bounds.by_blocks(k)]

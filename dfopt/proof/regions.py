@@ -52,7 +52,7 @@ _FEWER: Final = 0.9
 
 @dataclass
 class Finding:
-    """What is shown of the plans of a class, and how.
+    """Outcome of a proof for a class of plans: what is proven, what is open, and the steps taken.
 
     Attributes
     ----------
@@ -78,16 +78,16 @@ class Finding:
     refused: str = ""
 
     def note(self, **fields: Any) -> None:
-        """Write down more of how the last region is shown or divided."""
+        """Add fields to the certificate entry of the last region."""
         self.steps[-1] = self.steps[-1].model_copy(update=fields)
 
     def number_of(self, weight_cr: Floats) -> int:
-        """The number of some weights."""
+        """Register a weight matrix and return its number in the certificate."""
         return self.weights.setdefault(tuple(map(tuple, weight_cr.tolist())), len(self.weights))
 
 
 class ClassProof:
-    """Plans under which a layer pays the same, in one number of tiles.
+    """Proves the claims of plans whose layers cost the same, with a given number of tiles.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class ClassProof:
         self._bounds, self._steps, self._claims = bounds, steps, claims
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Finding:
-        """Show the claims of all plans, as far as that is possible, until there is no time left."""
+        """Prove as many claims as possible until ``over`` returns true."""
         outcome, domain, work = Finding(), self._bounds.domain, 0
         if not all(domain):  # pins leave a kernel nothing
             return outcome

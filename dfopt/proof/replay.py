@@ -30,7 +30,7 @@ class _Refused(Exception):
 
 
 class Replay(ClassProof):
-    """Plans under which a layer pays the same, in one number of tiles, shown as a certificate says.
+    """Re-proves the claims of a class of plans by following a certificate.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Replay(ClassProof):
         self._certificate = certificate
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Finding:
-        """Show the claims of all plans, until there is no time left or the certificate does not."""
+        """Prove the claims along the certificate, until ``over`` returns true or a step of the certificate fails."""
         outcome, domain = Finding(), self._bounds.domain
         if not all(domain):  # pins leave a kernel nothing
             return outcome

@@ -16,7 +16,7 @@ _MUCH: Final = 1e30
 
 
 class Weights:
-    """Weights of the resources that take time: of seconds of each, as if it were alone.
+    """Weights of resources whose weighted sum never exceeds the seconds of a block.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ class Weights:
         self._items = items
 
     def seconds(self, sum_cr: Floats) -> Floats:
-        """Seconds that blocks of every component take at least which pay so much, in seconds of each resource."""
+        """Lower bound on seconds by component, from seconds of each resource alone: shape (components, resources)."""
         return np.asarray((self.greedy(sum_cr) * sum_cr).sum(axis=1))
 
     def greedy(self, sum_cr: Floats) -> Floats:
-        """The weights of resources under which the sums of every component come to the most: by the largest first.
+        """The weights that maximize the weighted sums of each component, by the greedy rule (Edmonds, 1970).
 
         The seconds of a block are positively homogeneous, convex, and add up for sums whose resources are in the same
         order: the largest of w . x for weights w that this finds for the orders of all resources.
@@ -44,7 +44,7 @@ class Weights:
         return weight_cr
 
     def lowered(self, weight_cr: Floats) -> Floats:
-        """Any weights, those of a component made smaller together until no block takes less than its weighted sum.
+        """Any weights, scaled down by component until no block takes less than its weighted sum.
 
         That is so where no set of resources has a larger weight than the seconds of a block that takes a second of
         each: see :meth:`greedy`.

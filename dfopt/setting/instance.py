@@ -38,7 +38,7 @@ from dfopt.setting.stages import PipelineStage, pipeline_stages, stage_places
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A graph on a system under resolved assumptions (no ``auto`` left): what stays the same whatever the plan.
+    """A graph on a system under resolved assumptions (no ``auto`` left): everything that plans have in common.
 
     ``of``: the model, where the graph is what one chip of a second axis sees of it.
     """
@@ -50,7 +50,7 @@ class Setting:
 
     @classmethod
     def resolved(cls, graph: Graph, system: System, assumptions: Assumptions) -> Self:
-        """A setting whose assumptions are resolved: what they leave open follows from the chips.
+        """Build a setting and resolve its assumptions: what they leave open follows from the chip.
 
         Parameters
         ----------
@@ -66,34 +66,34 @@ class Setting:
 
     @property
     def model(self) -> Graph:
-        """The whole graph, which the judge is told."""
+        """The whole graph, before a second axis shares it."""
         return self.of or self.graph
 
     @cached_property
     def reads(self) -> defaultdict[Hashable, ByReads]:
-        """Questions about plans, by name, with the answers that are known."""
+        """Cached answers to questions about plans, by name of the question."""
         return defaultdict(ByReads)
 
     @cached_property
     def of_kernels(self) -> defaultdict[Hashable, ByReads]:
-        """Questions about kernels, with answers that all graphs which chips see of a model share."""
+        """Cached answers to questions about kernels, shared by all graphs that chips see of one model."""
         answers: defaultdict[Hashable, ByReads] = self.model.memo.setdefault("kernels", defaultdict(ByReads))
         return answers
 
     @cached_property
     def between_copies(self) -> bool:
-        """Whether some kernel communicates with other copies in every evaluation."""
+        """Whether some kernel communicates with other replicas in every evaluation."""
         listed = {communication.over for kernel in self.graph.kernels for communication in kernel.communications}
         return any(axis.splits == "batch" for over in listed for axis in groups()[over][0])
 
     @cached_property
     def only_forward(self) -> bool:
-        """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
+        """Whether only forward kernels store weights, which backward GEMMs read again."""
         return self.graph.trains and any(k.op == "gemm" and k.pass_ == "forward" for k in self.graph.kernels)
 
     @cached_property
     def rate_k(self) -> tuple[float, ...]:
-        """Peak rate of the chip in the type that each kernel computes in, FLOP/s."""
+        """Peak rate of the chip in the data type of each kernel, FLOP/s."""
         return tuple(rate(self.graph, kernel, self.system.chip) for kernel in self.graph.kernels)
 
     @cached_property
@@ -103,13 +103,13 @@ class Setting:
 
     @cached_property
     def sum_kernels(self) -> frozenset[str]:
-        """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
+        """Names of the kernels that add up partial results, see :mod:`dfopt.physics.operands`."""
         names: frozenset[str] = self.model.memo.setdefault("sums", adding(self.model))  # one object
         return names
 
     @cached_property
     def copied_kk(self) -> tuple[Floats, Floats]:
-        """Shares of each kernel's gradient: what one chip of the second axis has whole, and what it has parts of."""
+        """Shares of each kernel's gradient, shape (kernels,): computed whole by one chip, and added up over chips."""
         copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
         return 1.0 - copied_k, copied_k
 
@@ -132,7 +132,7 @@ class Setting:
 
     @cached_property
     def weight_word_k(self) -> Floats:
-        """Bytes of every kernel's weight for a byte of its gradient, as copies add it up."""
+        """Bytes of a kernel's weight for each byte of its gradient as replicas reduce it: shape (kernels,)."""
         words, reduced = self.graph.words, reduced_bytes(self.graph)
         return np.array([words.of_weight(kernel) / reduced for kernel in self.graph.kernels])
 
@@ -141,7 +141,7 @@ class Setting:
         return Instance(self.seen(plan), plan)
 
     def seen(self, plan: Plan) -> Setting:
-        """What a plan makes of it: the graph of one chip of its second axis, and its way to hide collectives."""
+        """The setting as one chip sees it under a plan: its graph on the second axis, and how collectives overlap."""
         if (way := plan.tensor_overlap) is not None and (other := self._hiding(way)) is not self:
             return other.seen(plan)
         if plan.modules is None or self.of is not None:  # it is what one chip sees already
@@ -151,14 +151,14 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A setting under one plan, with what follows from both."""
+    """A setting under one plan, with everything that follows from both."""
 
     setting: Setting
     plan: Plan
 
     @property
     def graph(self) -> Graph:
-        """The workload."""
+        """The workload as one chip sees it."""
         return self.setting.graph
 
     @property
@@ -168,17 +168,17 @@ class Instance:
 
     @property
     def assumptions(self) -> Assumptions:
-        """The conventions, resolved."""
+        """The assumptions, resolved."""
         return self.setting.assumptions
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """What others work out once of it."""
+        """Cache for values that callers compute from this instance, by a name of their own."""
         return {}
 
     @cached_property
     def counted(self) -> Counted:
-        """How bytes of what lies in slower memories count."""
+        """Weights of bytes in slower memories, relative to bytes in the fastest."""
         return ALIKE if self.graph.trains else counted(self.plan, self.system.chip)
 
     @cached_property
@@ -188,18 +188,18 @@ class Instance:
 
     @cached_property
     def line(self) -> Line | None:
-        """How these lie in the pipeline, where the time of each is charged."""
+        """Order of the pipeline stages, for schedules in which each stage's own time counts; else None."""
         places = stage_places(self.setting.model, self.plan)
         return line_of(self.plan, self.assumptions, self.graph.trains, places)
 
     @cached_property
     def mapped_stages(self) -> int:
-        """Stages of the mapping: distinct fusion problems, some of them without a kernel."""
+        """Number of stages of the mapping: distinct fusion problems, some of them without kernels."""
         return len(self.graph.layers.kinds) if self.graph.folded else self.plan.stages
 
     @cached_property
     def shared(self) -> Instance:
-        """What one chip does in one evaluation: the same setting under the part of the plan that decides it.
+        """The setting under that part of the plan that decides the work of one chip in one evaluation.
 
         Under a folded graph the pipeline and data-parallel degrees change how often a layer runs, what a stage holds
         and what it sends on, but not the layer itself, nor what runs before the first or after the last. Prices of
@@ -211,7 +211,7 @@ class Instance:
 
     @cached_property
     def on_chip(self) -> Instance:
-        """An instance that stands for all plans under which kernels, and blocks of them, cost a chip the same.
+        """A representative of all plans under which kernels and blocks cost a chip the same.
 
         The stage of a kernel makes no difference to it.
         """
@@ -231,7 +231,7 @@ class Instance:
 
     @cached_property
     def adding(self) -> tuple[tuple[Dims, Floats], ...]:
-        """Chips that add up weight gradients: their network dims, and the share of each kernel's gradient.
+        """Groups of chips that reduce weight gradients: network dims, and the share of each kernel's gradient.
 
         Copies of the batch add up all; what chips of the second axis have parts of, these do together with them.
         """
@@ -241,12 +241,12 @@ class Instance:
 
     @cached_property
     def own_communication_s(self) -> Floats:
-        """Seconds of each kernel's own communications, which no sharding changes, as a part of its block's."""
+        """Seconds of the communications that each kernel states itself, charged to its block: shape (kernels,)."""
         return np.zeros_like(self._sent_s) if self.plan.two_batch_overlap else self._sent_s
 
     @cached_property
     def hidden_s(self) -> Floats:
-        """Seconds of each kernel's own communications while another microbatch computes (:mod:`dfopt.fusion.turns`)."""
+        """Seconds of each kernel's stated communications that overlap with another microbatch: shape (kernels,)."""
         return self._sent_s if self.plan.two_batch_overlap else np.zeros_like(self._sent_s)
 
     @cached_property
@@ -266,7 +266,7 @@ class Instance:
         )
 
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
-        """Seconds of a collective, see :mod:`dfopt.physics.network`.
+        """Seconds of a collective on the system, see :mod:`dfopt.physics.network`.
 
         Parameters
         ----------

@@ -35,12 +35,12 @@ _LYING: Final[dict[str, tuple[Lies, Lies]]] = {
 
 
 class Unsplit(Exception):
-    """A scheme that a module cannot take, and why."""
+    """Raised where a module cannot take a scheme; the message says why."""
 
 
 @dataclass(frozen=True)
 class KernelLayout:
-    """A kernel on one chip of the axis: how it needs its inputs, and how its output lies.
+    """Layouts of a kernel on one chip of the second axis: of its inputs and of its output.
 
     ``cut``: the only operand of a weight update that chips share, if not both.
     """
@@ -52,7 +52,7 @@ class KernelLayout:
 
 
 class Laid:
-    """A graph that is shared out."""
+    """A graph shared out over the second axis: the layout of every kernel and tensor."""
 
     def __init__(self, model: Graph, modules: Modules, members: int, first: int) -> None:
         self.model, self.modules, self.members, self.first = model, modules, members, first
@@ -66,7 +66,7 @@ class Laid:
 
     @cached_property
     def laid(self) -> dict[str, KernelLayout]:
-        """Every kernel, in the order of the tensors."""
+        """Layouts of every kernel by name, in the order of the tensors."""
         laid = dict[str, KernelLayout]()
         products = {kernel.name: self._of_product(kernel) for kernel in self.model.kernels if _is_gradient(kernel)}
         sorter = self.model.sorter()
@@ -208,7 +208,7 @@ class Laid:
 
     @cached_property
     def operands(self) -> tuple[int, ...]:
-        """Which operand of its reader each tensor is."""
+        """For every tensor, which operand of its reader it is."""
         return self.model.operands()
 
     def _by_keys(self, kernel: Kernel) -> KernelLayout:
@@ -260,7 +260,7 @@ class Laid:
 
     @cached_property
     def experts(self) -> Experts:
-        """The experts of the model, all of one kind."""
+        """The experts of the model; all expert kernels have the same."""
         kinds = {k.experts for k in self.model.kernels if k.module == "experts" and k.experts is not None}
         if len(kinds) != 1:
             raise Unsplit(f"experts of {len(kinds)} kinds")
@@ -273,18 +273,18 @@ class Laid:
         return experts
 
     def spread(self, kernel: Kernel) -> ExpertLoad:
-        """How the tokens of a kernel go over experts, and these over chips."""
+        """Load of experts and tokens over chips, for an expert kernel."""
         return spread(self.experts, self.members, self.first, getattr(kernel, _tokens(kernel)))
 
     def share(self, kernel: Kernel) -> float:
-        """The part of what a kernel makes that a chip makes where tokens are shared."""
+        """Share of a kernel's output that one chip computes where tokens are shared."""
         if self.modules.stream != "context":
             return float(self.samples)
         each = kernel.n if _is_by_sequence(kernel) else -(-kernel.n // self.model.microbatch)
         return -(-each // self.members) / each
 
     def needs(self, tensor: Tensor, operand: int) -> Lies:
-        """How a kernel needs what it reads."""
+        """Layout in which a tensor's reader needs it."""
         reader = self.laid[tensor.dst]
         attends = reader.kernel.op == "matmul" and reader.makes == "tokens" and self.modules.stream == "context"
         if attends and operand == 2:

@@ -13,7 +13,7 @@ from dfopt.setting.shares import AxisDims
 
 @dataclass(frozen=True)
 class PlanListing:
-    """A part of the plans, and what may end their listing; by default all, in any time.
+    """Restricts which plans are listed, and may end the listing; by default it allows all plans and any time.
 
     Attributes
     ----------
@@ -34,12 +34,12 @@ class PlanListing:
     plans: dict[Hashable, Plan] = field(default_factory=dict)
 
     def shared(self, shared: AxisDims) -> bool:
-        """Whether plans are listed with the dims of their axes."""
+        """Whether to list plans with these dims of the axes."""
         self.check_time()
         return self.share_outs(shared)
 
     def on_axes(self, degree: Mapping[str, int], order: AxisDims) -> Plan:
-        """The plan whose axes have these degrees, along these dims in order."""
+        """The plan with these degrees of the axes, along these dims in order."""
         axes = *degree.items(), *order.items()
         if axes not in self.plans:
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
@@ -47,5 +47,5 @@ class PlanListing:
         return self.plans[axes]
 
     def picked(self, menu: list[Modules | None]) -> list[Modules | None]:
-        """Schemes of all modules under which plans are listed: those of a menu that are accepted, or else all."""
+        """Entries of a menu of module schemes under which plans are listed: the accepted ones, or else all."""
         return [each for each in menu if each is None or self.modules(each)] or menu

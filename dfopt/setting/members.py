@@ -51,7 +51,7 @@ from dfopt.setting.laid import Laid, Lies, Unsplit
 
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
-    """The graph of one chip of the second axis.
+    """The graph that one chip of the second axis runs.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Gr
 
 
 def obstacle(graph: Graph, modules: Modules, members: int) -> str:
-    """Why modules cannot take their schemes over ``members`` chips of the second axis; empty if they can."""
+    """A sentence on why modules cannot take their schemes over ``members`` chips; empty if they can."""
     try:
         drawn = _Member(graph, modules, members, members)
         drawn.laid, drawn.taken  # noqa: B018 - what is exchanged can always be

@@ -14,7 +14,7 @@ _Stream = Literal["n", "context", "none"]
 
 
 def refusal(graph: Graph) -> str | None:
-    """Why a graph has no second axis at all, if it has none."""
+    """A sentence on why a graph cannot have a second axis, or None."""
     if all(kernel.module is None for kernel in graph.kernels):
         return "no kernel says which module it belongs to"
     if any(kernel.pass_ == "update" and kernel.op != "weight_update" for kernel in graph.kernels):
@@ -25,7 +25,7 @@ def refusal(graph: Graph) -> str | None:
 
 
 def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
-    """Why modules cannot take the schemes that are asked of them, as the end of a sentence.
+    """End of a sentence on why modules cannot take the requested schemes; empty if they can.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
 
 
 def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:
-    """Schemes to try: all that modules can take, together; where one takes ``n``, the residual stream is shared too.
+    """Combinations of schemes to try for all modules; where one takes ``n``, the residual stream is shared too.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ OrderPrice = dict[Hashable, tuple[float, float]]
 
 
 class Orders:
-    """Orders in which the axes of a plan use their dims, as far as one of them can be better than another.
+    """Orders in which plan axes may use network dims, reduced to those that can be better than all others.
 
     Every collective of a plan takes ``per_byte * volume + fixed`` seconds over the dims of an axis, and no time that
     is made of them falls when one of them rises (but one, which is priced beside them:
@@ -79,7 +79,7 @@ class Orders:
         self._known: dict[tuple[tuple[str, Dims], ...], list[AxisDims]] = {}
 
     def of(self, shared: AxisDims, fixed: Collection[str] = ()) -> list[AxisDims]:
-        """The orders of the axes' dims that none of the others is better than; of equal ones the first.
+        """Non-dominated orders of the dims of all axes; of equal ones the first.
 
         ``fixed``: axes whose order was asked for.
         """
@@ -105,7 +105,7 @@ class Orders:
         return self._known[given]
 
     def ways(self, dims: Dims) -> list[Dims]:
-        """All orders of some dims, those with blocks of two of them last."""
+        """All permutations of some dims, followed by those with two dims joined as a block (where that is allowed)."""
         used = [dims, *self._with_blocks(dims)]
         return [order for names in used for order in itertools.permutations(names)]
 

@@ -11,7 +11,7 @@ from dfopt.setting.instance import Setting
 
 
 def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) -> str:
-    """Why kernels cannot have the schemes that are fixed for them; empty if they can.
+    """A sentence on why kernels cannot have their pinned schemes; empty if they can.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def forbidden_pins(setting: Setting, pins: Mapping[str, Sharding], degree: int) 
 
 
 def forbidden(kernel: Kernel, scheme: Sharding, legal: Sequence[Sharding], degree: int) -> str:
-    """Why a kernel cannot have a scheme; empty if it can.
+    """A sentence on why a kernel cannot have a scheme; empty if it can.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from dfopt.physics.states import cache_traffic, data_traffic
 
 
 class Counted(NamedTuple):
-    """How many bytes of the fastest memory one byte of each item counts as: 1 where it lies there."""
+    """Weight of one byte of each item relative to a byte in the fastest memory: 1 if the item is there."""
 
     weights: float = 1.0
     experts: float = 1.0
@@ -31,7 +31,7 @@ class Counted(NamedTuple):
     tables: float = 1.0
 
     def own_traffic(self, kernel: Kernel, scheme: Sharding, degree: int) -> float:
-        """Bytes that one chip moves because the kernel says so: data, lookups, states of sequences.
+        """DRAM bytes that one chip moves for a kernel's own data, lookups and caches, as bytes of the fastest memory.
 
         They are counted as bytes of the fastest memory. ``scheme`` is that of the kernel over ``degree``
         tensor-parallel chips.
@@ -40,7 +40,7 @@ class Counted(NamedTuple):
         return data_traffic(kernel, degree) * self.tables + cached * self.caches
 
     def of_weight(self, kernel: Kernel) -> float:
-        """A byte of the weights of a kernel."""
+        """Weight of one byte of a kernel's weights."""
         return self.experts if item_of_weight(kernel) == "experts" else self.weights
 
 
@@ -49,7 +49,7 @@ ALIKE: Final = Counted()
 
 
 def counted(plan: Plan, chip: Chip) -> Counted:
-    """How bytes count under the placement of a plan.
+    """Weights of bytes by item under the placement of a plan.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def counted(plan: Plan, chip: Chip) -> Counted:
 
 
 def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None) -> list[Placement | None]:
-    """Every placement of the items of a graph that may be best, that with most in fast memories first.
+    """Placements of the items of a graph that may be best, those with most in fast memories first.
 
     Behind the first memory without a limit none is better than that. What a graph that trains keeps is where it is
     asked to be, all else in the fastest: see :mod:`dfopt.physics.offload`.
@@ -128,12 +128,12 @@ def _placement(lies: Mapping[Item, str], chip: Chip) -> Placement | None:
 
 
 def looked_at_later(graph: Graph, assumptions: Assumptions) -> bool:
-    """Whether placements of training are chosen while the search goes on, and not listed with the plans."""
+    """Whether the search chooses placements of training as it goes, instead of listing them with the plans."""
     return graph.folded and assumptions.sharding_objective == "joint"
 
 
 def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Placement | None]:
-    """The placements of a training step that a request leaves free, that with least in slower memories first.
+    """Placements of a training step that a request allows, those with least in slower memories first.
 
     One where it does not ask.
 

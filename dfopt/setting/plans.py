@@ -36,7 +36,7 @@ COMMON = "module_schemes common"
 
 @dataclass(frozen=True)
 class Rejected:
-    """A share-out of the network dims that this graph cannot use, and why."""
+    """A plan that this graph cannot use, with the reason."""
 
     plan: Plan
     reason: str
@@ -45,7 +45,7 @@ class Rejected:
 def asked_plans(
     graph: Graph, system: System, asked: Request, assumptions: Assumptions, listing: PlanListing | None = None
 ) -> tuple[list[Plan], list[Rejected]]:
-    """The plans that a request leaves free: every network dim carries one axis, or shares its chips out among several.
+    """All plans that a request allows, and those that were rejected with the reason.
 
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
     may have less layers than the others, as far as the balance of the stages asks for it
@@ -182,9 +182,9 @@ def _with_rows(plans: list[Plan], assumptions: Assumptions) -> list[Plan]:
 
 
 def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:
-    """Rings and lines on which it is searched where the chips of an axis lie.
+    """Names of the ring and line dims on which the search tries several positions for the chips of an axis.
 
-    All if that is assumed, and none where dims are whole; otherwise those inside packages (tier ``package``).
+    All rings and lines if the assumption says so; none if dims stay whole; otherwise those inside packages.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:
 
 
 def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> tuple[str, ...]:
-    """Restrictions of the space that nobody asked for: what is searched only on request, where there is any of it."""
+    """Sentences on parts of the space that exist and are searched only on request."""
     words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
     several, named = may_share(graph, asked), MODULES in asked.shared_out[0]
     if not named and refusal(graph) is None and not several:
@@ -224,7 +224,7 @@ def _is_sparing(assumptions: Assumptions, asked: Request) -> bool:
 
 
 def may_share(graph: Graph, asked: Request) -> bool:
-    """Whether plans with a second axis are listed for a request: where they are asked for, or experts are there.
+    """Whether plans with a second axis are listed: if the request says so, or if the graph has experts.
 
     Raises
     ------

@@ -23,7 +23,7 @@ _Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
 
 
 class Recorder:
-    """Stands for a plan, or for what else is asked about: hands on what is read of it, and notes the values in order.
+    """Proxy of a plan that records which attributes are read, with their values in order.
 
     It is no key: whoever keeps answers by whole plans would miss what they read.
     """
@@ -48,7 +48,7 @@ class Recorder:
 
 
 class ByReads:
-    """One question about plans, and the answers that are known.
+    """Cache of the answers to one question about plans, keyed by what the question reads of a plan.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class ByReads:
         self._root: list[Any] = [_OPEN]
 
     def answer(self, plan: Asked, work: Callable[[Asked], Any]) -> Any:
-        """The answer for a plan, worked out once for all plans that look the same to it.
+        """The answer for a plan, computed once for all plans with equal values of what is read.
 
         Parameters
         ----------
@@ -121,12 +121,12 @@ def _others(of: type[Any]) -> tuple[str, ...]:
 
 
 def under(owner: Owner, plan: Plan) -> Owner:
-    """A copy of a dataclass of an instance under another plan, with nothing that was worked out."""
+    """A copy of a dataclass of an instance under another plan, without cached values."""
     return replace(owner, instance=replace(owner.instance, plan=plan))
 
 
 class by_reads(Generic[Owner, Answer]):
-    """A cached property of a dataclass that all its instances share whose plans look the same to it.
+    """Decorator: a cached property shared by all instances whose plans agree in what it reads.
 
     Its other fields are part of the question.
     """
@@ -149,7 +149,7 @@ class by_reads(Generic[Owner, Answer]):
 
 
 def memoized(method: Callable[Concatenate[Any, Given], Answer]) -> cached_property[Callable[Given, Answer]]:
-    """A method that keeps its answers on its object, by its arguments.
+    """Decorator: a method that caches its results on its object, by arguments.
 
     Examples
     --------

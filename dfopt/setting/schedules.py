@@ -14,7 +14,7 @@ from dfopt.physics.pipeline import hides_all
 
 
 def of_schedule(plans: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
-    """The plans that a schedule has: stages in several chunks, or in one.
+    """Expand plans by pipeline schedules: one chunk of layers for each stage, or several (interleaved).
 
     Unless one is asked for, 1F1B and all that is interleaved are searched, and GPipe is not: its step takes no less
     than that of 1F1B, and its stages hold all microbatches of a step.
@@ -44,7 +44,7 @@ def of_schedule(plans: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
 
 
 def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[Plan]:
-    """The plans with every number of layers that may be recomputed, of a graph that draws both kinds.
+    """Expand plans by the number of recomputed layers, for a graph that draws layers with and without recomputation.
 
     At least one of a stage and not all, which a graph of one kind says; of interleaved stages as many in every chunk.
     Under one mapping of both kinds a step is linear in their number, and stages hold less with each: where a layer that
@@ -78,7 +78,7 @@ def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[
 
 
 def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Plan]:
-    """Variants of plans in which two microbatches take turns, of those plans that allow it.
+    """Copies of plans with two-batch overlap, for those plans that allow it.
 
     Not offered where nothing is sent that could be hidden, in training, where ``overlap: perfect`` hides it already,
     where chips share kernels (what these send would meet what the other half sends), on stacks of dies, and where the
@@ -107,7 +107,7 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
 
 
 def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> bool:
-    """Whether the way to search, and nothing else, keeps plans in which microbatches take turns out of the list."""
+    """Whether two-batch overlap is left out only because of the way to search."""
     free = asked.two_batch_overlap is None and not any(_of_the_machine(graph, system, assumptions))
     return free and any(_of_the_search(assumptions, asked))
 

@@ -22,7 +22,7 @@ def shares(
     named: bool = False,
     axes: Sequence[str] = tuple(AXES),
 ) -> Iterator[tuple[dict[str, int], AxisDims]]:
-    """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
+    """All ways to share network dims out over axes: degree of each axis, and names of its dims or parts.
 
     Inside a dim, neighbours go to the first axis, and the others follow. Axes other than those asked for have a degree
     of 1.
@@ -78,7 +78,7 @@ def shares(
 def in_rank_order(
     dims: Sequence[NetworkDim], order: Sequence[str], axes: Sequence[str] = tuple(AXES)
 ) -> Iterator[tuple[dict[str, int], AxisDims]]:
-    """Every way to share dims out in which axes take neighboring chips, one axis after the other from the first dim on.
+    """All ways to share dims out where each axis takes consecutive chips in rank order.
 
     Axes that are none of ``axes`` have a degree of 1. An axis has whole dims, or a part of a dim whose other parts are
     those of the axes next to it, so that of a dim of 4 chips none has 3.
@@ -139,7 +139,7 @@ def _named(dim: NetworkDim, sizes: Sequence[int], nested: bool) -> list[dict[int
 
 
 def divisors(n: int) -> list[int]:
-    """All divisors, largest first.
+    """All divisors of ``n`` in descending order.
 
     Examples
     --------

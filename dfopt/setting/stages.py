@@ -21,7 +21,7 @@ from dfopt.documents.sections import Layers
 
 @dataclass(frozen=True)
 class PipelineStage:
-    """One pipeline stage, or several that are alike; ``number`` is the place of the first of them.
+    """A pipeline stage, or several equal ones: number of the first, and the layers that it runs.
 
     ``runs``: stages of the mapping that it runs, and how often for one microbatch.
     """
@@ -51,7 +51,7 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
 
 
 def stage_places(graph: Graph, plan: Plan) -> tuple[int, ...]:
-    """For every stage of a pipeline, in their order, which of :func:`pipeline_stages` it is.
+    """For every stage of a pipeline in order, its position in :func:`pipeline_stages`.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def _runs(layers: Layers, start: int, size: int, first: bool, last: bool) -> tup
 
 
 def in_order(graph: Graph, plan: Plan, number: int) -> tuple[tuple[int, int], ...]:
-    """The layers that a pipeline stage runs, one after the other: pairs of a kind and how often it runs in a row.
+    """Layers of a pipeline stage in running order: pairs (kind of layer, number in a row).
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _in_words(count: int) -> str:
 
 
 def in_one_stage(graph: Graph) -> Ints:
-    """Of kernels that must share a pipeline stage (``stage_with``) the place of one of them, for every kernel."""
+    """For every kernel the first kernel that must share its pipeline stage (``stage_with``): shape (kernels,)."""
     first_k, index = np.arange(len(graph.kernels)), graph.index()
     for k, kernel in enumerate(graph.kernels):
         if kernel.stage_with is not None:
@@ -172,5 +172,5 @@ def in_one_stage(graph: Graph) -> Ints:
 
 
 def is_cut(graph: Graph, plan: Plan) -> bool:
-    """Whether a plan has several pipeline stages that kernels, which are drawn once, may be in."""
+    """Whether an unrolled graph is cut into several pipeline stages under a plan."""
     return plan.stages > 1 and not graph.folded

@@ -19,7 +19,7 @@ StageLayers = tuple[int, int, int]  # of the first stage, of each one in the mid
 
 
 def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list[dict[str, int | None]]:
-    """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
+    """Numbers of layers of the first, middle and last pipeline stages, where these may differ.
 
     A stage with kernels of its own spares as many layers as weigh twice what those do (:func:`handed_on`), and one
     more, at least three: of the layers that it would have, those nearest to its neighbour. Twice, because what is
@@ -56,7 +56,7 @@ def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list
 
 
 def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) -> dict[str, int | None]:
-    """Changes of a plan whose first or last stage has as many layers as is asked for.
+    """Plan fields for a requested number of layers in the first or last pipeline stage.
 
     All others have equally many, the fewest that hold the rest.
 
@@ -100,7 +100,7 @@ def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) ->
 
 
 def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int | None]]:
-    """Changes of a plan of interleaved stages whose first or last chunk has fewer layers than all others.
+    """Plan fields for interleaved stages whose first or last chunk has fewer layers than the others.
 
     An embedding or logits count as layers there: these chunks lack all layers that would be missing in the last stages
     otherwise. Searched for layers of one kind, whose stages in the middle have as many as evenly split.
@@ -161,7 +161,7 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, 
 
 
 def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Kernel]]) -> int:
-    """Layers that together weigh twice as much as the kernels that an end of the pipeline has once.
+    """Number of layers that weigh twice as much as the kernels at one end of the pipeline.
 
     They weigh FLOP, bytes of DRAM traffic, bytes that are held, or bytes of outputs: the measure that needs the most
     layers decides. A measure that no layer has any of is left out.
@@ -202,7 +202,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
 
 @lru_cache(maxsize=256)
 def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
-    """The numbers of layers that can be best, whatever a layer and the work of the first and last stage take.
+    """Layer counts of stages that may minimize the slowest stage, for any times of a layer and of the ends.
 
     With times t of a layer, a <= first x t and b <= last x t of what the ends have beside layers, the slowest stage
     takes max(f t + a, m t, l t + b). Let V t be its least value and m = floor(V): no stage in the middle has more
@@ -237,7 +237,7 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
 
 @lru_cache(maxsize=256)
 def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
-    """The numbers of layers that can be best where the layers of a stage are the chunks that fill a pipeline.
+    """Layer counts of stages that may be best where a stage's layers count as chunks that fill the pipeline.
 
     Beside those of :func:`splits`, which have the least slowest stage V, those with more layers m in a stage: a step of
     M microbatches takes V (M + (p - 1) / (m - 1)). As V >= m t, and an even split of e layers takes (e + A) t at most
@@ -283,7 +283,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 
 @lru_cache(maxsize=256)
 def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[StageLayers]:
-    """Numbers of layers of three stages or more that have less than one place too many on average.
+    """Layer counts of three or more stages that average less than one unused place.
 
     A stage with places to spare moves the cuts behind it. Where layers are of several kinds another cut shares out
     other kinds, so no number is better than another whatever the layers are.
@@ -311,7 +311,7 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
 
 
 def fewest(candidates: Collection[StageLayers], repeat: int, stages: int) -> tuple[StageLayers, ...]:
-    """Numbers of layers without those that cut the row of layers where others with fewer places do.
+    """Layer counts without those that cut the layers at the same points as others with fewer places.
 
     Parameters
     ----------

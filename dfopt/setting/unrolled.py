@@ -23,7 +23,7 @@ class Unrolled(NamedTuple):
 
 
 def unrolled(graph: Graph) -> Unrolled | None:
-    """The smallest layer that a graph draws several times, one after another.
+    """The smallest layer that an unrolled graph repeats in a row; None if there is none.
 
     Equal parts of the list of kernels are tried: they are layers if the first of them, drawn as often, is the graph,
     whatever its kernels are called, and what leads from one to the next is what the graph carries.

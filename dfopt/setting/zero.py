@@ -28,7 +28,7 @@ def shared_out(
     asked: Request,
     check_time: Callable[[], None] = lambda: None,
 ) -> list[Plan]:
-    """Variants of plans with every level of ZeRO that is asked for, where copies of the batch can share states out.
+    """Expand plans by all requested ZeRO levels that their replicas can use.
 
     In training all levels are tried if none is asked for. Each level comes with every number of groups of copies that
     is asked for, each of which holds all states: groups that the dims can be cut into
@@ -83,7 +83,7 @@ def shared_out(
 
 
 def grouped(plan: Plan, system: System, assumptions: Assumptions, asked: Replicas) -> Iterator[Hybrid | None]:
-    """Ways to cut a plan's copies into groups, each of which holds all states; none is one group of all copies.
+    """Ways to cut a plan's replicas into groups that each store all states; None is one group of all.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class InterChipMapping:
 
     @property
     def objective(self) -> float:
-        """What was minimised first, in its unit."""
+        """Value of the first objective, in :attr:`unit`."""
         return self.solution.objective
 
 
@@ -182,7 +182,7 @@ def optimize_interchip(
     solver: str = "highs",
     progress: Callable[[TracePoint], None] | None = None,
 ) -> InterChipMapping:
-    """Choose sharding and stage of every kernel.
+    """Choose the sharding scheme and pipeline stage of every kernel by a lexicographic MILP.
 
     Objectives are taken one after another, each kept while the next is minimised. ``seconds``: the slowest stage, then
     the sum over stages, then the DRAM that chips read, write and keep because of the schemes. ``bytes`` (DFModel):
@@ -254,7 +254,7 @@ def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formula
 
 
 def formulate(tables: InterChipTables, assumptions: Assumptions) -> Model:
-    """The model with the first of its objectives, see :func:`optimize_interchip`."""
+    """The MILP of sharding and stages with its first objective, see :func:`optimize_interchip`."""
     formulation, levels, _, _ = _levels(tables, assumptions)
     formulation.model.minimize([(columns, c) for columns, c in levels[0] if columns.size])
     return formulation.model

@@ -22,7 +22,7 @@ from dfopt.sharding.tables import InterChipTables
 
 
 def padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
-    """Ragged lists of columns as one array, filled with -1."""
+    """Ragged lists of columns as one int array, padded with -1."""
     width = max((len(entry) for entry in lists), default=0)
     columns = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
     for row, entry in enumerate(lists):
@@ -31,7 +31,7 @@ def padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
 
 
 def must_meet(model: Model, tables: InterChipTables, y_op: Ints) -> None:
-    """Kernels that leave partial sums are split only where a reduction takes these up; layers hand on one layout."""
+    """Add rows: kernels that leave partial sums are split only where a reduction follows; layers pass on one layout."""
     for position, (k, other) in enumerate(tables.alike_kk):
         ends = [(tables.of_kernel[k], 1.0), (tables.of_kernel[other], -1.0)]
         for layout in range(3):
@@ -46,7 +46,7 @@ def must_meet(model: Model, tables: InterChipTables, y_op: Ints) -> None:
 
 
 def conversions(model: Model, tables: InterChipTables, y_op: Ints) -> list[tuple[Ints, Floats, Floats, int]]:
-    """Conversions that could cost anything, charged where they are done: (columns by place, seconds, bytes, bill)."""
+    """Add columns for layout conversions that may cost time: (columns by place, seconds, bytes, bill) of each."""
     places = y_op.shape[1]
     options_kw = padded(tables.of_kernel)
     makers_tw, takers_tw = options_kw[tables.src_t], options_kw[tables.dst_t]

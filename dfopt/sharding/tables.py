@@ -36,7 +36,7 @@ _COSTS = np.array([[ops.conversion(has, needs) is not None for needs in LAYOUTS]
 
 @dataclass(frozen=True)
 class InterChipTables:
-    """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes.
+    """Costs of all sharding options and conversions, from which :func:`formulate` builds rows; in seconds and bytes.
 
     Tensors with one ``bill_t`` are converted together. Where they are produced, unless ``again_t``: then every
     partition pays that reads them. ``gathers``: one all-gather serves all layouts (sequence parallelism).
@@ -78,7 +78,7 @@ class InterChipTables:
 
 
 def options_left(layer: Layer, pins: Mapping[str, Sharding]) -> Domain:
-    """Options that pins leave, as places among those that kernels have in a layer; one chip has only one each."""
+    """Options that pins leave to each kernel of a layer, as places among its own; a single chip has one each."""
     pinned = pins if layer.degree > 1 else {}
     pairs = zip(layer.kernels, layer.schemes_k, strict=True)
     return tuple(
@@ -88,7 +88,7 @@ def options_left(layer: Layer, pins: Mapping[str, Sharding]) -> Domain:
 
 
 def build(instance: Instance, pins: Mapping[str, Sharding] | None = None) -> InterChipTables:
-    """Price every sharding scheme, conversion and hop.
+    """Price all sharding schemes, layout conversions and pipeline messages of a plan.
 
     Parameters
     ----------

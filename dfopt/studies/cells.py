@@ -34,7 +34,7 @@ _PROSE = ("name", "description", "source", "profile")
 
 @dataclass(frozen=True)
 class Cell:
-    """One solve of a study.
+    """One solve of a study: question, labels and key.
 
     ``axes`` holds the labels that tell it from the others, by column; ``key`` is the digest of what it asks, so
     equal cells of two studies, or of one, have the same key. ``graphs``: the workload in every way that is free.
@@ -54,12 +54,12 @@ class Cell:
 
     @property
     def graph(self) -> Graph:
-        """The first way to draw its workload."""
+        """The first graph of its workload."""
         return self.graphs[0]
 
     @property
     def label(self) -> str:
-        """The labels in one line."""
+        """All axis labels in one line."""
         return " | ".join(str(value) for value in self.axes.values() if value is not None)
 
 
@@ -219,7 +219,7 @@ class _CellProduct:
 
 
 def key_of(resolved: Resolved, seed: int, digest: Callable[[Document], str] = lambda each: _digest(each)) -> str:
-    """The key of a cell: a digest of its graphs, system, assumptions, request and seed."""
+    """Key of a cell: digest of its graphs, system, assumptions, request and seed."""
     digests = [digest(document) for document in (*resolved.graphs, resolved.system, resolved.assumptions)]
     content = [_FORMAT, *digests, _request_fields(resolved.request), seed]
     largest = [] if resolved.largest is None else ["largest", *(microbatches_of(resolved.question) or ())]

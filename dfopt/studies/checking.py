@@ -40,7 +40,7 @@ _SHARE = 0.9  # of the time, after which no cell is solved again: the last one t
 
 
 def check_store(path: str | os.PathLike[str], time_limit: float | None = None) -> str:
-    """The verdict on a store, in words: what its records claim, and what could not be checked in so many seconds.
+    """Check the records of a store and return the verdict in words.
 
     Raises
     ------

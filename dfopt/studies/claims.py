@@ -17,7 +17,7 @@ from dfopt.studies.selection import numbers, selected
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
+    """Outcome of checking one claim of a study.
 
     ``holds`` is none where it cannot be told: cells are pending, or have no such figure. ``cells`` says how many of
     the selected cells count, ``why`` what stands in the way, or the claim's own reason where it does not hold.
@@ -31,7 +31,7 @@ class Verdict:
 
     @property
     def expected(self) -> str:
-        """The condition in words."""
+        """The condition of the claim in words."""
         claim, conditions = self.claim, []
         if claim.within is not None and claim.paper is not None:
             conditions.append(f"{claim.paper:.4g} ± {100 * claim.within:.3g} %")
@@ -47,12 +47,12 @@ class _Open(Exception):
 
 
 def verdicts(study: Study, frame: Any) -> tuple[Verdict, ...]:
-    """Check all claims of a study on its frame."""
+    """Check all claims of a study on its data frame."""
     return tuple(judge(claim, frame) for claim in study.claims)
 
 
 def judge(claim: Claim, frame: Any) -> Verdict:
-    """Check one claim on a frame.
+    """Check one claim on a data frame.
 
     Parameters
     ----------

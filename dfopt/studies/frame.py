@@ -19,7 +19,7 @@ SOLVED = ("optimal", "optimal_per_level", "gap_reached", "limit_with_solution", 
 
 
 def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) -> Any:
-    """One row per cell, in the order of the study.
+    """Data frame of a study with one row for each cell, in the order of the study.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
 
 
 def of_record(record: Record) -> dict[str, Any]:
-    """What a record says of its cell by column, without knowing the study."""
+    """Values of a record by column name, without the study."""
     columns = {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
     columns |= {"solve_s": record.get("seconds"), "note": record.get("message")}
     columns |= {"calibrated_by": record["calibrated_by"]} if "calibrated_by" in record else {}

@@ -18,7 +18,7 @@ from dfopt.studies.sweep import collect
 
 
 def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) -> Any:
-    """The records of stores as a :class:`pandas.DataFrame`, one row each; a cell that several have is there once.
+    """Data frame of the records of several stores, one row each, without duplicates.
 
     With a study's file: only its cells, in its order, with all columns of its frame. Without one the columns are
     those that follow from the records alone: no prices, and nothing about the chips.
@@ -35,7 +35,7 @@ def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) 
 
 
 def records_frame(records: Iterable[Record]) -> Any:
-    """Records as a frame: labels of the axes, the study they were solved for, and the figures of the solve.
+    """Data frame of records: axis labels, study, and figures of the solve.
 
     Columns are those of `dfopt.documents.study_columns`, and ``study``. Records of an earlier dfopt have no labels.
 
@@ -62,7 +62,7 @@ def records_frame(records: Iterable[Record]) -> Any:
 
 
 def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), sort: str | None = None) -> Any:
-    """Some rows and columns of a frame, sorted.
+    """A data frame with some rows and columns, sorted.
 
     Parameters
     ----------

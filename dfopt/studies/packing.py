@@ -13,7 +13,7 @@ from dfopt.studies.cells import Cell
 
 
 class Tasks(Sequence[Task]):
-    """The tasks of cells, made when they are asked for: ten thousand of them need no memory.
+    """Lazy sequence of the tasks of cells, so that ten thousand of them need no memory.
 
     With ``keep`` the answers have the whole result document, not only its figures. ``folder``: where paths start.
     """
@@ -30,7 +30,7 @@ class Tasks(Sequence[Task]):
         return {"cell": cell.key, "asked": self.asked(cell), "keep": self.keep, "options": ends}
 
     def asked(self, cell: Cell) -> dict[str, Any]:
-        """All that the solve of a cell depends on."""
+        """Everything that the solve of a cell depends on, as plain data."""
         if (question := cell.largest) is None:
             workload: dict[str, Any] = {"graphs": self._once(cell.graphs)}
         else:

@@ -22,7 +22,7 @@ from dfopt.studies.selection import check_column, telling
 
 @dataclass(frozen=True, repr=False)
 class Runs:
-    """The cells of a study in order, and the records of those that were run, by the key of their cell.
+    """Cells of a study in order, with the records of those that were run.
 
     ``interrupted`` says whether the sweep ended before its last cell, ``notes`` what one should know about the store.
     """
@@ -38,11 +38,11 @@ class Runs:
         return frame(self.study, self.cells, self.records)
 
     def claims(self) -> tuple[Verdict, ...]:
-        """The verdict on every claim of the study."""
+        """Verdicts on all claims of the study."""
         return verdicts(self.study, self.frame())
 
     def heat_map(self, value: str = "utilization", columns: str = "topology", rows: Sequence[str] = ()) -> Any:
-        """A table of one figure: one axis across, the others down, the mean where several cells meet.
+        """Pivot table of one figure: one axis as columns, others as rows, with the mean of coinciding cells.
 
         Down run ``rows``, by default the axes that tell the cells apart, without any that the others tell.
 
@@ -62,17 +62,17 @@ class Runs:
         )
 
     def counts(self) -> dict[str, int]:
-        """How many cells have each status, the most frequent first."""
+        """Number of cells by status, the most frequent first."""
         pending = {"status": "pending"}
         statuses = (str(self.records.get(cell.key, pending)["status"]) for cell in self.cells)
         return dict(Counter(statuses).most_common())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the frame as CSV."""
+        """Write the data frame as CSV."""
         write_frame(self.frame(), path, "csv")
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the frame as Parquet; it needs ``python -m pip install pyarrow``."""
+        """Write the data frame as Parquet; this needs ``python -m pip install pyarrow``."""
         write_frame(self.frame(), path, "parquet")
 
     def __repr__(self) -> str:
@@ -106,13 +106,13 @@ def _inert(cell: Any) -> Any:
 
 
 def inert(frame: Any) -> Any:
-    """A frame whose texts no spreadsheet takes for formulas."""
+    """Data frame whose texts cannot be mistaken for formulas by a spreadsheet."""
     texts = frame.select_dtypes(exclude="number").columns
     return frame.assign(**frame[texts].map(_inert)).rename(columns=_inert)
 
 
 def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "parquet"]) -> None:
-    """Write a frame, whole or not at all.
+    """Write a data frame to a file, atomically.
 
     Raises
     ------

@@ -15,7 +15,7 @@ _PARTS = ("chip", "memory", "stack", "link", "topology")  # of a system that a s
 
 
 def selected(frame: Any, condition: str | None) -> Any:
-    """The rows of a data frame in which a condition holds; all of them if there is none."""
+    """Rows of a data frame that satisfy a condition; all rows without one."""
     if condition is None:
         return frame
     # one line, as pandas wants it; the Python engine needs no numexpr and keeps text, None and numbers apart
@@ -30,7 +30,7 @@ def check_column(option: str, name: str, names: Sequence[str], what: str = "colu
 
 
 def numbers(frame: Any, value: str) -> Any:
-    """A column, or arithmetic of columns, as floats; not a number where a cell has none."""
+    """A column, or an arithmetic expression of columns, as floats; NaN where a cell has no value."""
     import pandas as pd
 
     if not len(frame):
@@ -40,7 +40,7 @@ def numbers(frame: Any, value: str) -> Any:
 
 
 def telling(rows: Sequence[Mapping[str, Any]], given: Sequence[str] = ()) -> list[str]:
-    """The fewest columns of labels that, beside those ``given``, tell all rows that any column tells apart.
+    """The fewest label columns that, with the ``given`` ones, distinguish all distinguishable rows.
 
     Two columns that always change together would be one axis under two names: the first of them is kept. Of a system
     and its parts it is the parts, if they are combined with each other, else the system.

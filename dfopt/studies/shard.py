@@ -10,7 +10,7 @@ from dfopt.errors import PlanError
 
 
 class Shard(NamedTuple):
-    """The ``number``-th of ``of`` shares, the first being 1.
+    """Share ``number`` of ``of`` equal shares of a study, counted from 1.
 
     Examples
     --------
@@ -31,10 +31,10 @@ class Shard(NamedTuple):
         return cls(int(match[1]), int(match[2]))
 
     def share(self, keys: Iterable[str]) -> frozenset[str]:
-        """The keys of this share. It depends on nothing but the keys, and shares differ by one cell at most."""
+        """Keys of this share, chosen by keys only; sizes of shares differ by at most one."""
         return frozenset(sorted(set(keys))[self.number - 1 :: self.of])
 
     @property
     def suffix(self) -> str:
-        """Part of a file name, such as ``1-of-4``: each share writes a store of its own."""
+        """Suffix of the share's store, such as ``1-of-4``."""
         return f"{self.number}-of-{self.of}"

@@ -27,7 +27,7 @@ CellProgress = Callable[[int, int, Record | None], None]
 
 
 def load_study(source: str | os.PathLike[str] | Study) -> tuple[Study, Path, str]:
-    """A study, the folder in which its paths start, and its name in errors."""
+    """A study, the folder that its paths are relative to, and its name in error messages."""
     if isinstance(source, Study):
         return source, Path(), source.name
     return Study.load(source), Path(source).absolute().parent, os.fspath(source)
@@ -143,7 +143,7 @@ def sweep(  # noqa: PLR0913 - a public function with options
 
 
 def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[str]) -> Runs:
-    """What stores have of a study, without solving anything; also while sweeps write to them.
+    """Records that stores have of a study, without solving; also while sweeps are running.
 
     Raises
     ------

@@ -24,7 +24,7 @@ from dfopt.machines.sizes import split_size
 
 @dataclass(frozen=True)
 class Machine:
-    """A system with its labels by column (system, chip, memory, stack and so on), and the graphs that it is for.
+    """A system of a study with its labels by column, and the graphs that it applies to.
 
     Of one that a design makes, ``design`` is that, and ``set`` are the fields that the study replaces.
     """
@@ -36,7 +36,7 @@ class Machine:
     set: Mapping[str, Any] = field(default_factory=dict)
 
     def changed(self, fields: Mapping[str, Any], name: str) -> System:
-        """The system with some fields replaced; those of its design begin with ``design.``."""
+        """The system with some fields replaced; paths with the prefix ``design.`` refer to its design."""
         if self.design is None:
             return system_from(self.system, fields, name)
         return system_from(self.design, {**self.set, **fields}, name)
@@ -44,7 +44,7 @@ class Machine:
 
 @contextmanager
 def of_study(path: str, where: str, what: str) -> Iterator[None]:
-    """What is wrong with a document that is made here becomes an issue of the study, at ``where``."""
+    """Context manager that reports errors of derived documents as issues of the study at ``where``."""
     try:
         yield
     except (DocumentError, GraphError, SystemSpecError) as error:
