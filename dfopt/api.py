@@ -35,7 +35,7 @@ def collective(
     dims: Sequence[str] = (),
     assumptions: Assumptions | Calibration | str | None = None,
 ) -> CollectiveTime:
-    """How long one collective takes.
+    """Time of one collective on a system.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def score(
     physical: bool = True,
     throttle: bool = True,
 ) -> Score:
-    """Judge a mapping.
+    """Evaluate a mapping: time, traffic, memory and broken limits.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def heat(
 
 
 def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] | None = None) -> DerivedDesign:
-    """What a technology and budgets make: a chip, and a system of such chips.
+    """Derive a chip, and a system of such chips, from a technology and budgets.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ _ZERO_C = 273.15
 
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
-    """KEY=VALUE words as a mapping; the same key twice with two values is an error."""
+    """Parse KEY=VALUE words to a dict; a key with two values is an error."""
     words: dict[str, str] = {}
     for item in items or []:
         key, equals, value = item.partition("=")
@@ -27,12 +27,12 @@ def pairs(items: list[str] | None, option: str) -> dict[str, str]:
 
 
 def values(items: list[str] | None, option: str) -> dict[str, Any]:
-    """KEY=VALUE with values read as YAML scalars: numbers, true, words."""
+    """Parse KEY=VALUE words, with values as YAML scalars: numbers, booleans, words."""
     return {key: parse_scalar(value) for key, value in pairs(items, option).items()}
 
 
 def numbers(option: str, words: str, expected: str) -> list[int]:
-    """Positive numbers separated by commas, such as 1,2,4: each once, in the order given."""
+    """Parse distinct positive integers separated by commas, such as 1,2,4."""
     counts = [count.strip() for count in words.split(",")]
     if not all(count.isdigit() and int(count) for count in counts):
         raise PlanError(f"{option}: expected {expected}, found {words!r}")
@@ -40,7 +40,7 @@ def numbers(option: str, words: str, expected: str) -> list[int]:
 
 
 def replicas(words: str) -> Any:
-    """--zero-replicas, positive numbers or all.
+    """Parse ``--zero-replicas``: positive integers, or all.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def replicas(words: str) -> Any:
 
 
 def levels(words: str) -> tuple[int, ...]:
-    """--zero, levels of ZeRO, each once, in the order given; all of them for ``all``.
+    """Parse ``--zero``: distinct ZeRO levels, or ``all``.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def levels(words: str) -> tuple[int, ...]:
 
 
 def ratio(option: str, words: str) -> float:
-    """A part of a whole, such as 0.01 or 1%."""
+    """Parse a ratio, such as 0.01 or 1%."""
     from dfopt.units import parse
 
     try:
@@ -80,7 +80,7 @@ def ratio(option: str, words: str) -> float:
 def design_limits(
     step: str | None, power: str | None, cost: float | None, degc: float | None = None, mm2: float | None = None
 ) -> DesignLimits | None:
-    """The limits on designs that options set; none if none is given.
+    """Design limits that options set; None if none is given.
 
     Parameters
     ----------
@@ -131,20 +131,20 @@ def _limit(option: str, words: str | None, dimension: Literal["time", "power"]) 
 
 
 def batch(words: str) -> Any:
-    """--batch, a positive number, several with commas between them, or max."""
+    """Parse ``--batch``: a positive integer, several separated by commas, or max."""
     counts = [] if words == "max" else numbers("--batch", words, "a number from 1 on, or max")
     return words if not counts else counts if "," in words else counts[0]
 
 
 def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
-    """The value, if it is one of those allowed."""
+    """Check that a value is one of those allowed, and return it."""
     if value not in allowed:
         raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
     return value
 
 
 def partitions(items: list[str]) -> dict[str, int]:
-    """--pin KERNEL=PARTITION words."""
+    """Parse ``--pin`` KERNEL=PARTITION words."""
     pinned = {}
     for kernel, value in pairs(items, "--pin").items():
         if not value.isdigit():
@@ -154,14 +154,14 @@ def partitions(items: list[str]) -> dict[str, int]:
 
 
 def schemes(items: list[str]) -> dict[str, Any]:
-    """--shard KERNEL=SCHEME words."""
+    """Parse ``--shard`` KERNEL=SCHEME words."""
     from dfopt.physics.ops import SCHEMES
 
     return {kernel: choice(f"--shard {kernel}", value, SCHEMES) for kernel, value in pairs(items, "--shard").items()}
 
 
 def modules(items: list[str]) -> dict[str, Any]:
-    """--module MODULE=SCHEME words.
+    """Parse ``--module`` MODULE=SCHEME words.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def modules(items: list[str]) -> dict[str, Any]:
 
 
 def places(items: list[str]) -> dict[str, str]:
-    """--place ITEM=MEMORY words.
+    """Parse ``--place`` ITEM=MEMORY words.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def places(items: list[str]) -> dict[str, str]:
 
 
 def offloads(text: str) -> tuple[str, ...] | str | None:
-    """--offload, a list of items, any or none.
+    """Parse ``--offload``: items separated by commas, any or none.
 
     Examples
     --------
@@ -203,12 +203,12 @@ def offloads(text: str) -> tuple[str, ...] | str | None:
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that somebody said something about."""
+    """Options with a value."""
     return {key: value for key, value in options.items() if value is not None}
 
 
 def fields(options: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a request from the words of their options.
+    """Request fields from the words of their options.
 
     Examples
     --------

@@ -11,7 +11,7 @@ Bools = NDArray[np.bool_]
 
 
 def stable_order(numbers: Ints) -> Ints:
-    """Places of some numbers from 0 on in ascending order, those of equal numbers as they come.
+    """Stable argsort of non-negative integers.
 
     NumPy sorts numbers of 16 bits by radix, a million of them eight times as fast as longer ones.
 

@@ -24,7 +24,7 @@ Readable = Document | str | os.PathLike[str]
 
 
 class Text(str):
-    """A text that a prompt and a notebook show as it is."""
+    """Text that prompts and notebooks display without quotes."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ def _text(renderable: Any, width: int) -> Text:
 
 
 def names_of(kind: str) -> builtins.list[str]:
-    """The names of a kind in the zoo, or of the profiles of assumptions."""
+    """Names of one shelf of the zoo, or of the assumption profiles."""
     from dfopt.documents.assumptions import PROFILES
     from dfopt.documents.zoo import zoo
 
@@ -52,7 +52,7 @@ def names_of(kind: str) -> builtins.list[str]:
 
 
 def list(kind: str = "") -> builtins.list[str]:
-    """List the zoo: its kinds, or all names of a kind.
+    """List the shelves of the zoo, or the names of one shelf.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def check(
 def checked(
     document: Readable, time_limit: float | None = None, certificate: Certificate | str | os.PathLike[str] | None = None
 ) -> tuple[Verification, str]:
-    """What `check` finds, and the schema of the document."""
+    """Outcome of `check`, and the schema of the document."""
     followed = Certificate.load(certificate) if isinstance(certificate, str | os.PathLike) else certificate
     name = document.SCHEMA if isinstance(document, Document) else os.fspath(document)
     if not isinstance(document, Document) and is_store(document):
@@ -189,7 +189,7 @@ def compare(*results: Result | str | os.PathLike[str]) -> Text:
 
 
 def frame(results: Sequence[Result]) -> Any:
-    """A :class:`pandas.DataFrame` with a row for each result: its `summary`.
+    """A :class:`pandas.DataFrame` with the `summary` of each result as a row.
 
     Examples
     --------

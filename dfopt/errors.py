@@ -54,7 +54,7 @@ _BARE_KEY = re.compile(r"[^\s.\[\]'\"$]+")
 
 @dataclass(frozen=True)
 class Issue:
-    """One thing wrong with a document."""
+    """One problem in a document: path, message and remedy."""
 
     where: str  # JSON path of the offending value, such as $.chip.dram.bandwidth
     message: str  # what was found and what was expected
@@ -65,12 +65,12 @@ class Issue:
 
     @property
     def text(self) -> str:
-        """The message with its remedy, without the path."""
+        """Message and remedy, without the path."""
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
 
 def json_path(*steps: str | int) -> str:
-    """A JSON path of keys and indices.
+    """JSON path from keys and indices.
 
     Examples
     --------
@@ -85,20 +85,20 @@ def json_path(*steps: str | int) -> str:
 
 
 def visible(text: str) -> str:
-    """A text in which characters that steer a terminal, or turn the order of others around, are seen as escapes.
+    r"""Text with control and bidirectional characters escaped.
 
     Line feeds and tabs stay.
 
     Examples
     --------
-    >>> print(visible("red \\x1b[31m, back \\u202e"))
-    red \\x1b[31m, back \\u202e
+    >>> print(visible("red \x1b[31m, back \u202e"))
+    red \x1b[31m, back \u202e
     """
     return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def shown(value: object, length: int = 60) -> str:
-    """A found value as it stands in a file, shortened.
+    """A value as text in the notation of files, shortened.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def shown(value: object, length: int = 60) -> str:
 
 
 def close_matches(word: str, names: Iterable[str], least: float = 0.6) -> list[str]:
-    """Up to three near spellings, whatever their case: 'gb/s' for 'GB/s' is the usual slip.
+    """Up to three names with a similar spelling, regardless of case.
 
     Examples
     --------
@@ -134,13 +134,13 @@ def close_matches(word: str, names: Iterable[str], least: float = 0.6) -> list[s
 
 
 def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
-    """The remedy for a misspelt word, or ``otherwise`` if nothing is near."""
+    """Remedy for a misspelt word, or ``otherwise`` if no name is close."""
     close = close_matches(word, names)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise
 
 
 def repeated(names: Iterable[Name]) -> Iterator[tuple[int, Name, int]]:
-    """Names that are there already: position, name, and the position of the first.
+    """Repeated names: (position, name, first position) of each.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def repeated(names: Iterable[Name]) -> Iterator[tuple[int, Name, int]]:
 
 
 class DfoptError(Exception):
-    """The base of every error dfopt raises on purpose."""
+    """Base of all errors that dfopt raises on purpose."""
 
     exit_code: ClassVar[int] = 1
 
@@ -182,7 +182,7 @@ class _IssuesError(DfoptError):
 
 
 class DocumentError(_IssuesError):
-    """A document that cannot be read, parsed or validated, with all its issues at once.
+    """Raised for a document that cannot be read, parsed or validated, with all issues at once.
 
     Examples
     --------
@@ -193,23 +193,23 @@ class DocumentError(_IssuesError):
 
 
 def refuse(path: object, message: str, remedy: str) -> NoReturn:
-    """Raise the `DocumentError` of one issue that is about a whole file."""
+    """Raise a `DocumentError` with one issue that concerns the whole file."""
     raise DocumentError(path, [Issue("$", message, remedy)]) from None
 
 
 class UnitError(DocumentError, ValueError):
-    """A quantity without a unit, or with one of another dimension.
+    """Raised for a quantity without a unit, or with a unit of another dimension.
 
     It is a ``ValueError`` too, so that pydantic collects it with the other issues of the file.
     """
 
 
 class SchemaVersionError(DocumentError):
-    """A document of another kind, or of a version this dfopt does not read."""
+    """Raised for a document of another kind, or of a version that this dfopt cannot read."""
 
 
 class NotInZoo(DocumentError):
-    """A name that is neither a file nor in the zoo."""
+    """Raised for a name that is neither a file nor in the zoo."""
 
     def __init__(self, name: str, matches: Iterable[str], kind: str) -> None:
         self.name, self.matches, self.kind = name, tuple(matches), kind
@@ -221,27 +221,27 @@ class NotInZoo(DocumentError):
 
 
 class GraphError(_IssuesError):
-    """A graph whose parts do not fit each other: a cycle, shapes that disagree."""
+    """Raised for an inconsistent graph: a cycle, or shapes that disagree."""
 
 
 class SystemSpecError(_IssuesError):
-    """A system whose parts do not fit each other: a network dim no plan can use."""
+    """Raised for an inconsistent system, such as a network dim that no plan can use."""
 
 
 class PlanError(DfoptError):
-    """A plan that does not fit: degrees that do not multiply to the chips, dims that do not divide."""
+    """Raised for an impossible plan or request: degrees that do not multiply to the chips, dims that do not divide."""
 
     exit_code: ClassVar[int] = 2
 
 
 class SolveError(DfoptError):
-    """The base of everything that can go wrong in a solve."""
+    """Base of all errors of a solve."""
 
     exit_code: ClassVar[int] = 6
 
 
 class Infeasible(SolveError):
-    """Proven: nothing satisfies the limits. ``report`` says which is short, by how much, and the levers.
+    """Raised where it is proven that nothing keeps the limits; ``report`` says which is short and what helps.
 
     ``least``: where a memory is too small for every plan, what the best of them holds at least; a
     :class:`dfopt.search.shortage.LeastHeld`, or nothing.
@@ -258,7 +258,7 @@ class Infeasible(SolveError):
 
 
 class NoSolution(SolveError):
-    """A limit was reached before the first feasible solution; whether there is one stays open.
+    """Raised where a limit ended the solve before the first feasible solution; feasibility stays open.
 
     ``bound``: what no solution beats, in ``unit``. ``seconds``: time spent. ``progress``: how far the search came.
     """
@@ -276,11 +276,11 @@ class NoSolution(SolveError):
 
 
 class SolverFailure(SolveError):
-    """The solver broke: an error code, a crash, an answer that violates its own model."""
+    """Raised where a solver failed: error code, crash, or an answer that violates its model."""
 
 
 class ScoreMismatch(DfoptError):
-    """The MILP and the independent judge disagree on a term: a bug in dfopt, never in the user's input."""
+    """Raised where solver and independent judge disagree: a bug in dfopt, never in the input."""
 
     exit_code: ClassVar[int] = 6
 

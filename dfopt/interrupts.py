@@ -46,7 +46,7 @@ class _State:
 
 
 def hear_every_interrupt() -> None:
-    """Have handlers for Ctrl-C, SIGTERM and time limits; for a process that is the command line's own.
+    """Install handlers for Ctrl-C, SIGTERM and time limits in the command line's process.
 
     In a destructor, or in a callback of a weak reference, a :class:`KeyboardInterrupt` can be raised to no one: Python
     says "Exception ignored" and goes on. Then it is raised once more. Whatever else is ignored goes where it went
@@ -70,22 +70,22 @@ def hear_every_interrupt() -> None:
 
 
 def now() -> float:
-    """The clock that limits count on."""
+    """Reading of the clock of time limits, s."""
     return time.perf_counter()
 
 
 def process_start() -> float:
-    """When the command line was started, on the clock of :func:`time.perf_counter`; elsewhere now."""
+    """Reading of :func:`time.perf_counter` at the start of the command line, s; in other processes, now."""
     return now() if _State.began is None else _State.began
 
 
 def seconds_since_start() -> float:
-    """How long the command line runs; elsewhere nothing."""
+    """Seconds since the start of the command line; 0 in other processes."""
     return now() - process_start()
 
 
 def seconds_left(time_limit: float) -> float:
-    """What is left of a limit that counts from the start of the process; at least a little."""
+    """Seconds left of a limit that counts from the start of the process, but never 0."""
     return max(time_limit - seconds_since_start(), 0.1)
 
 
@@ -99,17 +99,17 @@ def _age() -> float:
 
 
 def cause() -> str:
-    """What the last interrupt was: ``Ctrl-C``, ``SIGTERM`` or ``time limit``."""
+    """Cause of the last interrupt: ``Ctrl-C``, ``SIGTERM`` or ``time limit``."""
     return _CAUSES[signal.Signals(_State.last)]
 
 
 def exit_code() -> int:
-    """The exit status of a process in which an interrupt left nothing to tell."""
+    """Exit status of a process that an interrupt ended without an answer."""
     return _EXIT[cause()]
 
 
 class wall_limit:
-    """Interrupt what runs in this block shortly after a time, if it has not seen by itself that its time is up.
+    """Context manager that interrupts its block shortly after a time limit, if the block has not ended by itself.
 
     Only in the main thread of a process with the handlers of :func:`hear_every_interrupt`.
 
@@ -142,13 +142,13 @@ class wall_limit:
 
     @staticmethod
     def earlier(seconds: float) -> None:
-        """Interrupt so much earlier: what comes behind the block takes longer than was thought."""
+        """Move the interrupt forward by ``seconds``, for work that follows the block."""
         if hasattr(signal, "setitimer") and (left := signal.getitimer(signal.ITIMER_REAL)[0]) and _State.ours:
             signal.setitimer(signal.ITIMER_REAL, max(left - seconds, 1e-3))
 
 
 class shielded:
-    """A block that no interrupt cuts in two, but for what is :class:`interruptible` in it; what comes waits until then.
+    """Context manager whose block no interrupt cuts short, except in :class:`interruptible` parts; others wait.
 
     ``final``: what still waits at its end is dropped, as the block has told what an interrupt would ask for.
     """
@@ -169,7 +169,7 @@ class shielded:
 
 
 class interruptible:
-    """A part of a shielded block that hears interrupts; it stands in a ``try`` that knows what to do with them."""
+    """Context manager for a part of a shielded block in which interrupts are raised; use it within ``try``."""
 
     def __enter__(self) -> None:
         self.before, self.outer = _State.shielded, _State.outer
@@ -185,7 +185,7 @@ class interruptible:
 
     @classmethod
     def steps(cls, items: Iterable[T]) -> Iterator[T]:
-        """What makes some items is interruptible, what is done with them is not."""
+        """Iterate such that making an item is interruptible, and using it is not."""
         iterator = iter(items)
         while True:
             with cls():
@@ -203,7 +203,7 @@ def _deliver() -> None:
 
 
 def interrupt_after_imports(number: int, frame: FrameType | None) -> None:
-    """Raise a :class:`KeyboardInterrupt`, once no module is half imported, no class half made and nothing is shielded.
+    """Signal handler that raises :class:`KeyboardInterrupt`, but not within an import, class body or shielded block.
 
     Within the making of a class, Python and pydantic raise other errors instead of it.
     """

@@ -50,7 +50,7 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
 
 
 def load_sized(name_or_path: str, overrides: dict[str, Any] | None = None) -> tuple[Document, tuple[Figure, ...]]:
-    """The same, and of a graph what its model counts beside what is published of it.
+    """Load a document like :func:`load_any`, and the computed and published sizes of a graph.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _shelf_of(text: str) -> ZooKind | None:
 def graph_under(
     mapping: Mapped, result: Result | None, name_or_path: str | os.PathLike[str], **overrides: Any
 ) -> Graph:
-    """A graph that is named, drawn as a mapping of it asks for: with its microbatch, and what it computes again.
+    """The named graph in the variant that a mapping needs: its microbatch and recomputation.
 
     Of a result, also with the parameters of its question, where that is about the same name. ``overrides`` go first.
 
@@ -144,7 +144,7 @@ def load_system(
     chips: int | None = None,
     nodes: int | None = None,
 ) -> System:
-    """Load a system from the zoo or a file, or the system that a design makes; also in another size.
+    """Load a system, or the system of a design, from the zoo or a file; optionally in another size.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def load_system(
 
 
 def load_source(name_or_path: str | os.PathLike[str]) -> Source:
-    """What a system can be made from: itself, or a design; ``designs/NAME`` is one of the zoo."""
+    """A system or design by name or path; ``designs/NAME`` selects the zoo's design."""
     name = os.fspath(name_or_path)
     if _shelf_of(name) == "designs":
         from dfopt.machines.designs import load_design
@@ -195,7 +195,7 @@ def load_source(name_or_path: str | os.PathLike[str]) -> Source:
 def system_from(
     source: Source, fields: Mapping[str, Any], name: str, chips: int | None = None, nodes: int | None = None
 ) -> System:
-    """The system of a source in a size, and with some fields replaced.
+    """System of a source, resized and with some fields replaced.
 
     Parameters
     ----------
@@ -247,14 +247,14 @@ def system_from(
 
 
 def as_system(given: System | Design | str | os.PathLike[str]) -> System:
-    """A system as it is, or the one of a zoo name or a path, also of a design."""
+    """A system itself, or that of a zoo name or path (also of a design)."""
     if isinstance(given, Source):
         return system_from(given, {}, given.name)
     return load_system(name_of(given, "system"))
 
 
 def as_design(given: Design | str | os.PathLike[str]) -> Design:
-    """A design as it is, or the one of a zoo name or a path."""
+    """A design itself, or that of a zoo name or path."""
     from dfopt.documents.design import Design
     from dfopt.machines.designs import load_design
 
@@ -265,14 +265,14 @@ def as_design(given: Design | str | os.PathLike[str]) -> Design:
 
 
 def name_of(given: object, what: str) -> str:
-    """A zoo name or a path as text; `PlanError` for anything else."""
+    """A zoo name or path as text; `PlanError` for other types."""
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
     raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
 
 
 def asked_in(path: str | os.PathLike[str]) -> Question:
-    """The question that a result answers; what it asked about documents, about those of the result.
+    """Question that a result answers, with the result's documents.
 
     Raises
     ------
@@ -289,7 +289,7 @@ def asked_in(path: str | os.PathLike[str]) -> Question:
 
 
 def load_mapping(path: str | os.PathLike[str]) -> tuple[Mapped, Result | None]:
-    """A mapping, or the mapping of a result together with that result."""
+    """Load a mapping, or the mapping of a result together with the result."""
     data, name = load_strict(Path(path)), os.fspath(path)
     if kind_of(data, name) == "result":
         result = Result.from_data(data, name)

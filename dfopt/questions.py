@@ -43,7 +43,7 @@ _ALL: Final = "all"
 
 @dataclass(frozen=True)
 class Resolved:
-    """A question with its documents.
+    """A question with all documents that it names.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Resolved:
 
 
 def resolve(question: Question, folder: Path | None = None) -> Resolved:
-    """Look up everything that a question names.
+    """Load all documents that a question names.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def resolve(question: Question, folder: Path | None = None) -> Resolved:
 
 
 def question_of(graph: Any, system: Any, request: Request | None, given: Mapping[str, Any], **fields: Any) -> Question:
-    """A question from keyword arguments: fields of `Request`, of `Question`, or parameters of the workload.
+    """Question from keyword arguments: fields of `Request` and `Question`, and workload parameters.
 
     Raises
     ------
@@ -136,13 +136,13 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
 
 @dataclass
 class Resolver:
-    """Resolves many questions, and looks up what they share once."""
+    """Resolves several questions and loads shared documents once."""
 
     folder: Path | None = None
     _kept: dict[str, tuple[Any, object]] = field(default_factory=dict)
 
     def resolve(self, question: Question) -> Resolved:
-        """Look up everything that a question names, see `resolve`."""
+        """Load all documents that a question names, see `resolve`."""
         bare, changes = self.machine(question)
         graphs, largest = self.workload(question)
         first, notes = graphs[0], tuple[str, ...]()
@@ -159,7 +159,7 @@ class Resolver:
         return Resolved(question, graphs, system, bare, chosen, question.options, fitted, largest, notes)
 
     def machine(self, question: Question) -> tuple[System, dict[str, Any]]:
-        """The system of a question, changed; and the changes that are of the assumptions."""
+        """System of a question with its changes, and the changes that concern assumptions."""
         given = question.system
         if given is None:
             raise PlanError("system: missing; name a system of the zoo or a file (`dfopt list systems`)")
@@ -185,7 +185,7 @@ class Resolver:
         return system
 
     def workload(self, question: Question) -> tuple[Sequence[Graph], GraphBuilder | None]:
-        """The graph of a question in every way that is free; and what draws it, for the largest batch."""
+        """Graphs of a question in all free ways, and the builder for the largest batch if requested."""
         given, parameters = question.graph, question.parameters
         if given is None:
             raise PlanError("graph: missing; name a graph of the zoo or a file (`dfopt list graphs`)")
@@ -226,7 +226,7 @@ class Resolver:
         return (least,), draw
 
     def at_batch(self, resolved: Resolved, batch: int) -> Sequence[Graph]:
-        """The workload of a question at the largest batch, once that is known."""
+        """Graphs of a question at the largest batch, once that is known."""
         return self.workload(resolved.question.changed(parameters={"batch": batch}))[0]
 
     def _path(self, name: str) -> str | Path:
@@ -234,7 +234,7 @@ class Resolver:
         return name if of_zoo or self.folder is None else resolve_near("graphs", self.folder, name)
 
     def once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
-        """Make a document once; what is alive is kept, so that its id stays its own."""
+        """Make a document once for each identity; ``alive`` is kept so that its id stays unique."""
         key = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
         if key not in self._kept:
             self._kept[key] = make(), alive
@@ -266,7 +266,7 @@ def _counts(name: str, given: Any, expected: str) -> Sequence[int]:
 
 
 def listed_batches(question: Question) -> Sequence[int]:
-    """The batches that a question about designs lists; none where it has one, or leaves it to the workload."""
+    """Batches that a question about designs lists; empty if it has a single one or none."""
     given = question.parameters.get("batch")
     if not isinstance(given, list | tuple) and not (isinstance(given, str) and "," in given):
         return []
@@ -274,7 +274,7 @@ def listed_batches(question: Question) -> Sequence[int]:
 
 
 def microbatches_of(question: Question) -> Sequence[int] | None:
-    """The microbatches that a question lists; none where all are tried."""
+    """Microbatches that a question lists; None if all are tried."""
     sizes = _sizes(question.parameters.get("microbatch"))
     return None if sizes is None or isinstance(sizes, str) else sizes
 

@@ -131,7 +131,7 @@ def _checked(value: float, text: str, dimension: Dimension, signed: bool) -> flo
 
 
 def parse(text: str, dimension: Dimension, *, signed: bool = False) -> float:
-    """Read a quantity into SI: a number and a unit, such as ``"900 GB/s"``; the space is optional.
+    """Parse a quantity such as ``"900 GB/s"`` to SI.
 
     A ratio may be a bare number. Only ``signed`` quantities may be below zero. Raises `UnitError` for no unit, an
     unknown unit, a unit of another dimension, a number that is not finite or is below zero.
@@ -175,7 +175,7 @@ def _number(value: Decimal) -> str:
 
 
 def exact(value: float, dimension: Dimension) -> str:
-    """The shortest text that `parse` reads back as exactly this float; this is what files hold.
+    """Shortest text of a quantity that `parse` reads back exactly; used in files.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def exact(value: float, dimension: Dimension) -> str:
 
 
 def show_unit(value: float, dimension: Dimension, digits: int = 4) -> str:
-    """A quantity for people: `digits` significant digits, and the prefix that makes it 1 to 1000.
+    """A quantity as text with `digits` significant digits and a suitable prefix.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def show_unit(value: float, dimension: Dimension, digits: int = 4) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number for people: `digits` significant digits, thousands apart, an exponent only where zeros would pile up.
+    """A number as text with `digits` significant digits and thousands separators.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def number(value: float, digits: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """Pydantic metadata: a float in SI that files write with a unit of this dimension.
+    """Pydantic metadata: an SI float that files write with a unit of this dimension.
 
     From Python, a float (or int) is SI and a string is parsed. From a file (context `UNITS_REQUIRED`) only
     the string is taken, except for a ratio. Dumping in JSON mode writes `exact` text.
@@ -250,11 +250,11 @@ class Unit:
 
     @property
     def symbol(self) -> str:
-        """The SI unit of a number in Python; a ratio has none."""
+        """SI unit of the number in Python; empty for a ratio."""
         return _KINDS[self.dimension].only_number("").strip(" %")
 
     def read(self, value: object, context: object = None) -> float:
-        """Text, or a number where the context allows one, as a float in SI."""
+        """A text, or a number if the context allows it, as an SI float."""
         if isinstance(value, str):
             return parse(value, self.dimension, signed=self.signed)
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -293,10 +293,10 @@ class Unit:
 
 
 class UnitJsonSchema(GenerateJsonSchema):
-    """JSON Schema whose defaults are written as a file would write them: '1 us', not 1e-06."""
+    """JSON Schema generator that writes defaults like files: '1 us', not 1e-06."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-        """Write a unit default as text; see pydantic."""
+        """Write the default of a quantity as text; see pydantic."""
         described = super().default_schema(schema)
         if isinstance(schema.get("default"), float):
             described["default"] = SchemaSerializer(schema["schema"]).to_python(schema["default"], mode="json")

@@ -26,9 +26,10 @@ ROUNDS: Final = 3
 
 
 def usual_assumptions(name: str) -> Assumptions:
-    """What steps are fitted under: of all that a library does at once, compute, memory and network times add up.
+    """Assumptions under which measured steps are fitted, on the basis of the profile ``name``.
 
-    Of a step whose source says nothing of a library every kernel is by itself.
+    Of a step whose source mentions no library, every kernel runs alone; within a library's fused kernel, compute,
+    memory and network times add up.
 
     What the backward pass needs of split tokens is gathered once in a layer: a library gathers it again for every
     product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time. Every
@@ -50,7 +51,7 @@ def usual_assumptions(name: str) -> Assumptions:
 def mapped(
     rows: Sequence[TrainingRow], system: System, assumptions: Assumptions, values: Mapping[str, float]
 ) -> list[MeasuredStep]:
-    """Every row's best mapping with some values. Memory holds everything: a row that ran did fit."""
+    """Best mapping of every measured row under some values, without memory limits."""
     machine, chosen = applied(values, system, assumptions)
     return [step_of(row, chosen, row_machine(row, machine, memory_limit=False)) for row in rows]
 
@@ -67,7 +68,7 @@ def calibrate(  # noqa: PLR0913 - a public function with options
     like: Calibration | None = None,
     regime: Regime = "sustained",
 ) -> Calibration:
-    """Fit numbers of a system to measured steps, or take them from the calibration of another chip.
+    """Calibrate a system: fit numbers to measured steps, or take them from another chip's calibration.
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ def calibrate(  # noqa: PLR0913 - a public function with options
 
 
 def with_collectives(system: System, collectives: str | Path, label: str) -> tuple[System, int]:
-    """The system with what measured collectives sustain in a node, and how many there were.
+    """The system with link efficiencies from measured collectives within a node, and the number of measurements.
 
     Between nodes no table says any; what is known there is how long a step of a ring takes (`BETWEEN`).
     """
@@ -176,7 +177,7 @@ def with_collectives(system: System, collectives: str | Path, label: str) -> tup
 
 
 def with_attention(system: System) -> System:
-    """The system with rows for products of two activations, which start at the share of its largest GEMMs."""
+    """The system with efficiency rows for products of two activations, initially at the share of large GEMMs."""
     rows = system.chip.efficiency or ()
     top = max((row.share for row in rows if row.unit == "matrix"), default=None)
     if top is None:
@@ -190,7 +191,7 @@ def with_attention(system: System) -> System:
 def taken_from(
     like: Calibration, system: System, assumptions: Assumptions
 ) -> tuple[System, Assumptions, tuple[FittedNumber, ...]]:
-    """A system and assumptions with the fitted numbers of another chip, and which those are.
+    """System and assumptions with the fitted numbers of another chip, and the list of those numbers.
 
     A share is one of the chip's own rate; what it is of FLOP and bytes goes with it. Dims are matched by their place.
     What an optimizer's step sustains, of which few chips have a table, is taken over from a table, too.

@@ -26,7 +26,7 @@ _UNSEEN = 1e-6  # d ln(time) / d ln(number)
 
 @dataclass(frozen=True)
 class Fit:
-    """Values, and what of the rows' times they were found on: predictions, and their slopes in the coordinates."""
+    """Fitted values, with predicted times and their slopes at that point."""
 
     values: Mapping[str, float]
     times: Floats
@@ -34,7 +34,7 @@ class Fit:
 
 
 def predicted(steps: Sequence[MeasuredStep], values: Mapping[str, float]) -> Floats:
-    """Seconds of every step with some values, by the judge."""
+    """Predicted seconds of every step under some values."""
     times = []
     for step in steps:
         system, assumptions = applied(values, step.system, step.assumptions)
@@ -44,7 +44,7 @@ def predicted(steps: Sequence[MeasuredStep], values: Mapping[str, float]) -> Flo
 
 
 def fit(numbers: Sequence[Number], measured: Floats, times_of: Callable[[Mapping[str, float]], Floats]) -> Fit:
-    """Values within bounds for least squares of predicted / measured - 1.
+    """Least-squares fit of numbers within bounds, for relative errors predicted / measured - 1.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _check_identified(numbers: Sequence[Number], values: Mapping[str, float], ti
 def solved(
     numbers: Sequence[Number], values: Mapping[str, float], measured: Floats, times: Floats, slopes: Floats
 ) -> dict[str, float]:
-    """Best values within bounds, on the affine model of the times around some values."""
+    """Best values within bounds on the linearized model around ``values``."""
     from scipy.optimize import least_squares  # only where it is used: it takes long to import
 
     at = np.array([number.coordinate(values[number.name]) for number in numbers])
@@ -135,7 +135,7 @@ def solved(
 def left_out_errors(
     numbers: Sequence[Number], fitted: Fit, measured: Floats, sources: Sequence[str]
 ) -> dict[str, float | None]:
-    """Mean |error| of each source where the numbers are fitted to all others; none where those are too few.
+    """Mean absolute error of each source when the numbers are fitted to all others; None if those are too few.
 
     On the affine model around the fit, which the judge gave.
     """

@@ -14,7 +14,7 @@ from dfopt.machines.fields import with_fields
 
 @dataclass(frozen=True)
 class Recipe:
-    """Systems of the zoo that a machine is put together from.
+    """Zoo systems from which a machine is assembled.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ MACHINES: Final[dict[str, Recipe]] = {chip: Recipe(**entry["machine"]) for chip,
 
 
 def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
-    """Chips of a node, and nodes: nodes as large as they come of which there are whole ones.
+    """Chips per node, and number of nodes, for ``chips`` chips.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
 def machine_of(
     chip: str, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
 ) -> System:
-    """So many chips of a machine, or of a base whose first dim connects nodes and whose last dim is between them.
+    """System with ``chips`` chips of a kind, or of a base system.
 
     ``between``: B/s of a chip's link to other nodes; none = that of the machine.
 

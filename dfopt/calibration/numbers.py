@@ -19,7 +19,7 @@ _OVERHEADS: Final = {"kernel_overhead": 50e-6, "step_overhead": 10.0}
 
 @dataclass(frozen=True)
 class Number:
-    """A number that may be fitted; a share divides work, so that a step is about affine in what it is the inverse of.
+    """A fittable number with start and bounds; for a share, step times are about affine in its inverse.
 
     ``matrix``, ``vector`` and ``memory`` are the share of the largest kernels; smaller ones keep their ratio to it.
     ``matmul``, ``attention`` and ``optimizer`` are those of rows with such an ``op``.
@@ -32,7 +32,7 @@ class Number:
     share: bool = True
 
     def coordinate(self, value: float) -> float:
-        """What a step is about affine in.
+        """The coordinate in which step times are about affine: 1 / value for a share.
 
         Examples
         --------
@@ -43,7 +43,7 @@ class Number:
 
 
 def number_of(row: EfficiencyRow) -> str:
-    """The number that a row's share follows."""
+    """Name of the number that an efficiency row depends on."""
     return row.op or row.unit
 
 
@@ -52,7 +52,7 @@ def _top(rows: Sequence[EfficiencyRow], name: str) -> float | None:
 
 
 def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]:
-    """All numbers that a system and this version's assumptions have, by name.
+    """All fittable numbers of a system and assumptions, by name.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]
 
 
 def named(names: Sequence[str], available: Mapping[str, Number]) -> tuple[Number, ...]:
-    """Numbers by name; `PlanError` for one that is not there, one twice, none, or too many."""
+    """Numbers by name; `PlanError` if one is unknown or repeated, or if there are none or too many."""
     for name in names:
         if name not in available:
             listed = f"one of {', '.join(available)}"
@@ -83,7 +83,7 @@ def named(names: Sequence[str], available: Mapping[str, Number]) -> tuple[Number
 
 
 def applied(values: Mapping[str, float], system: System, assumptions: Assumptions) -> tuple[System, Assumptions]:
-    """A system and assumptions with other values of some numbers; dims that a system lacks are passed over.
+    """System and assumptions with new values of some numbers; missing network dims are ignored.
 
     Raises
     ------

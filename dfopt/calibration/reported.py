@@ -39,7 +39,7 @@ _HELD: Final = {"False": "bf16"}
 
 
 def reported(cells: Cells, name: str, source: str) -> TrainingRow:
-    """A training run of which a source reports the throughput, in one of several quantities."""
+    """A training run whose source reports throughput, in one of several units."""
     if not cells["confidence"].startswith("read"):
         raise Cannot(f"confidence: {cells['confidence']}")
     machine, chips = cells["system"].lower(), number(cells, "gpus")

@@ -19,12 +19,12 @@ _CLOSE = 0.08  # relative: a stated number of parameters is rounded, and leaves 
 
 
 class Cannot(Exception):
-    """Why a row is not taken."""
+    """Raised where a row cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
 class RunModel:
-    """Sizes of a decoder, as the workload ``decoder`` has them, or with what else it takes as a graph of the zoo.
+    """Sizes of a measured decoder model, or a zoo graph with parameters.
 
     ``zoo``: that graph; ``stated`` are its parameters then.
     """
@@ -46,7 +46,7 @@ class RunModel:
 
     @property
     def matrices(self) -> int:
-        """Parameters of the matrices of all layers; of experts, of all of them and of what chooses them.
+        """Parameters of the matrices of all layers, including all experts and routers.
 
         Examples
         --------
@@ -62,13 +62,13 @@ class RunModel:
 
     @property
     def parameters(self) -> float:
-        """Elements of all weights, embedding and logits included."""
+        """Number of parameters, embedding and logits included."""
         if self.zoo is not None:
             return self.stated
         return self.matrices + self.vocab * self.hidden * (1 if self.tie_embeddings else 2)
 
     def flop(self, samples: int) -> float:
-        """FLOP of a training step without recomputation: three passes, scores in full (Narayanan et al., SC21, eq. 3).
+        """FLOP of a training step without recomputation: three passes, full scores (Narayanan et al., SC21, eq. 3).
 
         Of experts those that a token chooses.
 
@@ -88,7 +88,7 @@ class RunModel:
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """A measured step. None is what the source does not say; ``unmodelled`` what it says and the model has not.
+    """A measured training step; None: not stated by the source.
 
     ``copies`` is DP as Megatron-LM counts it: of ``contexts`` chips one copy, of ``expert_groups`` copies one set of
     experts. ``dtypes``: of the graph, where they are not 16 bits throughout, and ``main_gradients`` of what it adds
@@ -132,7 +132,7 @@ class TrainingRow:
 
 @dataclass(frozen=True)
 class Untaken:
-    """A row that is not taken, and why."""
+    """A row that was not used, with the reason."""
 
     name: str
     source: str
@@ -140,7 +140,7 @@ class Untaken:
 
 
 def number(cells: Cells, column: str, least: int = 1) -> int:
-    """A whole number, ``least`` or more, of a column; `Cannot` for any other text."""
+    """Integer of at least ``least`` in a column; raises `Cannot` for other text."""
     text = cells.get(column, "")
     try:
         value = float(text)
@@ -152,7 +152,7 @@ def number(cells: Cells, column: str, least: int = 1) -> int:
 
 
 def measured(cells: Cells, column: str) -> float:
-    """A positive number of a column; `Cannot` for any other text."""
+    """Positive number in a column; raises `Cannot` for other text."""
     try:
         value = float(cells[column])
     except ValueError:
@@ -163,12 +163,12 @@ def measured(cells: Cells, column: str) -> float:
 
 
 def maybe(cells: Cells, column: str) -> int | None:
-    """A whole number, or nothing."""
+    """Integer in a column, or None if empty."""
     return number(cells, column, 0) if cells.get(column) else None
 
 
 def model_of(cells: Cells, seq: str, parameters: float) -> RunModel:
-    """The decoder of such sizes: its MLP is gated, and its embedding tied, as its number of parameters says.
+    """Decoder of the sizes in a row; gate of the MLP and tied embedding follow from its number of parameters.
 
     A table has no ranks of latent attention: a model that has it is the graph of the zoo, if that has such layers.
     """
@@ -199,7 +199,7 @@ def model_of(cells: Cells, seq: str, parameters: float) -> RunModel:
 
 
 def degrees(cells: Cells, chips: int) -> tuple[int, int, int, int]:
-    """TP, PP, DP, and chips that share the contexts of a copy."""
+    """Degrees TP, PP and DP of a row, and its context-parallel degree."""
     tensor, pipeline, copies = (number(cells, axis) for axis in ("tp", "pp", "dp"))
     contexts = maybe(cells, "cp") or 1
     if tensor * pipeline * copies * contexts != chips:
@@ -219,7 +219,7 @@ _TYPES: Final[dict[str, _Types]] = {
 
 
 def types_of(precision: str, converted: bool = False) -> _Types:
-    """Types of a graph's data in a mixed precision: products with weights are computed in it, all else in 16 bits.
+    """Data types of a graph in mixed precision: weight products in ``precision``, all else in 16 bits.
 
     ``converted``: products keep what they take for their gradients, not what they are given.
 

@@ -38,7 +38,7 @@ from dfopt.errors import refuse
 
 
 def read_rows(path: str | Path) -> list[TrainingRow | Untaken]:
-    """All rows of a table about training language models; `DocumentError` for a table of no known form.
+    """All rows of a table of language-model training runs; `DocumentError` for an unknown format.
 
     Rows of other workloads are left out.
     """
@@ -60,7 +60,7 @@ def read_rows(path: str | Path) -> list[TrainingRow | Untaken]:
 
 
 def digest_of(path: str | Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """SHA-256 of a file as hexadecimal text."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 

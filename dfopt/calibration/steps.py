@@ -35,7 +35,7 @@ _MODES: Final = {False: ("attention", "full"), True: ("attention", "full+attenti
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """What the model says of a row; ``assumed`` is what the source does not say, as the best mapping has it."""
+    """A measured row with the model's prediction; ``assumed`` lists choices that the source leaves open."""
 
     row: TrainingRow
     graph: Graph
@@ -46,12 +46,12 @@ class MeasuredStep:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the step."""
+        """Predicted seconds of the step."""
         return self.result.step_time_s
 
 
 def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool = True) -> System:
-    """The machine that a row ran on, or so many chips of a base.
+    """System that a row ran on, or a base system with as many chips.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool
 
 
 def second_axis(row: TrainingRow) -> int:
-    """Chips of the axis over which experts, or the contexts of a copy, are split; 1 = there is none.
+    """Degree of the second axis (expert or context parallelism) of a row; 1 without it.
 
     As many as experts have groups, if copies of the batch are a multiple of that; where TP chips have experts of their
     own too, those are left out, and TP splits what each expert does.
@@ -84,7 +84,7 @@ def second_axis(row: TrainingRow) -> int:
 
 
 def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
-    """The training step of a row: embedding, equal layers, logits. ``microbatch``: samples of a copy."""
+    """Training graph of a row: embedding, equal layers, logits."""
     model = row.model
     if model.zoo is not None:
         return _of_zoo(row, model.zoo, microbatch, recompute)
@@ -140,7 +140,7 @@ def _more_layers(row: TrainingRow) -> int:
 
 
 def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
-    """Network dims of every axis, chips numbered as Megatron-LM and its kin do: TP innermost, then DP, then PP.
+    """Network dims of every axis in Megatron-LM's rank order: TP innermost, then DP, then PP.
 
     Source: ``initialize_model_parallel`` of Megatron-LM, whose order is tp-cp-ep-dp-pp. Nothing where the degrees do
     not tile the nodes: then the search lays them out.
@@ -210,7 +210,7 @@ def _asked(row: TrainingRow, system: System) -> dict[str, Any]:
 
 
 def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> MeasuredStep:
-    """Map a row with the degrees of its run, and judge it; what the source leaves open is chosen for least time.
+    """Predict a measured step: map the row with its degrees, and choose the fastest for what is left open.
 
     Where it says nothing of ZeRO, nothing is shared out; if no way fits then, copies share out the optimizer's state.
 
@@ -291,7 +291,7 @@ def _assumed(row: TrainingRow, chosen: dict[str, int | str], zero: int) -> tuple
 
 
 def left_out(row: TrainingRow) -> tuple[str, ...]:
-    """What a row says, or what it comes to, that the model of it has not."""
+    """Properties of a row that the model does not have."""
     words = list(row.unmodelled)
     if more := _more_layers(row):
         words.append(f"stages that are not equal: {more} layers more")
@@ -301,5 +301,5 @@ def left_out(row: TrainingRow) -> tuple[str, ...]:
 
 
 def alike(row: TrainingRow) -> TrainingRow:
-    """The row without what changes nothing in its step: rows with equal answers are equal."""
+    """The row without fields that do not affect its prediction, as a cache key."""
     return replace(row, name="", source="", seconds=1.0, unmodelled=())

@@ -55,7 +55,7 @@ def _rows(path: str | Path, needed: tuple[str, ...], system: str, regime: Regime
 def kernel_rows(
     paths: Sequence[str | Path], label: str, system: System, regime: Regime = "sustained"
 ) -> tuple[System, list[tuple[Path, int, Regime | None]], set[str]]:
-    """The system with the shares that tables of kernels fix, what each table had, and the numbers that are fixed.
+    """System with efficiency rows from kernel tables, what each table provided, and the numbers that they fix.
 
     Of a table: how many kernels were taken, and the regime of those if it says any.
 
@@ -86,7 +86,7 @@ def kernel_rows(
 
 
 def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
-    """The system with other rows of a number."""
+    """The system with new efficiency rows for one number."""
     others = [row for row in system.chip.efficiency or () if number_of(row) != name]
     place = next((at for at, row in enumerate(others) if row.unit == "vector"), len(others))
     merged = [*others[:place], *rows, *others[place:]] if name != "memory" else [*others, *rows]
@@ -94,7 +94,7 @@ def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> Syste
 
 
 def in_order(rows: Sequence[EfficiencyRow]) -> tuple[EfficiencyRow, ...]:
-    """Rows of an op first: those of all others would hide them."""
+    """Efficiency rows with those for a single op first, as general rows would hide them."""
     return tuple(sorted(rows, key=lambda row: row.op is None))
 
 
@@ -106,7 +106,7 @@ def _by_bytes(system: System) -> list[EfficiencyRow]:
 def gemm_rows(
     path: str | Path, label: str, system: System, regime: Regime = "sustained"
 ) -> tuple[list[EfficiencyRow], int]:
-    """Rows of unit ``matrix`` from measured GEMMs, and how many products there were.
+    """Efficiency rows of unit ``matrix`` from measured GEMMs, and the number of measurements.
 
     ``system``, ``m``, ``n``, ``k``, ``latency_ms``, in a type of two bytes: where there is ``gemm_dtype``, of bfloat16.
     A product takes its compute time and the time of its bytes, one after the other, as under ``overlap: none``, and
@@ -160,7 +160,7 @@ def gemm_rows(
 def attention_rows(
     path: str | Path, label: str, system: System, regime: Regime = "sustained"
 ) -> tuple[list[EfficiencyRow], int]:
-    """Rows of ``op: attention`` from measured attention at once, and how many shapes there were.
+    """Efficiency rows of ``op: attention`` from measured fused attention, and the number of shapes.
 
     ``system``, ``batch``, ``heads``, ``kv_heads``, ``seq``, ``head_dim``, ``causal``, ``way``, ``latency_ms``. Of each
     shape the FLOP of both ways over the time of both: a step does both, and the share of the backward way is 0.7 to 0.9
@@ -193,7 +193,7 @@ def attention_rows(
 def memory_rows(
     path: str | Path, label: str, system: System, regime: Regime = "sustained"
 ) -> tuple[list[EfficiencyRow], int]:
-    """Rows of unit ``memory`` from measured kernels that memory bounds, and how many there were.
+    """Efficiency rows of unit ``memory`` from measured memory-bound kernels, and the number of measurements.
 
     ``system``, ``bytes`` (the least that a kernel moves), ``latency_ms``. Of each class by bytes the median, never more
     than of larger ones; classes that have no kernel keep the system's own share, at most that.
@@ -224,7 +224,7 @@ def memory_rows(
 def optimizer_rows(
     path: str | Path, label: str, system: System, regime: Regime = "sustained"
 ) -> tuple[list[EfficiencyRow], int]:
-    """The row of ``op: optimizer`` from measured steps of an optimizer in one kernel, and how many there were.
+    """Efficiency row of ``op: optimizer`` from measured fused optimizer steps, and the number of measurements.
 
     ``system``, ``parameters``, ``bytes`` (the least that so many parameters take), ``latency_ms``. The median, of steps
     that move as much as the largest class of kernels that memory bounds: a step is over all parameters of a chip.
@@ -263,7 +263,7 @@ _READERS: Final[dict[str, _TableReader]] = {
 def node_factors(
     path: str | Path, label: str, system: System
 ) -> tuple[float, dict[CollectiveKind, CollectiveFactor], int]:
-    """What collectives in a node sustain: the share of its links of the best, of each kind, and how many there were.
+    """Sustained shares of links from measured collectives in a node: the best, by kind, and the number of measurements.
 
     ``system``, ``op_name``, ``num_gpus``, ``message_bytes`` (of an all-to-all what each chip sends, of all others the
     whole tensor) and ``latency_ms``. The time over the system's overhead is affine in the bytes, least squares of

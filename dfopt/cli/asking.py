@@ -26,7 +26,7 @@ from dfopt.show.physical import ranking_report
 
 
 def asked_of(graph: str | None, system: str | None, like: Path | None) -> Question:
-    """The question that the options change: of a graph and a system, of a file, or of an earlier result."""
+    """Question of the command line: a graph and system, a question file, or an earlier result, with changes."""
     if like is not None:
         return asked_in(like).changed(graph=graph, system=system)
     if graph is None:
@@ -40,7 +40,7 @@ def asked_of(graph: str | None, system: str | None, like: Path | None) -> Questi
 
 
 def other_score(answer: Answer) -> Score | None:
-    """The mapping of an answer under the other efficiency: ideal beside measured, or measured where a chip has that.
+    """Score of an answer's mapping under the other efficiency (ideal or measured); None if there is none.
 
     None where there is none; the answer does not depend on it, so neither does what goes wrong with it.
     """
@@ -58,7 +58,7 @@ def other_score(answer: Answer) -> Score | None:
 
 
 def report_of(answer: Answer, detail: Sequence[str]) -> Any:
-    """What a solve prints: the result, sections of it, and the mappings that were kept beside it."""
+    """Terminal report of a solve: the result, requested sections, and alternative mappings."""
     result = answer.result
     report = answer_report(result, other_score(answer), detail)
     if not result.alternatives:

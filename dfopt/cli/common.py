@@ -34,7 +34,7 @@ UNPROVEN = 8
 
 
 def echo(text: str, err: bool = False) -> None:
-    """Print a line, in which names can do nothing to a terminal."""
+    """Print a line with control characters escaped."""
     typer.echo(visible(text), err=err)
 
 
@@ -56,7 +56,7 @@ app.add_typer(importer, name="import")
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """While a command imports what it needs, look for no cycles, and never among what was imported.
+    """Context manager that suspends the garbage collector during imports, and excludes imported modules from it.
 
     The collector of Python goes over all modules several times while they are made, and once more in every search:
     of a second of imports that took 0.15 s.
@@ -70,7 +70,7 @@ def importing() -> Iterator[None]:
 
 @contextmanager
 def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[None]:
-    """Turn dfopt's errors into one message on stderr and the right exit code; of an interrupt also what it cut short.
+    """Context manager that turns dfopt's errors into a message on stderr and an exit code.
 
     ``time_limit``: seconds of wall time from the start of the process, after which the command is interrupted too.
     """
@@ -100,7 +100,7 @@ def errors(interrupted: str = "", time_limit: float | None = None) -> Iterator[N
 
 
 def detail_of(words: str | None) -> tuple[str, ...]:
-    """Sections of an answer that ``--detail`` names."""
+    """Sections that ``--detail`` names."""
     from dfopt.show.details import DETAILS
 
     names = tuple(filter(None, (word.strip() for word in (words or "").split(","))))
@@ -111,7 +111,7 @@ def detail_of(words: str | None) -> tuple[str, ...]:
 
 
 def end_by(scores: Sequence[Score], proven: bool = True) -> None:
-    """End a command that has told its answer: with a status of its own for broken limits and for a missing proof."""
+    """Exit with the status for broken limits or a missing proof, after the answer is printed."""
     if any(score.physical is not None and score.physical.violations for score in scores):
         raise typer.Exit(LIMIT_BROKEN)
     if not proven:
@@ -125,7 +125,7 @@ def emit(
     plain_width: int = 140,
     files: Iterable[tuple[Path | None, Callable[[Path], object]]] = (),
 ) -> None:
-    """Print an answer, after its files are written; it is told, whatever becomes of them.
+    """Write the files of an answer and print it, even if a file fails.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _print(as_json: bool, data: Document | Callable[[], Any], report: Callable[[
 
 
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:
-    """A profile or a file, or else the ``own`` assumptions of a result; with some fields changed."""
+    """Assumptions of a profile or file, or the given ``own`` ones, with some fields changed."""
     from dfopt.documents.assumptions import PROFILES, Assumptions, profile
     from dfopt.documents.zoo import is_path
 
@@ -182,7 +182,7 @@ def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None
 
 
 def assumed_by(name: str | Calibration, changes: list[str] | None, system: System) -> Assumed:
-    """What a profile, a file or a calibration says, with some fields changed, and the system as it is about it.
+    """Assumptions of a profile, file or calibration with some fields changed, and the system under them.
 
     Fields of the system, such as ``network.cluster.size``, are changed before.
     """
@@ -196,12 +196,12 @@ def assumed_by(name: str | Calibration, changes: list[str] | None, system: Syste
 
 
 def store_of(study: str, store: Path | None, share: str = "") -> Path:
-    """The file of record of a study, or of a share of it: in the working directory unless it is named."""
+    """Path of the store of a study or share; by default in the working directory."""
     return store or Path(f"{Path(study).stem}.runs{share and f'.{share}'}.jsonl")
 
 
 def cells_of(source: str, store: Path | None) -> Any:
-    """The cells of a sweep: runs of a study with its store, or the frame of a store alone."""
+    """Cells of a sweep: the runs of a study with its store, or the data frame of a store alone."""
     if Path(source).suffix.lower() != ".jsonl":
         from dfopt.studies.sweep import collect
 
@@ -214,7 +214,7 @@ def cells_of(source: str, store: Path | None) -> Any:
 
 
 def what(document: Any) -> str:
-    """What a document is called, with its article."""
+    """Kind of a document in words, with its article."""
     noun = str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 

@@ -11,7 +11,7 @@ from dfopt.documents.result import Result
 
 
 def rows_of(data: Any) -> list[dict[str, Any]]:
-    """The rows of an answer; figures inside others have dotted names, and lists of parts are left to JSON.
+    """Rows of an answer for CSV: nested figures get dotted names, and lists of parts are left out.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def _flat(data: dict[str, Any], before: str) -> Any:
 
 
 def write_rows(data: Any) -> None:
-    """Print an answer as CSV; texts that a spreadsheet would take for formulas start with an apostrophe."""
+    """Print an answer as CSV; texts that could be formulas start with an apostrophe."""
     import pandas as pd
 
     from dfopt.studies.runs import inert

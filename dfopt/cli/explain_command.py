@@ -29,7 +29,7 @@ _VALUE: Final = r"[0-9]*|[0-9]+(x[0-9]+|(\+[0-9.]+)+)|none|ring|pipe|pipe_twice"
 
 @dataclass(frozen=True)
 class Page:
-    """One meaning of a name."""
+    """One meaning of a name, as ``dfopt explain`` shows it."""
 
     title: str
     kind: str

@@ -54,7 +54,7 @@ _Usage: Final[Any] = typer.BadParameter.__bases__[0]
 
 
 def field_of(option: str) -> tuple[str, FieldDoc] | None:
-    """The field that an option without a help of its own sets, with its path: the one of its name."""
+    """Document field, with its path, that an option of this name sets; None without one."""
     from dfopt.documents.assumptions import Assumptions
     from dfopt.documents.descriptions import fields_of
     from dfopt.documents.names import WORDS
@@ -66,7 +66,7 @@ def field_of(option: str) -> tuple[str, FieldDoc] | None:
 
 
 def help_of(field: FieldDoc, default: object) -> str:
-    """The first sentence of a field, with the default of the option, or of the field, and an example."""
+    """Help text of an option from its field: first sentence, default and example."""
     without = re.search(r"None: (.+?)\.$", field.text)
     usual = without[1] if without and field.default == "None" else field.default
     usual = usual if default is None else str(default).lower()
@@ -76,7 +76,7 @@ def help_of(field: FieldDoc, default: object) -> str:
 
 
 def verbose() -> bool:
-    """Whether the command that runs was asked to say more."""
+    """Whether the running command has the option ``--verbose``."""
     return RUNNING.get(None) is not None and _VERBOSE in RUNNING.get().meta
 
 
@@ -161,7 +161,7 @@ _COMPLETED: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Entry(NamedTuple):
-    """What a docstring says of an argument or an option: its heading, its names, what stands for a value, a text."""
+    """Documentation of an argument or option from a docstring: heading, names, metavar, limits and text."""
 
     heading: str
     names: tuple[str, ...]
@@ -172,20 +172,20 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> Any:
-        """The type of an option that is no parameter of its function."""
+        """Type of an option that is not a parameter of its function."""
         if self.least is not None:
             return int | None if self.least.is_integer() else float | None
         return bool | None if not self.metavar else list[str] | None if "=" in self.metavar else str | None
 
 
 def documented(doc: str) -> dict[str, Entry]:
-    """The arguments and options of a docstring, by their parameters.
+    r"""Arguments and options that a docstring documents, by parameter.
 
     A line is ``name (-s --long METAVAR 1..9): text``, where all but the name may be missing.
 
     Examples
     --------
-    >>> list(documented("Do.\\n\\n    Search:\\n        top (-k K 1..): Number\\n            of answers.").items())
+    >>> list(documented("Do.\n\n    Search:\n        top (-k K 1..): Number\n            of answers.").items())
     [('top', Entry(heading='Search', names=('-k',), metavar='K', least=1.0, most=None, text='Number of answers.'))]
     """
     entries: dict[str, Entry] = {}
@@ -246,7 +246,7 @@ def _as_left_out(parameter: Any) -> None:
 
 
 class Command(TyperCommand):
-    """A command whose help has a purpose, examples and options by their use.
+    """Typer command whose help has purpose, examples, and options grouped by use.
 
     A docstring has a section for each group of options, see `documented`, and ends with ``Examples:``. An option
     without a text of its own has that of a field.
@@ -258,18 +258,18 @@ class Command(TyperCommand):
             _as_left_out(parameter)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Take what nobody gives on the command line from the settings."""
+        """Fill parameters missing on the command line from the settings file."""
         return super().make_context(info_name, args, parent, **{**extra, "default_map": _settings()})
 
     def make_parser(self, ctx: Any) -> Any:
-        """Read earlier spellings of options too."""
+        """Build a parser that also accepts former spellings of options."""
         parser: Any = super().make_parser(ctx)
         for old, now in OPTIONS.get(self.name or "", {}).items():
             (parser._long_opt if old.startswith("--") else parser._short_opt)[old] = parser._long_opt[now]
         return parser
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``-`` as standard input, and ``--format json`` as ``--json``."""
+        """Parse arguments, with ``-`` for standard input and ``--format json`` for ``--json``."""
         rest: list[str] = super().parse_args(ctx, ["/dev/stdin" if word == "-" else word for word in args])
         chosen = ctx.meta.get(FORMAT, "text")
         if "as_json" in ctx.params:
@@ -278,12 +278,12 @@ class Command(TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run, and let outputs know the command."""
+        """Run the command and make it known to output functions."""
         RUNNING.set(ctx)
         return super().invoke(ctx)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write the purpose, and examples."""
+        """Write the purpose and the examples."""
         purpose, _, examples = (self.help or "").partition(_EXAMPLES)
         formatter.write_paragraph()
         with formatter.indentation():
@@ -294,7 +294,7 @@ class Command(TyperCommand):
                     formatter.write(f"{'':{formatter.current_indent}}{line.strip()}\n")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write options by their use: those of every day, or all."""
+        """Write the options grouped by use: common ones, or all."""
         usual = None if _ALL in ctx.meta else EVERYDAY.get(self.name or "")
         shown: list[Any] = [each for each in self.get_params(ctx) if each.get_help_record(ctx)]
         everyday = [each for each in shown if usual is None or each.name in usual]
@@ -316,7 +316,7 @@ class Command(TyperCommand):
             formatter.write_text(f"{rare} more options: {ctx.command_path} --help-all")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write exit statuses."""
+        """Write the exit statuses."""
         formatter.write_paragraph()
         if _ALL in ctx.meta:
             _write_codes(formatter)
@@ -330,10 +330,10 @@ def _write_codes(formatter: Any) -> None:
 
 
 class Group(TyperGroup):
-    """Commands by task, each with an example."""
+    """Typer group whose help lists commands by task, each with an example."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run; an error has words of the command line as they are, which must do nothing to a terminal."""
+        """Run the group; error messages escape control characters of the command line."""
         try:
             return super().invoke(ctx)
         except _Usage as error:
@@ -341,7 +341,7 @@ class Group(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands."""
+        """Write the commands by task."""
         rest = [name for name in self.list_commands(ctx) if name not in sum(TASKS.values(), ())]
         for title, names in {**TASKS, "Commands" if ctx.parent else "More": tuple(rest)}.items():
             commands = {name: self.commands[name] for name in names if name in self.commands}
@@ -353,17 +353,17 @@ class Group(TyperGroup):
                     formatter.write(f"{'':{formatter.current_indent + 2}}$ {example}\n" * bool(example))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write exit statuses, of the program as a whole."""
+        """Write the exit statuses of the program."""
         if ctx.parent is None:
             formatter.write_paragraph()
             _write_codes(formatter)
 
 
 class App(typer.Typer):
-    """An app whose commands are all of the class `Command`."""
+    """Typer app whose commands all have the class `Command`."""
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
-        """Register a function as a command, with the options that every command has."""
+        """Decorator that registers a function as a command, with the common options."""
         register = super().command(name, **{"cls": Command, **more})
 
         def decorate(function: F) -> F:

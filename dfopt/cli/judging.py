@@ -35,7 +35,7 @@ def judged(
     assume: str | None,
     changes: list[str] | None,
 ) -> list[Ranked]:
-    """Judge the mappings that the words of ``dfopt score`` name, with the next best ones that results keep; best first.
+    """Score the mappings that the arguments of ``dfopt score`` name, with alternatives of results; best first.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _stack_of(system: System, name: str | None, throttle: bool) -> Stack | None:
 def judged_mappings(
     name: str, result: Result, assumptions: Assumptions, stack: Stack | None, throttle: bool = True
 ) -> list[Ranked]:
-    """Judge the mapping of a result and the next best ones that it keeps, in the order of the solve.
+    """Score the mapping of a result and its alternatives, in the order of the result.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def judged_mappings(
 
 
 def by_physics(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Sort judged mappings by step time, those that break a limit last."""
+    """Sort scored mappings by step, those that break a limit last."""
     return sorted(ranked, key=lambda mapping: (bool(mapping.violations), mapping.score.sustained.step_time_s))
 
 

@@ -11,7 +11,7 @@ from dfopt.errors import DocumentError, PlanError
 
 
 def check_output(option: str, path: Path | None, suffixes: tuple[str, ...], parts: bool = False) -> None:
-    """Refuse an output file that cannot be written, or must not be, before the work and not after it.
+    """Reject an output file that cannot or must not be written, before any work.
 
     It must not be one of the other files that the command names, nor, without its ``--force``, one that dfopt did not
     write. ``parts``: nor may those beside it, whose names have more before the suffix.
@@ -26,14 +26,14 @@ def check_output(option: str, path: Path | None, suffixes: tuple[str, ...], part
 
 
 def check_folder(option: str, folder: Path | None, names: Iterable[str]) -> None:
-    """Check the files of a folder that exist and will be written, as `check_file` does."""
+    """Check the files that will be written to a folder, as `check_file` does."""
     for file in [] if folder is None else map(folder.joinpath, names):
         if os.path.lexists(file):
             check_file(option, file)
 
 
 def check_file(option: str, path: Path) -> None:
-    """Refuse an output file that cannot be written, or that another option names too."""
+    """Reject an output file that cannot be written, or that another option names as well."""
     from dfopt.documents.files import check_writable
 
     given = RUNNING.get().params

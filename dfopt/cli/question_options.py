@@ -57,7 +57,7 @@ _NAMES: Final = (
 
 
 def with_question_options(command: F) -> F:
-    """Put the options of a question where the docstring of a command has {workload} and {parallelism}."""
+    """Decorator: inserts the question's options where a command's docstring has {workload} and {parallelism}."""
     axes = "\n".join(f"{key} ({'DIM[,DIM...]' if dims else 'N 1..'})" for key, (_, dims) in keys().items())
     sections = {"workload": _WORKLOAD, "parallelism": _PARALLELISM.replace("{axes}", axes)}
     for name, text in sections.items():
@@ -66,7 +66,7 @@ def with_question_options(command: F) -> F:
 
 
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters of the workload, and fields of the request, from the words of options.
+    """Split options into workload parameters and request fields.
 
     Examples
     --------

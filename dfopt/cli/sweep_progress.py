@@ -22,7 +22,7 @@ _FIXED = "\N{NO-BREAK SPACE}"
 
 
 class SweepProgress:
-    """Shows on ``stream`` how far a sweep is; nothing where that is no terminal, or with ``quiet``.
+    """Progress view of a sweep on a terminal; hidden elsewhere and with ``quiet``.
 
     It is the ``progress`` of `dfopt.sweep`. Cells of the store count as done from the start, and as failed if they
     have no mapping, but not in the rate.
@@ -49,7 +49,7 @@ class SweepProgress:
         self._live: Any = None
 
     def resumed(self, records: Iterable[Record]) -> None:
-        """Take the records that the store has, before the first call."""
+        """Register the records that the store already has, before the first call."""
         for record in records:
             self._count(record)
 
@@ -66,13 +66,13 @@ class SweepProgress:
             self._show()
 
     def close(self) -> None:
-        """Take the view away."""
+        """Remove the view."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def facts(self) -> list[str]:
-        """What the view says beside the bar, the most important first."""
+        """Texts next to the progress bar, the most important first."""
         spent, new = time.perf_counter() - self._began, self._done - self._start
         facts = [f"{self._done}/{self._total} cells"]
         if self._unmapped:

@@ -33,7 +33,7 @@ _SHADES = ("grey93 on grey15", "grey93 on grey30", "black on grey50", "black on 
 
 
 def report(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> RenderableType:
-    """All of it: counts, cells without a mapping, heat maps of (figure, column) and claims."""
+    """Terminal report of a sweep: counts, cells without a mapping, heat maps of (figure, column), and claims."""
     parts: list[RenderableType] = [Text(str(runs), style="bold")]
     parts += [Text(note, style="yellow") for note in runs.notes]
     parts += _problems(runs)
@@ -57,7 +57,7 @@ def _cells(runs: Runs) -> Grid:
 
 
 def claims_table(verdicts: Sequence[Verdict]) -> Grid:
-    """Every claim: what the source says, what the cells say, whether that agrees, and why not."""
+    """Table of all claims: value of the source, value of the cells, and whether they agree."""
     columns: dict[str, ColumnKind] = {
         "claim": "text", "figure": "text", "paper": "figure", "ours": "figure", "holds if": "word", "holds": "word",
         "cells": "figure", "why": "text",
@@ -71,7 +71,7 @@ def claims_table(verdicts: Sequence[Verdict]) -> Grid:
 
 
 def heat_table(pivot: Any, title: str) -> Grid:
-    """A pivot table with a shade for each figure, the darkest for the smallest; a dash where there is none."""
+    """Pivot table with shaded cells, darkest for the smallest value; a dash for missing ones."""
     columns: dict[str, ColumnKind] = {str(name): "word" for name in pivot.index.names}
     columns |= {str(label): "figure" for label in pivot.columns}
     figures = [float(x) for x in pivot.to_numpy(dtype=float, na_value=math.nan).ravel() if x == x]
@@ -85,7 +85,7 @@ def heat_table(pivot: Any, title: str) -> Grid:
 
 
 def frame_table(frame: Any, title: str) -> Grid:
-    """A frame as a table for the terminal."""
+    """Data frame as a table for the terminal."""
     columns: dict[str, ColumnKind] = {
         str(name): "figure" if frame[name].dtype.kind in "iuf" else "text" for name in frame.columns
     }
@@ -93,7 +93,7 @@ def frame_table(frame: Any, title: str) -> Grid:
 
 
 def plain_rows(frame: Any) -> list[dict[str, Any]]:
-    """The rows of a frame as plain data; what a row does not have is none."""
+    """Rows of a data frame as plain data, with None for missing values."""
     rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return rows
 

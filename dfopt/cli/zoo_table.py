@@ -72,7 +72,7 @@ def _cell(document: Any, of: str | Callable[[Any], object], unit: Any) -> str:
 
 
 def zoo_table(kind: str, words: list[str]) -> Grid:
-    """The shelves with how much they hold; or one shelf, only rows that have all the words."""
+    """Table of the zoo's shelves with their sizes, or of one shelf's rows that contain all the words."""
     if not kind:
         shelves: tuple[str, ...] = (*KINDS, "assumptions")
         return Grid("", {"kind": "word", "names": "figure", "such as": "text"}, [

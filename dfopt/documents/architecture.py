@@ -10,7 +10,7 @@ from dfopt.documents.base import Part
 
 
 class Architecture(Part):
-    """Which norms, biases and positions a model has, of all its layers alike; none = that is not known.
+    """Norms, biases and position encodings of a model, equal in all layers; None: not known.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Architecture(Part):
 
     @property
     def unknown(self) -> list[str]:
-        """What is not known, in words; a scaling that nothing says of is none."""
+        """Properties that are not known, in words; an unstated scaling counts as none."""
         words = {
             "norm": "norms",
             "bias": "biases",

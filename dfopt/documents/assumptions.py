@@ -25,7 +25,7 @@ CHANGED = " (changed)"
 
 
 class Assumptions(Document):
-    """Every convention that changes a number.
+    """All modelling conventions that change a number.
 
     Attributes
     ----------
@@ -278,11 +278,11 @@ class Assumptions(Document):
 
     @property
     def splits_tokens(self) -> bool:
-        """Whether chips that share kernels may split tokens."""
+        """Whether tensor-parallel chips may split tokens (sequence parallelism)."""
         return self.sequence_parallelism != "none"
 
     def hides_hops_in(self, chunks: int) -> bool:
-        """Whether a stage of so many chunks of layers works while it sends to its neighbours; of resolved assumptions.
+        """Whether a stage of ``chunks`` chunks computes while it sends to its neighbours; for resolved assumptions.
 
         Examples
         --------
@@ -296,27 +296,27 @@ class Assumptions(Document):
 
     @property
     def blocks_tokens(self) -> bool:
-        """Whether partitions may take their tokens in blocks; of resolved assumptions."""
+        """Whether partitions may take their tokens in blocks; for resolved assumptions."""
         allowed = self.token_blocks == "allow" and self.execution == "dataflow"
         return allowed and self.compute_model != "cycle" and self.weights_from_dram
 
     @property
     def gradient_passes(self) -> int:
-        """How often an evaluation moves the gradient of a weight between memory and chip."""
+        """Number of times that an evaluation moves a weight gradient between memory and chip."""
         return 1 if self.gradient_traffic == "written" else 2
 
     @property
     def by_layer(self) -> bool:
-        """Whether everything that a layer needs to train is counted at once, as Calculon does."""
+        """Whether all that a layer needs in training counts at the same time, as in Calculon."""
         return self.training_memory == "calculon" and self.gradients == "exact"
 
     @property
     def by_tiles(self) -> bool:
-        """Whether products hide collectives tile by tile, so that chips hold no more than a tile of what is sent."""
+        """Whether products overlap with collectives tile by tile, so that chips store only a tile of what is sent."""
         return self.tensor_overlap not in (None, "waves")
 
     def hiding(self, way: str | None) -> Assumptions:
-        """The same where products hide collectives in some way, or not at all; as they say if none is given.
+        """The assumptions with another way to overlap products and collectives; unchanged if ``way`` is None.
 
         Where nothing is hidden, nothing is counted as in products that hide something.
 
@@ -347,7 +347,7 @@ class Assumptions(Document):
         return Assumptions(**fields)
 
     def changed(self, fields: Mapping[str, Any], path: str = "") -> Assumptions:
-        """A copy with some fields as a file says them, which ``path`` names in errors; itself if nothing changes."""
+        """A copy with some fields given as in a file; ``path`` names them in errors."""
         changed = Assumptions.from_data({**self.to_data(), **fields}, path=path)
         if changed == self:
             return self
@@ -388,7 +388,7 @@ PROFILES: dict[str, Assumptions] = {
 
 
 def profile(name: str) -> Assumptions:
-    """The named set of assumptions; `NotInZoo` if there is none of this name.
+    """The profile of assumptions of this name; `NotInZoo` if there is none.
 
     Examples
     --------

@@ -36,7 +36,7 @@ _COUNTED: Final[dict[Splits, str]] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """One way to share chips out."""
+    """A plan axis: one kind of parallelism, such as TP, PP or DP."""
 
     name: str  # key of its degree in documents and name of its option; in labels as capitals
     title: str  # for people
@@ -47,27 +47,27 @@ class Axis:
 
     @property
     def text(self) -> str:
-        """What its degree is, in a sentence."""
+        """A sentence on the meaning of its degree."""
         return f"Degree of {self.title}: the number of {_COUNTED[self.splits]}."
 
     @property
     def dims_key(self) -> str:
-        """Key of its network dims in documents."""
+        """Key of the axis's network dims in documents."""
         return f"{self.name}_dims"
 
     @property
     def keys(self) -> tuple[str, str]:
-        """Keys of its degree and of its network dims."""
+        """Keys of the axis's degree and of its network dims in documents."""
         return self.name, self.dims_key
 
     @property
     def label(self) -> str:
-        """In labels of plans and in messages."""
+        """Label of the axis in plans and messages, such as ``TP``."""
         return self.name.upper()
 
 
 class Share(NamedTuple):
-    """What a plan gives to an axis."""
+    """Degree and network dims of one axis of a plan."""
 
     axis: Axis
     degree: int
@@ -91,7 +91,7 @@ AXES: dict[str, Axis] = {
 
 @cache
 def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
-    """Groups of chips that a kernel's communication may be over: axes, and which of their network dims.
+    """Chip groups that a kernel's own communication may span, by name: axes, and a slice of their network dims.
 
     An axis that splits kernels, modules or the batch by its name; of the first two, the first network dim alone
     (``tp_first``) or the others (``tp_rest``); ``all`` of those that split kernels or the batch together.
@@ -107,13 +107,13 @@ def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
 
 @cache
 def keys() -> dict[str, tuple[Axis, bool]]:
-    """Keys of documents: their axis, and whether they hold its network dims."""
+    """Keys of axes in documents: the axis of each, and whether it holds network dims."""
     keys = {axis.name: (axis, False) for axis in AXES.values()}
     return keys | {axis.dims_key: (axis, True) for axis in AXES.values()}
 
 
 def spelled_out(keywords: Mapping[str, Any]) -> Callable[[F], F]:
-    """Decorate a function that takes ``**others`` so that its signature names them, with their defaults."""
+    """Decorator: the signature of a function with ``**others`` lists these keywords with their defaults."""
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)

@@ -111,7 +111,7 @@ class Part(Copied):
 
 
 class Document(Part):
-    """A document: a part with a schema id, which loads from and dumps to YAML or JSON.
+    """Base of all documents: a part with a schema id that loads from and dumps to YAML or JSON.
 
     A subclass sets ``SCHEMA``, such as ``"dfopt/graph/3"``: package, kind, version.
 
@@ -156,7 +156,7 @@ class Document(Part):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], path: str = "<data>") -> Self:
-        """Validate parsed data by the same rules as a file: units are required, and so is ``schema``."""
+        """Validate parsed data by the rules of files: units and ``schema`` are required."""
         if not isinstance(data, Mapping):
             refuse(path, f"found {shown(data)}, expected a mapping", "give keys and values")
         issues = cls._schema_issues(data, path)
@@ -193,15 +193,15 @@ class Document(Part):
         raise SchemaVersionError(path, [Issue("$.schema", message, remedy)])
 
     def to_data(self) -> dict[str, Any]:
-        """JSON-able data, ``schema`` first, with unit strings, without keys that are None by default."""
+        """JSON-compatible data with ``schema`` first and units as text, without fields that are None by default."""
         return self.model_dump(mode="json", by_alias=True)
 
     def written(self, key: str, value: Any) -> Any:
-        """Data that a JSON file has under a key: that of :meth:`to_data`, or the same in fewer words."""
+        """Data of one key as a JSON file has it: that of :meth:`to_data`, or a shorter form."""
         return value
 
     def dump(self, path: str | os.PathLike[str]) -> None:
-        """Write the document, YAML or JSON by suffix; the file is replaced in one step or not at all."""
+        """Write the document as YAML or JSON, by suffix, atomically."""
         suffix = Path(os.path.realpath(path)).suffix.lower()
         if suffix not in (".json", ".yaml", ".yml"):
             refuse(path, f"found the suffix {suffix!r}, expected .yaml, .yml or .json", "name it so")
@@ -215,13 +215,13 @@ class Document(Part):
         refuse(path, message, f"it was written as {as_json} instead")
 
     def digest(self) -> str:
-        """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""
+        """Digest of the document, 16 hex digits; equal for equal contents, whatever file, key order or units."""
         with uncollected():
             return digest(self)
 
 
 class Named(Document):
-    """A document with a name, a few words on what it describes, and where they come from.
+    """A document with a name, a description and its sources.
 
     Attributes
     ----------
@@ -239,19 +239,19 @@ class Named(Document):
 
 
 class Sealed(Document):
-    """A document of claims whose ``seal`` is the digest of all the rest: one that was edited says so."""
+    """A document of claims with a ``seal``, the digest of all other fields, which shows later edits."""
 
     def sealed(self) -> Self:
-        """A copy of the document with a seal that fits its contents."""
+        """A copy with the seal of its contents."""
         return self.model_copy(update={"seal": self.unsealed_digest()})
 
     def unsealed_digest(self) -> str:
-        """Digest of everything but the seal."""
+        """Digest of all fields but the seal."""
         return self.model_copy(update={"seal": ""}).digest()
 
 
 def digest_of(data: Mapping[str, Any]) -> str:
-    """16 hex digits of JSON-able data, see :meth:`Document.digest`."""
+    """Digest of JSON-compatible data, 16 hex digits, see :meth:`Document.digest`."""
     return hashlib.sha256(canonical(data)).hexdigest()[:16]
 
 
@@ -297,7 +297,7 @@ def _follow(data: Any, loc: Sequence[str | int], keep_last: bool) -> tuple[list[
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that a field of this type may hold."""
+    """The pydantic models that a type annotation allows."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
@@ -329,7 +329,7 @@ def _renamed(cls: type[BaseModel], steps: Sequence[str | int], key: str) -> str:
 
 
 def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationError) -> list[Issue]:
-    """What is wrong with some data for a document or part, in plain words, with places and remedies.
+    """Validation errors of a document or part as issues in plain words, with places and remedies.
 
     One issue per place; the members of a union that all refuse a value become 'expected this or that'.
     """
@@ -383,7 +383,7 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
 
 
 def plain_words(error: ValidationError) -> str:
-    """What is wrong with a document or part that was made in Python, from the values that pydantic refused."""
+    """Validation errors of a document built in Python, in plain words."""
     data: dict[Any, Any] = {}
     for detail in error.errors():
         *steps, last = detail["loc"] or ("all",)

@@ -17,7 +17,7 @@ from dfopt.units import Ratio
 
 
 class FittedNumber(Part):
-    """A number that was fitted, and between what.
+    """A fitted number with the bounds of its fit.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class FittedNumber(Part):
 
     @property
     def at_bound(self) -> bool:
-        """Whether a bound stopped it: then the rows ask for what the model does not have.
+        """Whether the fit ended at a bound, so that the rows need something that the model lacks.
 
         Examples
         --------
@@ -50,7 +50,7 @@ class FittedNumber(Part):
 
 
 class SourceError(Part):
-    """Relative errors of the rows of a source; ``left_out``: the mean where the numbers are fitted to the others.
+    """Relative errors of the rows of one source; ``left_out``: mean error when the fit excludes that source.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class SourceError(Part):
 
 
 class Evidence(Part):
-    """A file that was read.
+    """A file of measurements that a calibration used.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Evidence(Part):
 
 
 class Calibration(Document):
-    """What was fitted to measurements of a chip, as assumptions and as shares of its rates and of its network's.
+    """Numbers fitted to measurements of a chip: assumptions, and shares of its rates and network.
 
     Attributes
     ----------
@@ -157,16 +157,16 @@ class Calibration(Document):
     version: str
 
     def numbers(self) -> dict[str, float]:
-        """What was fitted or taken over, by name."""
+        """Fitted and adopted numbers by name."""
         return {number.name: number.value for number in (*(self.taken_over or ()), *self.fitted)}
 
     @property
     def stamp(self) -> str:
-        """Its name with its digest, which tells it from an earlier or later fit of that name."""
+        """Name with digest, which distinguishes fits of the same name."""
         return f"{self.profile} {self.digest()}"
 
     def applied(self, system: System) -> System:
-        """The system with these shares; `SystemSpecError` for another chip, or a system of more levels.
+        """A system with the calibrated shares; `SystemSpecError` for another chip or more network levels.
 
         Dims are matched by their names, or else by their place: what is measured in a node is for the first dim.
         """
@@ -182,7 +182,7 @@ class Calibration(Document):
         return self.lent(system)
 
     def lent(self, system: System) -> System:
-        """The system with these shares whatever its chip; dims beyond those that are known are as the last of them."""
+        """A system with the calibrated shares for any chip; further dims take those of the last calibrated one."""
         places, dims = list(self.network), []
         for place, dim in enumerate(system.network):
             name = dim.name if dim.name in self.network else places[min(place, len(places) - 1)]

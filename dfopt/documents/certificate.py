@@ -18,7 +18,7 @@ Number = Annotated[int, Field(ge=0)]
 
 
 class CertifiedRegion(Part):
-    """How a region is shown, or what is left of it divided. It has some sharding schemes, and some blocks, of each.
+    """A proof step: how a region is bounded, or into which parts it is divided.
 
     Kernels, schemes and weights have numbers from 0 on: kernels in the order of the graph, schemes in that of all which
     a kernel may have.
@@ -55,7 +55,7 @@ class CertifiedRegion(Part):
 
 
 class CertifiedPlans(Part):
-    """The regions of plans under which a layer pays the same, in some numbers of tiles.
+    """Proof steps for plans whose layers cost the same, for some numbers of tiles.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class CertifiedPlans(Part):
 
 
 class Certificate(Document):
-    """What `dfopt check` found of a result, so that it is shown again in less time.
+    """Proof of a result found by `dfopt check`, with which a later check takes less time.
 
     Attributes
     ----------

@@ -13,16 +13,16 @@ _SETS: Final[dict[frozenset[str], set[str]]] = {}
 
 
 class of_extra(cached_property[_T_co]):
-    """A cached property that follows from the keys beside fields alone: copies with the same ones keep it."""
+    """A cached property that depends only on extra keys; copies with the same extra keys keep its value."""
 
 
 class Copied(BaseModel):
-    """A frozen model, whose cached properties are worked out again in copies with other values."""
+    """A frozen pydantic model whose copies recompute cached properties."""
 
     model_config = ConfigDict(ignored_types=(of_extra,))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, which works out again what follows from them."""
+        """A copy with some fields replaced; cached properties are recomputed."""
         given = update or {}
         if deep or not given.keys() <= type(self).__pydantic_fields__.keys():
             copied = super().model_copy(update=update, deep=deep)
@@ -41,7 +41,7 @@ class Copied(BaseModel):
         return copied
 
     def with_extra(self) -> Self:
-        """The same with all that follows from the keys beside fields alone worked out, once for all copies to come."""
+        """The same object with all properties of extra keys computed, for later copies."""
         for name in _of(type(self), extra=True):
             getattr(self, name)
         return self

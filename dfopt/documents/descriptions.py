@@ -33,7 +33,7 @@ _PLAIN: Final = {int: "whole number", float: "number", str: "text", bool: "true 
 
 @dataclass(frozen=True)
 class FieldDoc:
-    """One field of a document: what it is called in files, and what its class says of it."""
+    """Documentation of a document's field: name in files, type, unit, default, text."""
 
     name: str
     type: str
@@ -46,18 +46,18 @@ class FieldDoc:
 
     @property
     def example(self) -> str:
-        """A value as a file would have it; of a part, the examples of what that requires."""
+        """Example value as in a file; for a part, the examples of its required fields."""
         return self.written or _composed(self.annotation)
 
     @property
     def summary(self) -> str:
-        """The first sentence of the text."""
+        """First sentence of the text."""
         return re.split(r"(?<=[^.]\.)(?<!Fig\.)\s+(?=[A-Z0-9`])", self.text, maxsplit=1)[0]
 
 
 @cache
 def fields_of(model: type[BaseModel]) -> tuple[FieldDoc, ...]:
-    """Every field of a document or of a part of one, as its docstring and its type describe it.
+    """Documentation of every field of a document or part, from its docstring and types.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def fields_of(model: type[BaseModel]) -> tuple[FieldDoc, ...]:
 
 
 def prose_of(docstring: str | None) -> str:
-    """A docstring without its sections."""
+    """Docstring without its sections."""
     return _HEADING.split(inspect.cleandoc(docstring or ""), maxsplit=1)[0].strip()
 
 

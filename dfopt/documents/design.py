@@ -26,7 +26,7 @@ RETICLE_MM2 = 26.0 * 33.0  # the field of today's scanners (ASML NXE:3600D)
 
 
 class DesignBudgets(Part):
-    """What a chip with its package may take.
+    """Budgets of a chip with its package: area (mm2), power (W), and number of dies.
 
     Attributes
     ----------
@@ -63,11 +63,11 @@ class DesignBudgets(Part):
 
     @property
     def die_area_mm2(self) -> float:
-        """Of each die."""
+        """Area of each die in mm2."""
         return self.chip_area_mm2 / (self.dies or 1)
 
     def within_area(self, most_mm2: float) -> Self:
-        """The budgets of a chip of the same shape that is no larger."""
+        """The budgets of a chip of the same aspect ratio with at most ``most_mm2`` mm2."""
         if self.chip_area_mm2 <= most_mm2:
             return self
         edge_mm = None if self.edge_mm is None else self.edge_mm * math.sqrt(most_mm2 / self.chip_area_mm2)
@@ -75,7 +75,7 @@ class DesignBudgets(Part):
 
 
 class DesignShares(Part):
-    """Shares of each budget by component; what is not named has none.
+    """Shares of each budget by component; unnamed components have none.
 
     One of a budget may be ``rest``. A component whose share of the area is ``auto`` is of every size that
     ``Design.choices`` allows; it takes the area, and where they are ``auto`` the perimeter and the power at nominal
@@ -100,7 +100,7 @@ class DesignShares(Part):
 
 
 class Design(Source):
-    """One point among the chips that a technology allows.
+    """A chip design: a technology, budgets, and shares or sizes of components.
 
     Attributes
     ----------
@@ -142,19 +142,19 @@ class Design(Source):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The components whose sizes are to be searched."""
+        """Components whose sizes are free."""
         return tuple(name for name, share in self.shares.area.items() if share == "auto")
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """What is to be searched: sizes of components, and after them the budget of power as ``power``."""
+        """Free variables of the search: sizes of components, then ``power`` if its budget is free."""
         if self.choices is None:
             return self.chosen
         listed = (*self.choices.listed, *self.choices.rate) if self.sizes is not None else ()
         return (*self.chosen, *listed, *((POWER,) if self.choices.power else ()))
 
     def shares_of(self, budget: BudgetName) -> dict[str, float]:
-        """The shares of one budget as numbers.
+        """Shares of one budget by component, as numbers.
 
         Raises `SystemSpecError` where shares are ``auto``: then this is many designs, not one.
         """
@@ -190,14 +190,14 @@ class Design(Source):
 
 
 def resolved(given: Shares) -> dict[str, float]:
-    """Shares as numbers: ``rest`` is what the others leave of 1."""
+    """Shares as numbers; ``rest`` is what the others leave of 1."""
     numbers = {name: share for name, share in given.items() if not isinstance(share, str)}
     rest = max(1 - sum(numbers.values()), 0.0)
     return {name: numbers.get(name, rest) for name in given}
 
 
 def unknown(technology: Technology) -> tuple[str, str]:
-    """What is wrong with a share of a component that a technology does not have, and what can be done."""
+    """Problem and remedy for a share of a component that the technology lacks."""
     return f"technology {technology.name} has no such component", f"it has {', '.join(technology.components)}"
 
 
@@ -207,7 +207,7 @@ def too_much(total: float) -> str:
 
 
 def no_links_between(dies: int, technology: Technology) -> tuple[str, str]:
-    """What is wrong with several dies that nothing joins, and what can be done."""
+    """Problem and remedy for several dies without links between them."""
     message = f"found {dies}, expected 1: technology {technology.name} has no links between_dies"
     return message, "add them to its links: a die takes what another one holds"
 

@@ -53,7 +53,7 @@ class _Steps(Part):
 
 
 class StackSteps(_Steps):
-    """Numbers of stacks.
+    """Candidate numbers of DRAM stacks.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class StackSteps(_Steps):
 
 
 class CapacitySteps(_Steps):
-    """Capacities, each rounded up to whole banks.
+    """Candidate capacities, each rounded up to whole banks.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class CapacitySteps(_Steps):
 
 
 class RateSteps(_Steps):
-    """Rates in each direction of all links of a role together, each rounded up to whole links.
+    """Candidate rates of all links of a role together, in each direction, rounded up to whole links.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class RateSteps(_Steps):
 
 
 class PowerSteps(_Steps):
-    """Budgets of power, in place of the one that the design has.
+    """Candidate power budgets, which replace that of the design.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class PowerSteps(_Steps):
 
 
 class DesignChoices(Part):
-    """Sizes that are searched; of a component that is not named here, as many as fit, in even steps.
+    """Candidate sizes of components; an unnamed component takes as many as fit, in even steps.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class DesignChoices(Part):
 
     @property
     def listed(self) -> dict[str, tuple[float, ...]]:
-        """What is chosen of the sizes of a stacked chip, in the order of the search."""
+        """Candidate sizes of a stacked chip by component, in the order of the search."""
         by_name = {name: getattr(self, name) for name in LISTED}
         if self.network_die is not None:
             by_name[NETWORK_ON_LOGIC] = sorted(die == "logic" for die in self.network_die)
@@ -188,11 +188,11 @@ class DesignChoices(Part):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """The components that have choices here."""
+        """Components with candidates."""
         return (*(("dram",) if self.stacks else ()), *self.capacity, *self.rate)
 
     def of(self, component: str) -> _Steps | None:
-        """The sizes of one component, if they are given."""
+        """Candidates of one component, or None."""
         if component == "dram":
             return self.stacks
         return self.capacity.get(component) or {str(role): steps for role, steps in self.rate.items()}.get(component)

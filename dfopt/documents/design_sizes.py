@@ -15,7 +15,7 @@ NETWORK_ON_LOGIC: Final = "network_on_logic"  # among what is searched: 1, or 0 
 
 
 class DesignSizes(Part):
-    """How large each component of a stacked chip is; units of compute have the rest of the logic die.
+    """Sizes of the components of a stacked chip; compute units take the rest of the logic die.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class DesignSizes(Part):
 
     @property
     def connected(self) -> int:
-        """Layers that move data at once."""
+        """Number of DRAM layers that transfer data at the same time."""
         return self.dram_layers if self.connected_layers is None else self.connected_layers
 
     @model_validator(mode="after")

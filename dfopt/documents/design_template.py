@@ -13,7 +13,7 @@ from dfopt.units import Bandwidth, Seconds
 
 
 class TemplateDim(Part):
-    """A network dim whose links are those of a role, or have a bandwidth of their own (a network beyond the chip).
+    """Network dim of a derived system, with the links of a chip role or a bandwidth of its own.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class TemplateDim(Part):
 
     @property
     def ports(self) -> int:
-        """Links of this dim that a chip has."""
+        """Number of links that a chip has in this dim."""
         return {"switch": 1, "ring": 2, "line": 2, "fully_connected": max(self.size - 1, 1)}[self.topology]
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class TemplateDim(Part):
 
 
 class Template(Part):
-    """How derived chips make a system: what of theirs mappings use, and which networks join them.
+    """How derived chips form a system: the SRAM that mappings use, and the networks.
 
     The share of peak that kernels sustain is ``core.utilization`` of the technology.
 

@@ -7,14 +7,17 @@ from collections.abc import Iterable
 
 
 def part_name(name: str, size: int, stride: int = 1) -> str:
-    """How a part of a network dim is written: ``x[8]``, or ``x[4@8]`` for four chips, eight apart."""
+    """Name of a part of a network dim: ``x[8]``, or ``x[4@8]`` for four chips with stride eight."""
     return f"{name}[{size}]" if stride == 1 else f"{name}[{size}@{stride}]"
 
 
 def split_part_name(name: str) -> tuple[str, int | None, int]:
-    """The dim, size and stride that the name of a dim or of a part means; a whole dim has no size.
+    """Dim, size and stride of the name of a dim or of a part; the size of a whole dim is None.
 
-    Raises `ValueError` if it is written otherwise.
+    Raises
+    ------
+    ValueError
+        If the name has another form.
 
     Examples
     --------
@@ -29,12 +32,12 @@ def split_part_name(name: str) -> tuple[str, int | None, int]:
 
 
 def block_name(parts: Iterable[str]) -> str:
-    """How the ring around a block of parts of two dims is written, such as ``x[4]+y[2]``."""
+    """Name of the ring around a block of parts of two dims, such as ``x[4]+y[2]``."""
     return "+".join(parts)
 
 
 def parts_of(names: Iterable[str]) -> tuple[str, ...]:
-    """The dims and parts of dims among some names, each block as its parts.
+    """Dims and parts among some names, with every block replaced by its parts.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from dfopt.units import Bytes, Hertz, JoulesPerByte, Metres, Seconds, Watts
 
 
 class DramLayers(Part):
-    """The DRAM of a chip as layers on its logic die, all alike.
+    """DRAM of a chip as equal layers on its logic die.
 
     Attributes
     ----------
@@ -84,10 +84,10 @@ class DramLayers(Part):
 
     @property
     def rate(self) -> float:
-        """Bytes per second of one connected layer."""
+        """Bandwidth of one connected layer, B/s."""
         return self.ports * self.port_bits * self.frequency / 8
 
     @property
     def connection_mm2(self) -> float:
-        """Area of the logic die that one connected layer takes for its data, in mm2."""
+        """Area of the logic die for the data connections of one layer, mm2."""
         return self.ports * self.port_bits * self.pitch**2 * self.keep_out * 1e6

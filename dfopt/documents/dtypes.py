@@ -34,7 +34,7 @@ Dtype = Literal[
 
 
 class Format(NamedTuple):
-    """How an element is held: its bytes, those of the scales included, and the arithmetic that takes it as it is.
+    """Storage format of an element: bytes including scales, and the arithmetic type that takes it directly.
 
     ``block``: rows and depth of a product's weights that share a scale.
     """
@@ -78,12 +78,12 @@ FORMATS: Final[dict[Dtype, Format]] = {
 
 
 def weights_of(kernel: Kernel) -> DataClass:
-    """The class of a kernel's weights: of experts, of what makes logits, or of all others."""
+    """Data class of a kernel's weights: experts, ends (logits), or weights."""
     return "experts" if kernel.experts is not None else "ends" if kernel.output_class == "logits" else "weights"
 
 
 class Words(NamedTuple):
-    """Bytes of an element of every class of data.
+    """Bytes of an element by data class.
 
     Gradients are activations. Of a recurrent state none is as the layer says that keeps it.
     """
@@ -97,16 +97,16 @@ class Words(NamedTuple):
     state: float | None = None
 
     def of_weight(self, kernel: Kernel) -> float:
-        """Of a weight of a kernel."""
+        """Bytes of an element of a kernel's weight."""
         return float(getattr(self, weights_of(kernel)))
 
     def of_output(self, kernel: Kernel) -> float:
-        """Of what a kernel makes."""
+        """Bytes of an element of a kernel's output."""
         return self.logits if kernel.output_class == "logits" else self.activations
 
 
 class Dtypes(Part):
-    """Types of the data of a graph, by class.
+    """Data types of a graph by data class.
 
     Attributes
     ----------
@@ -158,12 +158,12 @@ class Dtypes(Part):
     products: Literal["tf32"] | None = None
 
     def of(self, data: DataClass) -> Dtype:
-        """The type of one class."""
+        """Data type of one class."""
         dtype: Dtype | None = getattr(self, data)
         return dtype or (self.weights if data in ("experts", "ends") else self.activations)
 
     def taken(self, data: DataClass) -> Dtype:
-        """The type in which products take weights of a class."""
+        """Data type in which products consume weights of a class."""
         return (self.weight_operands if data in ("weights", "experts") else None) or self.of(data)
 
     @model_validator(mode="after")
@@ -175,13 +175,13 @@ class Dtypes(Part):
         return self
 
     def words(self) -> Words:
-        """Bytes of an element of every class."""
+        """Bytes of an element of every data class."""
         state = None if self.state is None else float(FORMATS[self.state].bytes)
         return Words(**{data: float(FORMATS[self.of(data)].bytes) for data in get_args(DataClass)}, state=state)
 
 
 class Trained(Part):
-    """Types of what a training step has beside the data of its graph.
+    """Data types of a training step in addition to those of its graph.
 
     Attributes
     ----------
@@ -210,11 +210,11 @@ class Trained(Part):
     moments: Dtype | None = None
 
     def updates(self, weights: Dtype) -> bool:
-        """Whether the optimizer updates weights of this type themselves, and no copy of them."""
+        """Whether the optimizer updates weights of this type in place, without a master copy."""
         return (self.main_weights or "fp32") == weights
 
     def optimizer_bytes(self, weights: Dtype, stated: float) -> float:
-        """Bytes that the optimizer holds for a parameter beside its weight; ``stated``: where no type says it."""
+        """Bytes of optimizer state per parameter; ``stated`` is used where no type gives them."""
         if self.main_weights is None and self.moments is None:
             return stated
         copy = 0 if self.updates(weights) else FORMATS[self.main_weights or "fp32"].bytes
@@ -223,7 +223,7 @@ class Trained(Part):
 
 @cache
 def words_of(dtypes: Dtypes | None, word_bytes: int) -> Words:
-    """Bytes of an element of every class: by types, or the same for all.
+    """Bytes of an element of every data class: by types, or ``word_bytes`` for all.
 
     Examples
     --------
@@ -234,14 +234,14 @@ def words_of(dtypes: Dtypes | None, word_bytes: int) -> Words:
 
 
 def check_word_bytes(dtypes: Dtypes | None, word_bytes: int) -> None:
-    """Refuse words of another size than that of bf16 beside types, which say how many bytes an element has."""
+    """Raise an error if ``word_bytes`` is not 2 although data types state the bytes of elements."""
     if dtypes is not None and word_bytes != 2:
         message = f"found {word_bytes}, but dtypes say how many bytes an element has"
         raise problem(message, "leave it out, or leave dtypes out", "$.word_bytes")
 
 
 class Peaks(Part):
-    """Dense rates of a chip by the type that it computes in; those that it lacks are left out.
+    """Dense peak rates of a chip by arithmetic type, without types that it lacks.
 
     Attributes
     ----------
@@ -283,16 +283,16 @@ class Peaks(Part):
 
     @property
     def usual(self) -> float:
-        """The rate of graphs that state no types: that of 16 bits, or of the next wider type that is there."""
+        """Peak rate, FLOP/s, for graphs without data types: that of 16 bits, or of the next wider type."""
         return next(rate for rate in (self.bf16, self.fp16, self.tf32, self.fp32) if rate is not None)
 
     def of(self, arithmetic: Arithmetic) -> float | None:
-        """The rate of one type, if the chip has it."""
+        """Peak rate of one arithmetic type, FLOP/s, or None."""
         rate: float | None = getattr(self, arithmetic)
         return rate
 
     def times(self, factor: float) -> Self:
-        """The rates of a chip that is so much faster."""
+        """The rates multiplied by a factor."""
         return self.model_copy(update={name: rate * factor for name, rate in self if rate is not None})
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ _OPS = {"matrix": (None, "matmul", "attention"), "vector": (None,), "memory": (N
 
 
 class EfficiencyRow(Part):
-    """The share of a rate that kernels of some size sustain: one row of ``Chip.efficiency``.
+    """A row of ``Chip.efficiency``: the share of a peak rate that kernels of some size sustain.
 
     All conditions are about one evaluation of one chip's shard of a kernel; a row without any is for all the
     rest. ``extent`` is compared with the smallest of rows (``outer * m``), columns (``n``) and, on the matrix
@@ -61,11 +61,11 @@ class EfficiencyRow(Part):
 
     @property
     def conditions(self) -> bool:
-        """Whether it is for some shards only."""
+        """Whether the row applies to some shards only."""
         return any(asked is not None for asked in (self.flop, self.extent, self.bytes, self.op))
 
     def covers(self, other: EfficiencyRow) -> bool:
-        """Whether this row applies wherever the other one does."""
+        """Whether this row applies wherever another one does."""
         asks, theirs = ((row.flop or 0.0, row.extent or 1, row.bytes or 0.0) for row in (self, other))
         at_least = all(own <= its for own, its in zip(asks, theirs, strict=True))
         alike = self.memory in (None, other.memory) and self.op in (None, other.op)
@@ -85,7 +85,7 @@ class EfficiencyRow(Part):
 
 
 def efficiency_issues(rows: Sequence[EfficiencyRow], memories: Sequence[str]) -> Iterator[Issue]:
-    """What is wrong with the table of a chip that has so many memories with names; none if it has ``dram``."""
+    """Problems in the efficiency table of a chip with these named memories (none: the single memory ``dram``)."""
     where = "$.chip.efficiency"
     for position, row in enumerate(rows):
         before = next((i for i, earlier in enumerate(rows[:position]) if earlier.covers(row)), None)

@@ -8,7 +8,7 @@ from dfopt.documents.graph import Graph
 
 
 def segments_of(graph: Graph) -> dict[tuple[int, int], int]:
-    """Cached tokens of a sequence, the most of any layer, by (sequences, new tokens of each) of an evaluation."""
+    """Cached tokens of a sequence, at most over layers, by (sequences, new tokens of each) of an evaluation."""
     cached: dict[tuple[int, int], int] = {}
     for state in (state for kernel in graph.kernels for state in kernel.states or () if state.writes):
         key = state.sequences, state.writes
@@ -17,7 +17,7 @@ def segments_of(graph: Graph) -> dict[tuple[int, int], int]:
 
 
 def phase_of(graph: Graph) -> str:
-    """Training, prefill, decode, verify, mixed or forward, by what a graph computes and keeps.
+    """Phase of a graph: training, prefill, decode, verify, mixed or forward.
 
     Examples
     --------
@@ -42,18 +42,18 @@ def phase_of(graph: Graph) -> str:
 
 
 def sequences_of(graph: Graph) -> int:
-    """Sequences of a step: samples, or those whose keys and values are kept."""
+    """Number of sequences of a step: samples, or sequences with a KV cache."""
     served = sum(count for count, _ in segments_of(graph))
     return graph.batch // graph.microbatch * served if served else graph.batch
 
 
 def asked(graph: Graph) -> dict[str, str | int]:
-    """The columns of a frame that say what was asked of a graph, and the microbatch that it is drawn with."""
+    """Columns of a data frame that describe the question of a graph, and its microbatch."""
     return {"phase": phase_of(graph), "batch": graph.batch, "microbatch": graph.microbatch}
 
 
 def drawn(graphs: Sequence[Graph]) -> tuple[str, ...]:
-    """What graphs fix by the way they are drawn, where another way could be chosen."""
+    """Choices that graphs fix by how they are drawn, as sentences."""
     sizes, ways = {graph.microbatch for graph in graphs}, {graph.variant for graph in graphs}
     words = [f"microbatch {size}" for size in sizes if len(sizes) == 1 and graphs[0].batch > 1]
     if graphs[0].trains and len(ways) == 1:

@@ -11,7 +11,7 @@ from dfopt.documents.routing import Routing
 
 
 class Experts(Part):
-    """What a grouped GEMM holds and reads: its shape is that of the experts that a token chooses, side by side.
+    """Experts of a grouped GEMM, whose shape is that of the experts of one token side by side.
 
     ``m`` or ``k`` is ``chosen`` times that of one expert, so FLOP, output and partial sums are those of the tokens;
     weights are held for all experts, and read for those that some token of an evaluation chooses.
@@ -55,7 +55,7 @@ class Experts(Part):
         return self
 
     def for_tokens(self, tokens: int) -> Experts:
-        """These experts in an evaluation of so many tokens.
+        """The same experts in an evaluation of ``tokens`` tokens.
 
         Examples
         --------
@@ -68,14 +68,14 @@ class Experts(Part):
 
     @property
     def words(self) -> str:
-        """The assumed routing in a line: the law, experts per token, and experts read in an evaluation."""
+        """The assumed routing in one line: law, experts per token, and experts read in an evaluation."""
         routing = self.routing or Routing()
         read = f"{self.chosen} of {self.count} experts for a token, {self.touched:.4g} read in an evaluation"
         return f"{routing.words}: {read}{', copies only where they lie on several chips' if routing.redundant else ''}"
 
 
 def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int = 0) -> Experts:
-    """The experts of a kernel, of which tokens touch as many as a routing makes one expect.
+    """Experts of a kernel, with the expected number that the tokens of an evaluation select under a routing.
 
     Parameters
     ----------
@@ -94,5 +94,5 @@ def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int =
 
 
 def routing_of(graph: Any) -> str:  # its module imports this one
-    """What is assumed of a graph's experts, if it has any: times and bounds hold under it, and under no other."""
+    """Text on the assumed routing of a graph's experts, under which times and bounds hold; empty without experts."""
     return "; ".join(dict.fromkeys(kernel.experts.words for kernel in graph.kernels if kernel.experts is not None))

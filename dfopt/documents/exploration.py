@@ -20,7 +20,7 @@ ExplorationStatus = Literal["optimal", "gap_reached", "exhausted", "time_limit",
 
 
 class WithoutHeat(Part):
-    """The design that is best as long as nobody asks how hot it gets, and what it does on its stack of dies.
+    """The best design without regard to heat, and what it does on its stack of dies.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class WithoutHeat(Part):
 
 
 class Comparison(WithoutHeat):
-    """The design that is best in another question, and what it comes to in the question that was asked.
+    """The best design for another question, evaluated under the question that was asked.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Comparison(WithoutHeat):
 
 
 class LumpedHeat(Part):
-    """How hot a chip of the best design is by a formula of one resistance (`dfopt.physics.lumped`).
+    """Temperature of a chip of the best design by a single thermal resistance (`dfopt.physics.lumped`).
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class LumpedHeat(Part):
 
 
 class DesignBox(Part):
-    """Designs whose sizes are from ``low`` to ``high``, by component; none of their mappings is better than ``bound``.
+    """A box of designs with sizes from ``low`` to ``high`` by component, and a bound on all their mappings.
 
     A ``bound`` that is none says that no design of the box can be had: none fits the budgets, or no mapping fits it.
 
@@ -106,7 +106,7 @@ class DesignBox(Part):
     bound: float | None
 
     def order(self, objective: ObjectiveName) -> tuple[float, int, tuple[float, ...]]:
-        """What the boxes of an exploration are sorted by: the best bound first, and last where there is no design."""
+        """Sort key of boxes: the best bound first, boxes without designs last."""
         bound = math.inf if self.bound is None else turned(objective, self.bound)
         return bound, self.design, tuple(self.low.values())
 
@@ -133,7 +133,7 @@ class OtherDesign(Part):
 
 
 class BudgetSensitivity(Part):
-    """A design and a mapping of it with more of one budget; there may be better ones.
+    """A design with more of one budget, and a mapping of it; better ones may exist.
 
     More is 10 %, one DRAM layer, or 10 K. More area of the chip comes with as much more area of the package, as much
     edge as a square has at least, and a larger reticle if it takes one.
@@ -162,7 +162,7 @@ class BudgetSensitivity(Part):
 
 
 class Effort(Part):
-    """What the search took.
+    """Effort of the search: boxes, solves and seconds.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Effort(Part):
 
 
 class Exploration(Sealed):
-    """The best design for a workload, and the proof.
+    """The best design for a workload, with its proof.
 
     No mapping of any design within the choices has a better value of the objective than ``bound``: the best of the
     bounds of ``boxes``, which hold every design once, and of the best itself.
@@ -261,14 +261,14 @@ class Exploration(Sealed):
     SCHEMA: ClassVar[str] = "dfopt/exploration/2"
 
     def asked_digest(self) -> str:
-        """Digest of what was asked."""
+        """Digest of the question."""
         graphs = (self.graph, *self.result.variants, *self.other_batches)
         asked = (*self.designs, *graphs, self.assumptions, self.request)
         return digest_of({str(n): document.model_dump(mode="json") for n, document in enumerate(asked)})
 
     @property
     def widest_gap(self) -> float:
-        """How much, relatively, another design may be better than the last one that was asked for."""
+        """Relative gap of the last requested design to the bound on all designs not reported."""
         turn = partial(turned, self.request.objective)
         last = turn(self.value) if self.request.top == 1 else math.inf
         if self.others and len(self.others) == self.request.top - 1:
@@ -304,7 +304,7 @@ class Exploration(Sealed):
 
 
 class EnergyRange(Part):
-    """The same designs with the least and the most energy that sources give for their DRAM, each with its own proof.
+    """The exploration with the least and with the greatest DRAM energy of sources, each with its own proof.
 
     Sources are in ``technology.dram.energy_range`` of each design.
 

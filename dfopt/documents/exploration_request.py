@@ -26,7 +26,7 @@ _OF_CHIPS: Final[tuple[BudgetName, ...]] = ("area", "package", "power", "edge")
 
 
 def turned(objective: ObjectiveName, figure: float) -> float:
-    """A figure of an objective as searches have it, where less is better, or back: its reciprocal where more is better.
+    """Convert an objective to the minimized form of the search, or back: the reciprocal where more is better.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def turned(objective: ObjectiveName, figure: float) -> float:
 
 
 class DesignLimits(Part):
-    """What a design with its best mapping must not exceed.
+    """Limits that a design with its best mapping must keep.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class DesignLimits(Part):
 
     @property
     def words(self) -> str:
-        """The limits as people read them."""
+        """The limits as text."""
         figures = {
             "step time": None if self.step_time is None else show_unit(self.step_time, "time"),
             "power": None if self.power is None else show_unit(self.power, "power"),
@@ -81,7 +81,7 @@ class DesignLimits(Part):
 
 
 class ExplorationRequest(Part):
-    """What was asked.
+    """Question of an exploration: objective, limits and budgets.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class ExplorationRequest(Part):
     compare: tuple[ComparisonName, ...] = ()
 
     def budgets_of(self, design: Design) -> tuple[BudgetName, ...]:
-        """The budgets and limits of which there may be more; under heat those of a chip belong to its stack."""
+        """Budgets and limits that sensitivities raise; under heat a chip's own belong to its stack."""
         choices, limits = design.choices, self.limits
         return (
             *(_OF_CHIPS if self.heat is None else ()),

@@ -35,14 +35,14 @@ _UNREADABLE: Final[dict[type[Exception], tuple[str, str]]] = {
 
 
 def check_size(size: int, name: str, most: int) -> None:
-    """Raise `DocumentError` for more bytes than are read of a file."""
+    """Raise `DocumentError` if a file has more than ``most`` bytes."""
     if size > most:
         message = f"{size:,} bytes or more, at most {most:,} are read"
         refuse(name, message, "split the file, or is it the wrong one?")
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Pattern[bytes] | None = None) -> bytes:
-    """All of a file of at most so many bytes, or of any size if it starts as ``own`` says.
+    """Contents of a file of at most ``most`` bytes, or of any size if it matches ``own``.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Patt
 
 
 def read_text(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Pattern[bytes] | None = None) -> str:
-    """The same as text, which must be UTF-8, with or without a byte order mark."""
+    """Contents of a UTF-8 file as text, with or without a byte order mark; limits as of :func:`read_bytes`."""
     raw = read_bytes(path, most, own)
     try:
         return raw.decode("utf-8-sig")
@@ -76,7 +76,7 @@ def read_text(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Patte
 
 
 def is_written_here(path: Path) -> bool:
-    """Whether dfopt wrote a file, and nobody changed it since as far as it can tell; an empty file is nobody's."""
+    """Whether dfopt wrote a file and it is unchanged as far as known; False for an empty file."""
     with open(path, "rb") as file:
         head, size = file.read(4096), os.fstat(file.fileno()).st_size
         if mark := _MARK.match(head):
@@ -87,7 +87,7 @@ def is_written_here(path: Path) -> bool:
 
 
 def check_writable(path: str | os.PathLike[str], force: bool = True) -> Path:
-    """Raise `DocumentError` if a file cannot be written, and leave no trace: told before the work, and not after it.
+    """Raise `DocumentError` if a file cannot be written, before any work and without a trace; return its path.
 
     Without ``force`` it may not be one that dfopt did not write either.
     """
@@ -112,7 +112,7 @@ def check_writable(path: str | os.PathLike[str], force: bool = True) -> Path:
 
 @contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A new file beside ``path`` that takes its place when the block ends well, and is gone when it does not.
+    """Context manager for atomic writes: a temporary file that replaces ``path`` if the block succeeds.
 
     It is written through a link, not over it; a device or a pipe as it is. Raises `DocumentError` if it cannot be.
     """
@@ -136,7 +136,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text as UTF-8, whole or not at all; in formats with comments, the first line says who wrote it."""
+    """Write a text as UTF-8 atomically; formats with comments get a first line that names dfopt."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -149,7 +149,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
-    """A folder, which is made if it does not exist; raises `DocumentError` if it cannot be."""
+    """A folder, created if missing; raises `DocumentError` if that fails."""
     target = Path(path)
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ _TIMES = "compute_s", "memory_s", "network_s"
 
 
 class Frames:
-    """What a result offers to those who go on with pandas. ``plans`` is a field: its table is ``plans_frame``."""
+    """Pandas views of a result."""
 
     def summary(self: Any) -> Any:
         """A :class:`pandas.Series` with the question and the figures of the answer.
@@ -67,7 +67,7 @@ class Frames:
 
     @property
     def partitions(self: Any) -> Any:
-        """A :class:`pandas.DataFrame` with one row per partition: kernels, seconds of a layer and microbatch, bytes."""
+        """A :class:`pandas.DataFrame` with a row for each partition: kernels, bytes, seconds of one layer."""
         import pandas as pd
 
         times = (*_TIMES, *(() if self.score.sram_share is None else ("sram_s",)), "time_s", "bound_by", "dram_bytes")
@@ -90,14 +90,14 @@ class Frames:
 
     @property
     def breakdown(self: Any) -> Any:
-        """A :class:`pandas.Series` of the seconds of a step by what they are for; they add up to ``step_time_s``."""
+        """A :class:`pandas.Series` of the seconds of a step by part; they add up to ``step_time_s``."""
         import pandas as pd
 
         return pd.Series(self.score.breakdown.parts, name="seconds", dtype=float)
 
     @property
     def plans_frame(self: Any) -> Any:
-        """A :class:`pandas.DataFrame` with a row per plan that has a record: status, bound and value in seconds."""
+        """A :class:`pandas.DataFrame` with one row for each recorded plan: status, bound and value in seconds."""
         import pandas as pd
 
         names = ("status", "bound", "value", "gap", "variant", "note")

@@ -126,37 +126,37 @@ class Graph(Named):
 
     @cached_property
     def wiring(self) -> Wiring:
-        """The kernels with the tensors between them, and what goes from DRAM and to it."""
+        """Kernels, tensors between them, and inputs and outputs in DRAM."""
         return Wiring(self.kernels, self.tensors, self.carried, self.inputs, self.outputs, self.words)
 
     def operands(self) -> tuple[int, ...]:
-        """Which operand of its consumer each of ``tensors`` is: 1 (the ``k x n`` side) or 2 (the ``m x k`` side)."""
+        """For each of ``tensors``, which operand of its consumer it is: 1 (``k x n``) or 2 (``m x k``)."""
         return self.wiring.operands
 
     def reads(self) -> list[tuple[int, int, float]]:
-        """What comes from DRAM: position of a kernel, operand and bytes; not to be changed."""
+        """Inputs from DRAM: (kernel position, operand, bytes) of each; do not modify."""
         return self.wiring.reads
 
     def writes(self) -> list[tuple[int, float]]:
-        """What goes to DRAM: position of a kernel and bytes; not to be changed."""
+        """Outputs to DRAM: (kernel position, bytes) of each; do not modify."""
         return self.wiring.writes
 
     def index(self) -> dict[str, int]:
-        """Kernel name -> position in ``kernels``; not to be changed."""
+        """Position of each kernel in ``kernels``, by name; do not modify."""
         return self.wiring.index
 
     @cached_property
     def memo(self) -> dict[Hashable, Any]:
-        """What others worked out of this graph alone, by what else it depends on: machines of one question share it."""
+        """Cache for values that callers compute from this graph alone, by any key."""
         return {}
 
     def output_bytes(self, name_or_position: str | int) -> float:
-        """Bytes of a kernel's whole output, or of what a mask leaves of it, before any sharding."""
+        """Bytes of a kernel's whole output before sharding, or of the part that a mask leaves."""
         return self.wiring.output_bytes(name_or_position)
 
     @property
     def evaluation_tokens(self) -> Tokens:
-        """Tokens of one evaluation; a graph that says nothing of them has one of every sample.
+        """Tokens of one evaluation; a graph that states none has one token for each sample.
 
         Examples
         --------
@@ -167,24 +167,24 @@ class Graph(Named):
 
     @cached_property
     def words(self) -> Words:
-        """Bytes of an element of every class of data."""
+        """Bytes of an element of every data class."""
         return words_of(self.dtypes, self.word_bytes)
 
     def bytes_of(self, tensor: Tensor) -> float:
-        """Bytes of a tensor: as stated, else the whole output of its source."""
+        """Bytes of a tensor: as stated, or the whole output of its source."""
         return self.wiring.bytes_of(tensor)
 
     def taken(self, tensor: Tensor) -> tuple[str, float, str | None]:
-        """Of which output it is, how much and which part: the same for what is stored once if fan-out is shared."""
+        """Key of a tensor's data (source, bytes, part): equal for tensors stored once under ``fanout: shared``."""
         size = self.bytes_of(tensor)
         return tensor.src, size, None if size == self.output_bytes(tensor.src) else tensor.part
 
     def elements_of(self, tensor: Tensor) -> float:
-        """Elements of a tensor, of which its source says the bytes."""
+        """Number of elements of a tensor."""
         return self.wiring.elements_of(tensor)
 
     def networkx(self) -> Any:
-        """Which kernel feeds which, as a :class:`networkx.DiGraph` of their names."""
+        """The graph as a :class:`networkx.DiGraph` of kernel names."""
         import networkx as nx  # it takes long to import, and few ask
 
         drawn: nx.DiGraph[str] = nx.DiGraph()  # given edges at once, it swallows an interrupt and has but some of them
@@ -193,7 +193,7 @@ class Graph(Named):
         return drawn
 
     def sorter(self) -> TopologicalSorter[str]:
-        """What sorts kernels so that each comes behind those that feed it; networkx takes 0.15 s to import."""
+        """A topological sorter of kernel names (networkx takes 0.15 s to import)."""
         waiting = TopologicalSorter[str]()
         for src, dst in dict.fromkeys((tensor.src, tensor.dst) for tensor in self.tensors):
             waiting.add(src)
@@ -203,7 +203,7 @@ class Graph(Named):
         return waiting
 
     def in_order(self) -> list[str]:
-        """Kernels, producers before consumers; otherwise the first of the graph comes first."""
+        """Kernel names in topological order; ties in the order of the graph."""
         waiting, place_of = self.sorter(), self.index()
         ready, order = list[int](), list[str]()
         waiting.prepare()
@@ -227,23 +227,23 @@ class Graph(Named):
         return levels
 
     def levels(self) -> dict[str, int]:
-        """Longest-path level of every kernel, sources at 0; not to be changed."""
+        """Longest-path level of every kernel, sources at 0; do not modify."""
         return self._levels
 
     @cached_property
     def layers(self) -> Layers:
-        """The layers of the model in their order; of a graph that is drawn as a whole one."""
+        """Layers of the model in order; an unrolled graph is one layer."""
         of = {kernel.name: kernel.layer or LAYER for kernel in self.kernels}
         return layers_of(self.sections, {of.get(tensor.src, LAYER) for tensor in self.carried}, self.recomputed)
 
     @cached_property
     def folded(self) -> bool:
-        """Whether drawn layers stand for those of a model, whatever their pipeline stage."""
+        """Whether the drawn layers stand for all layers of the model, in any pipeline stage."""
         return self.sections is not None
 
     @property
     def repeat(self) -> int:
-        """Layers, without those that a model has once and that hand nothing on; 1 of a graph drawn as a whole."""
+        """Number of counted layers, which repeat or pass a tensor on; 1 for an unrolled graph."""
         return self.layers.count
 
     @classmethod
@@ -275,12 +275,12 @@ class Graph(Named):
         return cls(name=name or graph.name or "graph", kernels=kernels, tensors=tensors, **fields)
 
     def kind_of(self, kernel: Kernel) -> int:
-        """Number of the kind of layer that a kernel belongs to, which is the stage of its mapping; 0 if not folded."""
+        """Kind of layer of a kernel, which is its stage in the mapping; 0 if the graph is not folded."""
         return self.layers.kinds.index(kernel.layer or LAYER) if self.folded else 0
 
     @cached_property
     def kernels_by_kind(self) -> tuple[tuple[Kernel, ...], ...]:
-        """The kernels of every kind of layer, by its number; of a graph that is drawn as a whole all of them."""
+        """Kernels of every kind of layer; all kernels as one kind for an unrolled graph."""
         kinds: list[list[Kernel]] = [[] for _ in self.layers.kinds]
         for kernel in self.kernels:
             kinds[self.kind_of(kernel)].append(kernel)
@@ -288,12 +288,12 @@ class Graph(Named):
 
     @cached_property
     def handed_on(self) -> tuple[tuple[Tensor, ...], ...]:
-        """The carried tensors of every kind of counted layers: the same ones, in the same order."""
+        """Carried tensors of every kind of counted layers, in the same order for each kind."""
         of = {kernel.name: self.kind_of(kernel) for kernel in self.kernels}
         return tuple(tuple(t for t in self.carried if of[t.src] == kind) for kind in range(self.layers.counted))
 
     def times_of(self, kernel: Kernel) -> int:
-        """How often a model evaluates a kernel for one microbatch, where no layer is recomputed instead."""
+        """Number of evaluations of a kernel in the model for one microbatch, without recomputation by the plan."""
         return self.layers.times(self.kind_of(kernel)) if self.folded else 1
 
     @cached_property

@@ -11,7 +11,7 @@ HeatName = Literal["ignore", "throttle", "aware"]
 
 
 class HeatAnswer(Part):
-    """One way to deal with heat, as the judge sees it on the stack. Temperatures in degC, times in seconds.
+    """One of the three answers on heat, with the judge's figures on the stack; degC and seconds.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
 
 
 def status_name(status: str) -> str:
-    """What a solve or a cell ended with, in words.
+    """Status of a solve or cell in words.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class HeatProof(Part):
 
 
 class ShadowPrice(Part):
-    """What a higher limit is worth: seconds of a step per kelvin.
+    """Shadow price of a temperature limit: seconds of a step per kelvin.
 
     Attributes
     ----------
@@ -227,12 +227,12 @@ class HeatReport(Document):
     note: str = ""
 
     def answer(self, name: HeatName) -> HeatAnswer | None:
-        """The answer of a name, none if it was not found."""
+        """The answer of this name, or None if it was not found."""
         return next((answer for answer in self.answers if answer.name == name), None)
 
     @property
     def speedup(self) -> float | None:
-        """Step time of the throttled mapping over that of the heat-aware one; none if one is missing."""
+        """Step of the throttled mapping divided by that of the heat-aware one; None if one is missing."""
         throttle, aware = self.answer("throttle"), self.answer("aware")
         if throttle is None or aware is None:
             return None

@@ -13,12 +13,12 @@ MOST = 20  # rows of a table in a notebook; all of them are in the document
 
 
 def escape(text: str, quote: bool = True) -> str:
-    """A text as markup in which nothing is one, and nothing is hidden."""
+    """Text with markup characters escaped, and invisible characters made visible."""
     return html.escape(visible(text), quote)
 
 
 def facts_html(rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and what they are."""
+    """HTML table of labels and values."""
     left = 'style="text-align:left"'
     lines = (
         f'<tr><th scope="row" {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>' for name, text in rows
@@ -27,7 +27,7 @@ def facts_html(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def table_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOST) -> str:
-    """A table with a title; of more than ``most`` rows the first ones, and how many are left out."""
+    """HTML table with a title; after ``most`` rows it only counts the rest."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     lines = [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows[:most]]
     if len(rows) > most:

@@ -17,7 +17,7 @@ from dfopt.documents.dim_names import part_name, split_part_name
 
 
 class Hybrid(Part):
-    """Groups of copies, each of which holds all; what ZeRO shares out is shared out within one.
+    """Groups of replicas for hybrid sharding: ZeRO shards states within each group only.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Hybrid(Part):
 
 
 def hybrid_of(dims: Dims, replicas: int, size_of: Callable[[str], int]) -> Hybrid | None:
-    """So many groups of copies that lie along some dims; none if these cannot be cut so.
+    """``replicas`` groups of replicas along some dims; None if the dims cannot be cut into so many.
 
     A group has the first of the dims, and of the one that it has in part the nearest chips: its members exchange more
     than the groups do. The ring around a block of two dims is not cut.

@@ -30,7 +30,7 @@ class _Described(UnitJsonSchema):
 
 
 def schema_json(cls: type[Document]) -> dict[str, Any]:
-    """The JSON Schema of a document for editors: quantities are text with a unit."""
+    """JSON Schema of a document for editors; quantities are text with a unit."""
     schema = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
     if "$ref" in schema:  # of a document that holds others of its kind
         schema = {**schema["$defs"][schema.pop("$ref").rpartition("/")[2]], **schema}
@@ -40,7 +40,7 @@ def schema_json(cls: type[Document]) -> dict[str, Any]:
 
 
 def schema_of_forms(title: str, *classes: type[Document]) -> dict[str, Any]:
-    """The JSON Schema of one document that is written in several forms."""
+    """JSON Schema of a document that may be written in several forms."""
     forms = [schema_json(cls) for cls in classes]
     schema: dict[str, Any] = {"title": title, "anyOf": forms, "$defs": {}}
     for form in forms:  # references start at the root, and one document has one id

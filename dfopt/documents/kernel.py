@@ -30,7 +30,7 @@ Count = Field(ge=1, le=10**15)
 
 
 class SequenceState(Part):
-    """What a kernel keeps in DRAM for every sequence from step to step: keys, values, latents, recurrent states.
+    """State that a kernel keeps in DRAM for every sequence across steps: keys, values, latents, recurrent states.
 
     Sequences of all microbatches have theirs at the same time. ``heads`` says what divides it: a chip holds those that
     its share of the kernel's ``outer`` belongs to, and all of a state of one head.
@@ -81,13 +81,13 @@ class SequenceState(Part):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of whole pages, over all heads."""
+        """Bytes in whole pages, over all heads."""
         tokens = -(-self.tokens // self.page) * self.page
         return self.sequences * (tokens * self.bytes_per_token + self.bytes_per_sequence)
 
     @property
     def read_bytes(self) -> int:
-        """Bytes that an evaluation reads, over all heads; of a sequence without earlier tokens there is nothing yet."""
+        """Bytes that an evaluation reads, over all heads; 0 for sequences without earlier tokens."""
         fresh = self.tokens > 0 and self.reads == 0
         return self.sequences * (self.reads * self.bytes_per_token + (0 if fresh else self.bytes_per_sequence))
 
@@ -98,7 +98,7 @@ class SequenceState(Part):
 
 
 class Kernel(Part):
-    """One operation of the graph.
+    """A kernel: one operation of the graph.
 
     ``op`` is ``gemm`` (activation times weight), ``matmul`` (two activations), ``elementwise``
     (one or more inputs, ``flop_per_element`` operations per output element) or
@@ -233,17 +233,17 @@ class Kernel(Part):
 
     @property
     def matrices(self) -> int:
-        """Independent matrices: ``outer`` of every sample."""
+        """Number of independent matrices: ``outer * samples``."""
         return self.outer * (self.samples or 1)
 
     @property
     def streamed(self) -> str:
-        """The axis that is cut into tiles: ``n``, ``k`` or ``none``."""
+        """The streamed axis, which is cut into tiles: ``n``, ``k`` or ``none``."""
         return self.stream or ("k" if self.op == "weight_update" else "n")
 
     @property
     def spread_over(self) -> tuple[str, ...]:
-        """What its resident data is spread over, as degrees of a plan."""
+        """Plan degrees over which its resident data is spread."""
         return self.resident_over if self.resident_over is not None else ("shards", "copies")[: 1 + self._fetches]
 
     @property
@@ -282,7 +282,7 @@ class Kernel(Part):
 
 
 class Tensor(Part):
-    """What one kernel produces and another consumes.
+    """A tensor from one kernel to another.
 
     ``bytes`` defaults to the whole output of ``src``. ``operand`` tells which input of a
     ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side; the default is decided by
@@ -319,7 +319,7 @@ class Tensor(Part):
 
 
 def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
-    """Features and tokens of one operand of one of the ``outer`` matrices.
+    """Shape (features, tokens) of one operand of one of the ``outer`` matrices.
 
     The operands of a weight update are features by tokens too, of the gradient and of the forward input.
 
@@ -337,7 +337,7 @@ def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
 
 
 def needed(kernel: Kernel, operand: int = 0) -> int:
-    """Elements that a mask leaves of one of the ``outer`` matrices: of the output, or of an operand.
+    """Elements of the output (0) or of an operand that a mask leaves, in one of the ``outer`` matrices.
 
     Examples
     --------
@@ -351,7 +351,7 @@ def needed(kernel: Kernel, operand: int = 0) -> int:
 
 
 def is_training(kernels: Iterable[Kernel]) -> bool:
-    """Whether kernels have a backward pass or weight updates.
+    """Whether some kernel belongs to a backward pass or weight update.
 
     Examples
     --------

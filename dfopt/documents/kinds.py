@@ -59,7 +59,7 @@ def is_model_config(data: object) -> bool:
 
 
 def check_not_foreign(data: Dict[str, Any], path: str) -> None:
-    """Refuse such a config where a document is expected, in one line: each of its keys would be a problem."""
+    """Raise an error in one line if parsed data is a Hugging Face config where a document is expected."""
     if is_model_config(data):
         of = f" of {data['model_type']}" if isinstance(data.get("model_type"), str) else ""
         message = f"{path}: found a Hugging Face config{of}, expected a document of dfopt"

@@ -18,7 +18,7 @@ Sharding = Literal["outer", "m", "k", "k>n", "n", "none", "even"]
 
 
 class KernelMapping(Part):
-    """Where one kernel runs.
+    """Placement and sharding of one kernel.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class KernelMapping(Part):
 
 
 class PartitionClock(Part):
-    """A partition that runs below the nominal frequency, to keep the chip cool.
+    """Clock of a partition that runs below the nominal frequency to stay cool.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Pause(Part):
 
 
 class Mapping(Document):
-    """A complete two-level mapping of a graph onto a system: a plan, and a place for each kernel.
+    """A complete mapping of a graph onto a system: a plan, and sharding and partition of each kernel.
 
     Attributes
     ----------
@@ -150,16 +150,16 @@ class Mapping(Document):
 
     @property
     def stages(self) -> int:
-        """Number of distinct stages: 1 when one repeated layer stands for all and nothing runs before or after."""
+        """Number of distinct stages; 1 if one repeated layer stands for all and nothing runs before or after it."""
         return max(kernel.stage for kernel in self.kernels) + 1
 
     @property
     def blocks_by_partition(self) -> dict[tuple[int, int], int]:
-        """In how many blocks partitions take their tokens, by stage and partition; no entry: it holds its weights."""
+        """Number of blocks of tokens by (stage, partition); partitions that store their weights are left out."""
         return {(entry.stage, entry.partition): entry.blocks for entry in self.token_blocks or ()}
 
     def partitions(self, stage: int = 0) -> list[list[str]]:
-        """Kernel names of each partition of a stage, in order of execution (may hold empty lists)."""
+        """Kernel names of each partition of a stage in execution order; lists may be empty."""
         here = [kernel for kernel in self.kernels if kernel.stage == stage]
         names: list[list[str]] = [[] for _ in range(max((k.partition for k in here), default=-1) + 1)]
         for kernel in here:
@@ -168,7 +168,7 @@ class Mapping(Document):
 
 
 class Pins(Document, OnAxes):
-    """Choices made by hand; whatever is left out is optimised.
+    """Choices of a mapping that the user fixes; everything else is optimized.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@ from dfopt.documents.base import Part
 
 
 class Matrices(Part):
-    """The paper's matrices of one stage as sparse (row, column) lists of the ones.
+    """DFModel's assignment matrices of one stage as sparse (row, column) lists of ones.
 
     A kernel in partition; B tensor inside a partition; D tensor cut, at both ends; L lifetime of a
     cut tensor; H source partition of every tensor. Rows of A are kernels of the stage in graph

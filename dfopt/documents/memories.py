@@ -13,7 +13,7 @@ from dfopt.units import Bandwidth, Bytes, Ratio, show_unit
 
 
 class Sram(Part):
-    """On-chip memory that holds weights and the buffers between fused kernels.
+    """On-chip memory for weights and for the buffers between fused kernels.
 
     Attributes
     ----------
@@ -28,13 +28,13 @@ class Sram(Part):
 
     @property
     def words(self) -> str:
-        """Capacity, and bandwidth where it is limited, as people read them."""
+        """Capacity, and bandwidth if limited, as text."""
         rate = [] if self.bandwidth is None else [show_unit(self.bandwidth, "bandwidth")]
         return ", ".join([show_unit(self.capacity, "bytes"), *rate])
 
 
 class Dram(Part):
-    """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit.
+    """Off-chip memory of one chip; without ``capacity`` it has no limit.
 
     Prices and powers here, of `NetworkDim` and of `Link` are per GB/s = 1e9 B/s of bandwidth, as their names say.
 
@@ -59,13 +59,13 @@ class Dram(Part):
 
     @property
     def words(self) -> str:
-        """Bandwidth and capacity, as people read them."""
+        """Bandwidth and capacity as text."""
         capacity = [] if self.capacity is None else [show_unit(self.capacity, "bytes")]
         return ", ".join([show_unit(self.bandwidth, "bandwidth"), *capacity])
 
 
 class Memory(Dram):
-    """One of several memories of a chip, a tier, with a name of its own.
+    """One of several named memories of a chip.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Memory(Dram):
 
 
 class MemoryReserve(Part):
-    """Share of every memory of a chip that a model cannot use: framework, communication buffers, fragmentation.
+    """Share of every memory that the model cannot use: framework, communication buffers, fragmentation.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class MemoryReserve(Part):
 
 
 def check_order(memories: Sequence[Memory]) -> None:
-    """Raise `ValueError` unless memories have names of their own and come fastest first."""
+    """Raise `ValueError` unless memory names are distinct and the fastest memory is first."""
     for at, name, first in repeated(memory.name for memory in memories):
         raise ValueError(f"memories[{at}] is called {name!r} like memories[{first}]; give each a name of its own")
     for at, (memory, other) in enumerate(itertools.pairwise(memories), 1):

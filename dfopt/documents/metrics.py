@@ -15,7 +15,7 @@ from dfopt.units import Dimension, number, show_unit
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of a score; ``name`` is its field in `dfopt.documents.score.Score`.
+    """A metric of a score; ``name`` is its field in `dfopt.documents.score.Score`.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Metric:
     headline: bool = False
 
     def shown(self, value: float | None) -> str:
-        """A value with its unit, as people read it; ``-`` where a score has none."""
+        """A value as text with its unit; ``-`` for None."""
         if value is None:
             return "-"
         return number(value) if self.dimension is None else show_unit(value, self.dimension)

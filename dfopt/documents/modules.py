@@ -30,7 +30,7 @@ SCHEMES: Final = get_args(ModuleScheme)
 
 
 class Modules(Part):
-    """Scheme of every module over the second axis; none: the graph has no such module.
+    """Sharding scheme of every module over the second axis; None: the graph lacks that module.
 
     Attributes
     ----------
@@ -68,24 +68,24 @@ class Modules(Part):
     ends: Literal["n", "m", "none"] | None = None
 
     def of(self, module: str | None) -> ModuleScheme:
-        """Scheme of a module; of none that of the residual stream."""
+        """Scheme of a module; for None that of the residual stream."""
         scheme: ModuleScheme | None = getattr(self, module or STREAM)
         return scheme or "none"
 
     @property
     def schemes(self) -> dict[str, ModuleScheme]:
-        """Scheme of every module that there is."""
+        """Schemes of all modules that have one."""
         every = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: scheme for name, scheme in every.items() if scheme is not None}
 
     @property
     def copies_weights(self) -> bool:
-        """Whether chips of the axis hold the same weights, of modules whose tokens they share."""
+        """Whether some module splits tokens, so that chips of the axis replicate its weights."""
         return any(scheme in ("n", "context") for name, scheme in self.schemes.items() if name != STREAM)
 
     @property
     def alike(self) -> bool:
-        """Whether mixers and dense networks split alike: by tokens, or by features.
+        """Whether mixers and dense networks use the same kind of split: tokens, or features.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class Modules(Part):
 
     @property
     def label(self) -> str:
-        """Modules by scheme, in a line."""
+        """Modules by scheme in one line."""
         by: dict[str, list[str]] = {}
         for name, scheme in self.schemes.items():
             by.setdefault(scheme, []).append(name)

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Act(NamedTuple):
-    """Something that dfopt does: its command, its function in Python, and earlier names of that function."""
+    """An action of dfopt: its command, its Python function, and former names of that function."""
 
     command: str
     python: str
@@ -23,7 +23,7 @@ class Act(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word for an option or a parameter of a workload: the key that documents have for it."""
+    """Public name of an option or parameter, and its key in documents."""
 
     word: str
     key: str
@@ -58,7 +58,7 @@ TAKEN_BY: Final = {
 
 
 def renamed(**keywords: str) -> Callable[[F], F]:
-    """Decorate a function so that it takes keywords by earlier names, too."""
+    """Decorator: a function also accepts keywords by their former names."""
 
     def decorate(function: F) -> F:
         @wraps(function)
@@ -71,7 +71,7 @@ def renamed(**keywords: str) -> Callable[[F], F]:
 
 
 def word_of(key: str) -> str:
-    """The word that users write for a key of a document.
+    """Public name of a document key.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def word_of(key: str) -> str:
 
 
 def in_documents(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options, or parameters of a workload, by the keys of documents.
+    """Options, or parameters of a workload, renamed to their document keys.
 
     Examples
     --------

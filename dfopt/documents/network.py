@@ -18,7 +18,7 @@ IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", 
 
 
 class CollectiveFactor(Part):
-    """What a measurement says about one collective on a network dim, in place of the formula's figures.
+    """Measured cost of one collective on a network dim, which replaces figures of the formula.
 
     With ``scale`` the collective has a formula of its own, that of Calculon (Isaev et al., SC23): over ``n`` chips a
     tensor of ``V`` bytes takes ``latency + scale * (1 + offset / n) * V / (bandwidth * efficiency * bandwidth_share)``,
@@ -60,7 +60,7 @@ class CollectiveFactor(Part):
     offset: float | None = Field(default=None, ge=-1)
 
     def of_fewer(self) -> CollectiveFactor:
-        """The factor for a part of the dim.
+        """The factor for a part of the dim, with fewer chips.
 
         A latency measured over the whole dim says nothing about fewer chips; a share of a link and a formula do.
         """
@@ -113,7 +113,7 @@ class Link(Part):
 
 
 class Slices(Part):
-    """Sizes of the dims of a network that can be had with one wiring, such as the slices of a pod of TPUs.
+    """Shapes that one wiring offers, such as the slices of a TPU pod.
 
     Attributes
     ----------
@@ -203,12 +203,12 @@ class NetworkDim(Part):
 
     @property
     def sustained(self) -> float:
-        """Bytes per second of a link that messages sustain."""
+        """Sustained bandwidth of a link, B/s."""
         return self.link_bandwidth * (1.0 if self.efficiency is None else self.efficiency)
 
     @property
     def laid_out(self) -> bool:
-        """Whether it matters where chips lie along it: of a switch or a fully connected dim all are as near."""
+        """Whether positions along the dim matter; not for a switch or a fully connected dim."""
         return self.topology in ("ring", "line")
 
     @model_validator(mode="after")
@@ -222,7 +222,7 @@ class NetworkDim(Part):
         return self
 
     def part(self, size: int, stride: int = 1) -> NetworkDim:
-        """The dim that groups of ``size`` of its chips see, ``stride`` apart, when all groups communicate at once.
+        """The network that groups of ``size`` chips, ``stride`` apart, see if all groups communicate at once.
 
         Neighbours of a ring or line that are ``stride`` apart are as many links away, and those links are
         shared by ``stride`` groups. A part of a ring has two ends, unless it reaches around; then two chips have
@@ -253,7 +253,7 @@ class NetworkDim(Part):
         return self.model_copy(update=changes)
 
     def around(self, other: NetworkDim) -> NetworkDim:
-        """The ring around the block of this part of a dim and of a part of another one, all such rings at once.
+        """The ring around the block of this part of a dim and a part of another, with all such rings at once.
 
         Chips of two rings or lines, or of parts of them, form a grid. Where their number is even, there is a ring
         through all of them whose every edge is one step along one of the two (a Hamiltonian cycle of the grid): it runs

@@ -39,7 +39,7 @@ def _known_key(key: str) -> str:
 
 
 class OnAxes(Part):
-    """A part with keys for every axis: here what someone asks for, where None is free.
+    """A part with fields for every plan axis; as a request, None leaves a field free.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class OnAxes(Part):
 
     @of_extra
     def said_of_axes(self) -> tuple[tuple[str, Any], ...]:
-        """What is said of axes, as keys and values in the order of keys."""
+        """Given fields of axes: (key, value) in the order of keys."""
         return tuple(sorted(self.__pydantic_extra__.items()))
 
     @cached_property
@@ -103,7 +103,7 @@ class OnAxes(Part):
 
     @classmethod
     def axis_fields(cls) -> tuple[FieldDoc, ...]:
-        """Degree and network dims of every axis."""
+        """Documentation of the degree and network dims of every axis."""
         degree, dims = ("None", "None") if cls._FREE[0] is None else ("1", "[]")
         free = " None: dfopt chooses." if degree == "None" else ""
         along = "Network dims, or parts of dims such as x[8], along which {} runs." + free
@@ -128,15 +128,15 @@ class OnAxes(Part):
 
     @property
     def on_axes(self) -> dict[str, Any]:
-        """What is said about axes, by the keys of documents."""
+        """Given fields of axes, by document key."""
         return dict(self.__pydantic_extra__)
 
     @property
     def asked_degrees(self) -> dict[str, int]:
-        """Degrees that are given, by axis."""
+        """Given degrees by axis."""
         return {key: value for key, value in self.__pydantic_extra__.items() if not keys()[key][1]}
 
     @property
     def asked_dims(self) -> dict[str, Dims]:
-        """Network dims that are given, by axis."""
+        """Given network dims by axis."""
         return {keys()[key][0].name: value for key, value in self.__pydantic_extra__.items() if keys()[key][1]}

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def packed(data: Any) -> str:
-    """JSON-able data as a text in which what repeats is written once.
+    """JSON-compatible data as compressed text.
 
     >>> unpacked(packed({"microbatch": [1, 2]}))
     {'microbatch': [1, 2]}
@@ -20,7 +20,7 @@ def packed(data: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """The data of a packed text.
+    """Data of a text made by :func:`packed`.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def unpacked(text: str) -> Any:
 
 
 class OrPacked:
-    """An annotation: a JSON file may have the packed text of the data."""
+    """Type annotation: a JSON file may hold the packed text of the data."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"type": "string"}]}

@@ -19,7 +19,7 @@ Size = Annotated[int, Field(ge=1, le=10**7)]  # of a network dim
 
 
 class ChipPart(ChipBody, Named):
-    """An accelerator; ``dram`` is the memory it comes with, if it comes with one.
+    """Part file of a chip, with ``dram`` if it comes with memory.
 
     Attributes
     ----------
@@ -33,19 +33,19 @@ class ChipPart(ChipBody, Named):
 
 
 class MemoryPart(Dram, Named):
-    """A memory technology: the whole memory of a chip, or one stack or channel of which a system takes several."""
+    """Part file of a memory: all memory of a chip, or one stack or channel of several."""
 
     SCHEMA: ClassVar[str] = "dfopt/memory/1"
 
 
 class LinkPart(Link, Named):
-    """An interconnect technology: one link, in one direction."""
+    """Part file of an interconnect: one link, in one direction."""
 
     SCHEMA: ClassVar[str] = "dfopt/link/1"
 
 
 class TopologyForm(Part):
-    """Network dims by the wiring and the size of each, without links.
+    """Network dims with topology and size, without links.
 
     ``topology`` is a named topology, or a list of one ring, line, switch or fully_connected for each size: the
     product of such dims. ``roles`` names the link that each dim takes, for systems that give links by role.
@@ -73,7 +73,7 @@ class TopologyForm(Part):
 
 
 class TopologyPart(TopologyForm, Named):
-    """How chips are connected, before it is said by what links."""
+    """Part file of a topology, to be combined with links."""
 
     SCHEMA: ClassVar[str] = "dfopt/topology/1"
 

@@ -17,7 +17,7 @@ _EARLIER: Final = tuple(name for name in get_args(Pass) if name != "recompute")
 
 
 def with_passes(data: dict[str, Any]) -> dict[str, Any]:
-    """Data of a graph up to ``dfopt/graph/2``, whose kernels said ``phase``, with ``pass`` instead.
+    """Data of a graph of version 2 or older with its key ``phase`` renamed to ``pass``.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def _with_pass(kernel: Any, place: int) -> Any:
 
 
 def way_of(variant: str | None) -> str:
-    """The way to recompute that the variant of a graph that trains names.
+    """Recomputation mode in the variant name of a training graph.
 
     Examples
     --------

@@ -19,7 +19,7 @@ _TEXT: Final = re.compile(r"(\d+)x(\d+)(?:@(\d+))?(?::(last|all|none))?")
 
 
 class Segment(Part):
-    """Sequences of one shape: ``new`` tokens of each are processed behind ``cached`` ones.
+    """Sequences of equal shape: ``new`` tokens of each are processed after ``cached`` ones.
 
     As text ``SEQUENCESxNEW@CACHED``, of which the last logits are wanted unless ``:all`` or ``:none`` follow.
 
@@ -85,7 +85,7 @@ class Segment(Part):
 
     @property
     def tokens(self) -> int:
-        """Tokens that are processed."""
+        """Number of tokens that are processed."""
         return self.sequences * self.new
 
     @property
@@ -95,16 +95,16 @@ class Segment(Part):
 
     @property
     def wanted(self) -> int:
-        """Tokens whose logits are computed."""
+        """Number of tokens whose logits are computed."""
         return self.sequences * {"last": 1, "all": self.new, "none": 0}[self.logits]
 
     @property
     def produced(self) -> int:
-        """Tokens that its sequences gain at least: one of each whose logits are wanted, of a draft maybe more."""
+        """Least number of new tokens: one for each sequence with logits; a draft may give more."""
         return 0 if self.logits == "none" else self.sequences
 
     def pairs(self, window: int | None = None, chunk: int | None = None) -> int:
-        """Pairs of a new token and a key that it attends to, in one sequence.
+        """Number of (new token, attended key) pairs in one sequence.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ Segments = Annotated[tuple[Segment, ...], BeforeValidator(_listed)]
 
 
 class Phase(Part):
-    """One evaluation of a model by its segments; all of it is work of the forward pass.
+    """One forward evaluation of a model, as segments of sequences.
 
     Attributes
     ----------
@@ -175,26 +175,26 @@ class Phase(Part):
 
     @property
     def tokens(self) -> int:
-        """Tokens that are processed."""
+        """Number of tokens that are processed."""
         return sum(segment.tokens for segment in self.segments)
 
     @property
     def wanted(self) -> int:
-        """Tokens whose logits are computed."""
+        """Number of tokens whose logits are computed."""
         return sum(segment.wanted for segment in self.segments)
 
     @property
     def produced(self) -> int:
-        """Tokens that all sequences gain at least."""
+        """Least number of new tokens over all sequences."""
         return sum(segment.produced for segment in self.segments)
 
     @property
     def sequences(self) -> int:
-        """Sequences of all segments."""
+        """Number of sequences over all segments."""
         return sum(segment.sequences for segment in self.segments)
 
     def times(self, number: int) -> Phase:
-        """So many times as many sequences in every segment.
+        """The phase with ``number`` times as many sequences in every segment.
 
         Examples
         --------
@@ -206,7 +206,7 @@ class Phase(Part):
 
 
 def prefill(batch: int, prompt: int, hit: int = 0) -> Phase:
-    """Prompts of which ``hit`` tokens are cached already; the last logits of each are wanted.
+    """Phase that reads ``batch`` prompts, with ``hit`` tokens cached and the last logits of each.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def prefill(batch: int, prompt: int, hit: int = 0) -> Phase:
 
 
 def decode(batch: int, context: int) -> Phase:
-    """One token for each of some sequences, behind ``context`` cached ones.
+    """Phase that adds one token to each of ``batch`` sequences, after ``context`` cached ones.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def decode(batch: int, context: int) -> Phase:
 
 
 def verify(batch: int, context: int, window: int = 0, tree: tuple[int, ...] | None = None) -> Phase:
-    """Draft tokens behind ``context`` cached ones: a window of them behind the last token, or a tree by its depths.
+    """Phase that verifies draft tokens: a window after the last token, or a tree given by its depths.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def verify(batch: int, context: int, window: int = 0, tree: tuple[int, ...] | No
 
 
 def check_depths(depths: tuple[int, ...], where: str) -> None:
-    """Refuse depths of no tree.
+    """Raise an error unless the depths describe a tree.
 
     Examples
     --------

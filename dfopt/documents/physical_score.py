@@ -220,7 +220,7 @@ class PhysicalScore(Part):
 
     @property
     def keeps_limits(self) -> bool:
-        """Whether it could run like this for ever."""
+        """Whether all thermal limits hold in the steady state."""
         return not self.violations
 
     @property
@@ -229,5 +229,5 @@ class PhysicalScore(Part):
         return max(self.chips, key=lambda chip: max(die.max_c for die in chip.dies))
 
     def hottest_tiles(self, count: int = 5) -> tuple[TileHeat, ...]:
-        """The tiles with the highest means on the hottest chip, hottest first."""
+        """The ``count`` tiles with the highest mean temperatures on the hottest chip, in descending order."""
         return tuple(sorted(self.hottest_chip.tiles, key=lambda tile: -tile.mean_c)[:count])

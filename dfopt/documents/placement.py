@@ -41,7 +41,7 @@ TRAINED: Final[tuple[Item, ...]] = ("weights", "experts", "activations", "gradie
 
 
 class Placement(Part):
-    """The memory of each item, by the name that the chip gives it; none: the fastest.
+    """Memory of each placement item, by its name on the chip; None: the fastest.
 
     Attributes
     ----------
@@ -76,25 +76,25 @@ class Placement(Part):
     optimizer: str | None = None
 
     def of(self, item: Item | None) -> str | None:
-        """The memory of an item; none for the fastest, where all lies that is no item."""
+        """Memory of an item; None for the fastest one, which also has all data that is no item."""
         memory: str | None = None if item is None else getattr(self, item)
         return memory
 
     @property
     def elsewhere(self) -> dict[Item, str]:
-        """The items that say where they lie."""
+        """Items with a stated memory, and that memory."""
         return {item: name for item in ITEMS if (name := self.of(item)) is not None}
 
     @property
     def label(self) -> str:
-        """Items by memory, in a line."""
+        """Items by memory in one line."""
         by: dict[str, list[str]] = {}
         for item, name in self.elsewhere.items():
             by.setdefault(name, []).append(item)
         return "; ".join(f"{', '.join(items)} in {name}" for name, items in by.items())
 
     def issues(self, graph: Graph, chip: Chip) -> Iterator[Issue]:
-        """What keeps a graph on a chip from lying so."""
+        """Problems of this placement for a graph on a chip."""
         for item, name in self.elsewhere.items():
             where = f"$.plan.placement.{item}"
             if name not in chip.tiers:
@@ -115,12 +115,12 @@ def _obstacle(item: Item, graph: Graph) -> str:
 
 
 def item_of_weight(kernel: Kernel) -> Item:
-    """The item that the weights of a kernel belong to."""
+    """Placement item of a kernel's weights."""
     return "experts" if kernel.module == "experts" else "weights"
 
 
 def items_of(graph: Graph) -> tuple[Item, ...]:
-    """The items of which a graph has any bytes."""
+    """Placement items for which a graph has data."""
     items: set[Item] = {item_of_weight(kernel) for kernel in graph.kernels if kernel.op == "gemm"}
     if any(kernel.states for kernel in graph.kernels):
         items.add("caches")

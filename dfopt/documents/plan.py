@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Plan(Document, OnAxes):
-    """Degrees of parallelism and the network dims that carry them, under the keys of their axes.
+    """Degrees of parallelism with their network dims, microbatches, schedule and ZeRO level.
 
     The degrees of all axes (:data:`dfopt.documents.axes.AXES`) multiply to the number of chips: ``tp * pp * dp``, one
     if left out. A dim that two axes share is named by its parts: ``x[8]`` are groups of eight neighbours, ``x[4@8]``
@@ -103,13 +103,13 @@ class Plan(Document, OnAxes):
 
     @of_extra
     def axes(self) -> tuple[Share, ...]:
-        """What each axis has of the chips."""
+        """Degree and dims of each axis."""
         extra = self.__pydantic_extra__
         return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """Fields of a request that fix the axes, and the schemes of modules where a second axis has some.
+        """Request fields that fix these axes and module schemes.
 
         Examples
         --------
@@ -130,51 +130,51 @@ class Plan(Document, OnAxes):
 
     @of_extra
     def shards(self) -> int:
-        """Chips that share the work of a kernel."""
+        """Number of chips that share the work of a kernel (tensor parallelism)."""
         return self._degree("kernels")
 
     @of_extra
     def members(self) -> int:
-        """Chips of the second axis, over which modules have schemes."""
+        """Number of chips on the second axis, over which modules are shared."""
         return self._degree("modules")
 
     @of_extra
     def member_dims(self) -> Dims:
-        """Network dims along which these lie."""
+        """Network dims of the second axis."""
         return self._dims("modules")
 
     @of_extra
     def stages(self) -> int:
-        """Stages of the pipeline."""
+        """Number of pipeline stages."""
         return self._degree("layers")
 
     @of_extra
     def copies(self) -> int:
-        """Copies that work on the batch, each on its part."""
+        """Number of data-parallel replicas."""
         return self._degree("batch")
 
     @property
     def sharers(self) -> int:
-        """Copies of the batch that share out what ZeRO says: all, or those of a group."""
+        """Number of replicas over which ZeRO shards states: all, or those of one group."""
         return self.copies // (1 if self.hybrid is None else self.hybrid.replicas)
 
     @of_extra
     def shard_dims(self) -> Dims:
-        """Network dims, or parts of dims, along which the chips that share a kernel lie."""
+        """Network dims, or parts of dims, of tensor parallelism."""
         return self._dims("kernels")
 
     @of_extra
     def stage_dims(self) -> Dims:
-        """Network dims along which the pipeline runs."""
+        """Network dims of the pipeline."""
         return self._dims("layers")
 
     @of_extra
     def copy_dims(self) -> Dims:
-        """Network dims along which the copies lie."""
+        """Network dims of data parallelism."""
         return self._dims("batch")
 
     def variant(self, **fields: Any) -> Plan:
-        """A copy with other values of fields: one object for all who ask this plan for the same."""
+        """A copy with some fields replaced; equal requests on one plan return the same object."""
         key = tuple(fields.items())
         if key not in self._variants:
             self._variants[key] = self.model_copy(update=fields)
@@ -185,31 +185,31 @@ class Plan(Document, OnAxes):
         return {}
 
     def only(self, *splits: Splits, **fields: Any) -> Plan:
-        """A plan with the axes that split these things, and nothing else but the fields given."""
+        """A plan that has only the axes of these kinds, and the given fields."""
         return Plan.saying(self.axis_values(*splits), **fields)
 
     @classmethod
     def saying(cls, values: Iterable[tuple[str, Any]], **fields: Any) -> Plan:
-        """A plan with what :meth:`axis_values` has of another, and nothing else but the fields given."""
+        """A plan with the axis values of another (:meth:`axis_values`), and the given fields."""
         return cls.model_construct(schema_=cls.SCHEMA, **dict(values), **fields)
 
     def axis_values(self, *splits: Splits) -> tuple[tuple[str, Any], ...]:
-        """What documents say of the axes that split these things: keys and values."""
+        """Document keys and values of the axes of these kinds."""
         extra = self.__pydantic_extra__
         return tuple((key, extra[key]) for key, (axis, _) in keys().items() if key in extra and axis.splits in splits)
 
     @property
     def pipeline(self) -> Plan:
-        """A plan that says as much of how stages take layers and microbatches, and nothing else: thousands share it."""
+        """The part of the plan that decides the layers and microbatches of stages; many plans share one object."""
         return _pipeline(self.stages, *_RUN(self.__dict__))
 
     @cached_property
     def apart_from_stages(self) -> Hashable:
-        """All that it says but how its stages hold layers: thousands of plans may differ in that only."""
+        """Key of everything but how stages hold layers, in which thousands of plans may differ."""
         return (*_BUT_STAGES(self.__dict__), *self.said_of_axes)
 
     def held_by(self, shared_from: int | None, *, copied: bool = False) -> int:
-        """Chips that hold a thing together which is shared out from some level of ``zero`` on.
+        """Number of chips that jointly store data sharded from ZeRO level ``shared_from`` on.
 
         Copies of the batch; ``copied``: and all chips of the second axis, each of which would hold the same.
 
@@ -224,11 +224,11 @@ class Plan(Document, OnAxes):
         return self.sharers * (self.members if copied else 1)
 
     def share_held(self, shared_from: int | None, copied: float) -> float:
-        """The part of it that a chip holds, where chips of the second axis have a share of it ``copied``."""
+        """Share of such data on one chip, if a part ``copied`` of it is equal on all chips of the second axis."""
         return (1 - copied) / self.held_by(shared_from) + copied / self.held_by(shared_from, copied=True)
 
     def group(self, over: str) -> tuple[Dims, int]:
-        """Network dims of the chips that a communication is over, and the copies of the batch among them.
+        """Network dims of a communication group, and the number of replicas in it.
 
         Examples
         --------
@@ -248,7 +248,7 @@ class Plan(Document, OnAxes):
         return {}
 
     def sharing(self, over: str) -> int:
-        """Chips that share a tensor communicated over such groups; smaller groups have their part of it each.
+        """Number of chips that share a tensor communicated over such groups.
 
         Examples
         --------
@@ -259,28 +259,28 @@ class Plan(Document, OnAxes):
         return math.prod(share.degree for share in self.axes if share.axis in chosen and share.axis.splits != "batch")
 
     def label_of(self, splits: Splits) -> str:
-        """The axes that split something, with their degrees, such as ``DP 8``."""
+        """Axes of one kind with their degrees as text, such as ``DP 8``."""
         taken = [share for share in self.axes if share.axis.splits == splits]
         return " x ".join(f"{axis.label} {n}" for axis, n, _ in taken if n > 1 or not axis.optional)
 
     def tier_of(self, item: Item | None, chip: Chip) -> str:
-        """The memory of a chip that an item lies in."""
+        """Memory of a chip in which an item is placed."""
         named = None if self.placement is None else self.placement.of(item)
         return chip.fastest_tier if named is None else named
 
     def refused(self, graph: Graph) -> dict[str, str]:
-        """Why a graph cannot use the degrees of axes with a rule of their own, by axis."""
+        """Reasons why a graph cannot use the degrees of some axes, by axis."""
         reasons = {axis.name: axis.refuses(graph, degree) for axis, degree, _ in self.axes if axis.refuses is not None}
         return {axis: reason for axis, reason in reasons.items() if reason}
 
     @property
     def stage_layers(self) -> tuple[int, int, int]:
-        """Repeats in the first stage, in each one in the middle, and in the last."""
+        """Layers of the first stage, of each middle stage, and of the last stage."""
         first, most, last = self.first_layers, self.layers_per_stage, self.last_layers
         return most if first is None else first, most, most if last is None else last
 
     def chunk_layers(self, stage: int) -> tuple[int, ...]:
-        """Repeats in each chunk of a stage.
+        """Layers of each chunk of a stage.
 
         Examples
         --------
@@ -298,22 +298,22 @@ class Plan(Document, OnAxes):
 
     @property
     def uneven(self) -> bool:
-        """Whether the first or the last stage says for itself how many repeats it has."""
+        """Whether the first or last stage has its own number of layers."""
         return self.first_layers is not None or self.last_layers is not None
 
     @property
     def at_once(self) -> int:
-        """Microbatches that a pipeline takes together."""
+        """Number of microbatches that a pipeline takes together."""
         return 2 if self.two_batch_overlap else 1
 
     @property
     def rounds(self) -> int:
-        """How often a pipeline takes microbatches in a step."""
+        """Number of rounds of a step, in each of which a pipeline takes :attr:`at_once` microbatches."""
         return self.microbatches // self.at_once
 
     @property
     def counts(self) -> dict[str, int]:
-        """Degrees of all axes, microbatches, layers and chunks of a stage: what frames have of a plan."""
+        """Columns of data frames: degrees of all axes, microbatches, layers and chunks of a stage."""
         degrees = {axis.name: degree for axis, degree, _ in self.axes}
         return degrees | {name: getattr(self, name) for name in ("microbatches", "layers_per_stage", "interleave")}
 

@@ -26,7 +26,7 @@ PlanStatus = Literal[
 
 
 class SolveRecord(Part):
-    """One solve: which problem, what the solver proved, how large it was. Times in seconds.
+    """Record of one solve: problem, proof and size; times in seconds.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class SolveRecord(Part):
 
 
 class PlanRecord(Part):
-    """What is known of one plan: solved with a proof, pruned by a bound, or infeasible with a reason.
+    """Record of one plan: solved with a proof, pruned by a bound, or infeasible with a reason.
 
     ``pruned_by_bound``: no mapping under the plan is better than the best; ``infeasible``: none fits.
     ``pruned_per_level`` and ``infeasible_per_level``: the same of the sharding that is optimal for the inter-chip
@@ -123,17 +123,18 @@ class PlanRecord(Part):
     variant: str | None = None
 
     def model_post_init(self, context: Any, /) -> None:  # there may be a hundred thousand
+        """Share equal sets of field names with other records, to save memory (pydantic hook)."""
         self._intern()
 
     @property
     def order(self) -> tuple[float, str, str, int, str]:
-        """What the records of a result are sorted by: the bound first, and last where nothing fits."""
+        """Sort key of plan records: by bound, infeasible plans last."""
         bound = math.inf if self.bound is None else self.bound
         return bound, self.plan.model_dump_json(), self.variant or "", self.tile_count or 0, self.note
 
 
 class GraphRecord(Part):
-    """A graph all of whose plans were given up together, before any was listed.
+    """Record of a graph whose plans were all excluded together, before they were listed.
 
     All chips together have too much to do: its work, spread evenly over them, takes at least ``bound`` under any plan.
 
@@ -160,12 +161,12 @@ class GraphRecord(Part):
 
     @property
     def order(self) -> tuple[float, int, str]:
-        """What the graphs of a result without a list of plans are sorted by: the bound first."""
+        """Sort key of graph records: by bound."""
         return self.bound, self.microbatch, self.variant or ""
 
 
 class GroupRecord(Part):
-    """Plans of one graph of which the search says the same.
+    """Common record of several plans of one graph.
 
     Attributes
     ----------
@@ -182,7 +183,7 @@ class GroupRecord(Part):
 
 
 class UnlistedPlans(Part):
-    """Plans of one graph without a record of their own: there are too many to write a line for each.
+    """Plans of one graph without individual records, in compressed form.
 
     Attributes
     ----------
@@ -204,7 +205,7 @@ class UnlistedPlans(Part):
 
     @property
     def order(self) -> tuple[int, str]:
-        """What they are sorted by."""
+        """Sort key of these records."""
         return self.microbatch, self.variant or ""
 
     @model_validator(mode="after")
@@ -219,7 +220,7 @@ class UnlistedPlans(Part):
 
     @classmethod
     def of(cls, graph: Graph, groups: Sequence[GroupRecord | None]) -> Self:
-        """From the group of every plan in order; none: the plan has a record of its own."""
+        """Build from the group of every plan in order; None: the plan has its own record."""
         different = tuple(dict.fromkeys(group for group in groups if group is not None))
         letter_of = dict[GroupRecord | None, str](zip(different, map(chr, itertools.count(97)), strict=False))
         letter_of[None] = "."
@@ -228,12 +229,12 @@ class UnlistedPlans(Part):
 
     @property
     def group_of_each(self) -> tuple[GroupRecord | None, ...]:
-        """The group of every plan in order; none: the plan has a record of its own."""
+        """Group of every plan in order; None: the plan has its own record."""
         return tuple(None if letter == "." else self.groups[ord(letter) - 97] for letter in unpacked(self.members))
 
     @property
     def counts(self) -> Counter[GroupRecord]:
-        """How many plans are in each group."""
+        """Number of plans in each group."""
         return Counter(group for group in self.group_of_each if group is not None)
 
 
@@ -245,13 +246,16 @@ DIFFERENT = {
 
 
 def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
-    """What mappings that are different do not share: a plan has the number of its microbatches."""
+    """Key by which mappings count as distinct: equal keys, equal plan (with microbatches), or also equal sharding.
+
+    ``distinct``: ``plan`` or ``sharding``.
+    """
     schemes = tuple(kernel.sharding for kernel in mapping.kernels) if distinct == "sharding" else ()
     return (mapping.plan, variant, *schemes)
 
 
 class Alternative(Part):
-    """One of the next best mappings, different from those before it.
+    """One of the next best distinct mappings.
 
     Attributes
     ----------
@@ -272,12 +276,12 @@ class Alternative(Part):
 
     @property
     def order(self) -> tuple[float, str]:
-        """What the next best mappings are sorted by: the value first."""
+        """Sort key of alternatives: by value."""
         return self.value, self.mapping.model_dump_json()
 
 
 class Sensitivity(Part):
-    """Value of the objective with 10 % more of one resource, partitions optimised anew on the winning plan.
+    """Objective with 10 % more of one resource, under the best plan with partitions optimized anew.
 
     ``proven``: optimal for the plan and its sharding.
 
@@ -302,7 +306,7 @@ class Sensitivity(Part):
 
 
 class Provenance(Part):
-    """Where the result came from, so that it can be repeated.
+    """Origin of a result: versions, digests and settings needed to repeat it.
 
     Attributes
     ----------

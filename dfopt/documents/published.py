@@ -14,7 +14,7 @@ _PARAMETERS, _ACTIVE = 0.015, 0.02  # published ones are rounded, and some leave
 
 
 class Counts(NamedTuple):
-    """How large a model is.
+    """Computed sizes of a model.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
 
 class Published(Part):
-    """Sizes of a model as its makers give them; none = they give none, or count what is not drawn here.
+    """Published sizes of a model; None: not published, or counted differently.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Published(Part):
 
 
 class Figure(NamedTuple):
-    """A size of a model: as counted, as published, and how far both may be apart.
+    """A computed size of a model next to the published one, with the allowed difference.
 
     Examples
     --------
@@ -96,12 +96,12 @@ class Figure(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Relative distance of what is counted from what is published; 0 if nothing is."""
+        """Relative difference of the computed from the published value; 0 if none is published."""
         return 0.0 if self.published is None else abs(self.computed - self.published) / max(self.published, 1)
 
 
 def figures(published: Published | None, counts: Counts) -> tuple[Figure, ...]:
-    """Sizes of a model as counted, each with the published value if there is one.
+    """Computed sizes of a model, each with its published value if any.
 
     Examples
     --------

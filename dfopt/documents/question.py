@@ -40,7 +40,7 @@ class _InPython:
 
 
 class Question(Document):
-    """What is asked of a search.
+    """A question to the search: workload, system, assumptions and options, by name or as documents.
 
     In Python a graph, a system, a stack or assumptions may be documents, too. A file has their names or paths: a
     document in a question is left out of it.
@@ -111,16 +111,16 @@ class Question(Document):
         return options.stated()
 
     def to_data(self) -> dict[str, Any]:
-        """JSON-able data without what says nothing."""
+        """JSON-compatible data without empty fields."""
         return {name: value for name, value in super().to_data().items() if value not in (None, {})}
 
     def named(self) -> Self:
-        """The question with names only: what is a document stands elsewhere."""
+        """The question with documents replaced by their names."""
         fields = ("graph", "system", "stack", "assumptions")
         return self.model_copy(update={f: None for f in fields if not isinstance(getattr(self, f), str | None)})
 
     def changed(self, **changes: Any) -> Self:
-        """A copy of the question with some fields changed; mappings and options key by key.
+        """A copy with some fields replaced; mappings and options are merged by key.
 
         Raises
         ------

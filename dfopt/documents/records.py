@@ -27,12 +27,12 @@ def _fields(document: BaseModel) -> Iterator[tuple[str, Any, tuple[BaseModel, ..
 
 
 def canonical(data: Any) -> bytes:
-    """JSON-able data in the one form that digests are taken of, whatever the order of its keys."""
+    """JSON-compatible data in canonical form, independent of key order, for digests."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(document: BaseModel) -> str:
-    """16 hex digits of the data of a document, those of :func:`dfopt.documents.base.digest_of`."""
+    """Digest of a document's data, 16 hex digits, as :func:`dfopt.documents.base.digest_of`."""
     sha = hashlib.sha256()
     for number, (key, value, records) in enumerate(sorted(_fields(document), key=lambda field: field[0])):
         sha.update((b"," if number else b"{") + canonical(key) + b":")
@@ -46,7 +46,7 @@ def digest(document: BaseModel) -> str:
 
 
 def json_text(document: Any, ascii_only: bool = False) -> Iterator[str]:
-    """A document as JSON, in pieces: an entry a line, and of long lists a record a line."""
+    """A document as JSON in pieces: one entry per line, and one record per line in long lists."""
 
     def text(data: Any, **style: Any) -> str:
         return json.dumps(data, ensure_ascii=ascii_only, allow_nan=False, **style)

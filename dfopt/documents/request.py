@@ -71,7 +71,7 @@ class Limit(Part):
 
 
 class Objective(Part):
-    """What is made least, and what must not be exceeded meanwhile.
+    """What to minimize, and metrics that must stay within limits.
 
     Attributes
     ----------
@@ -86,12 +86,12 @@ class Objective(Part):
 
     @property
     def ceiling(self) -> float:
-        """The value that its limits allow; infinite where none is on the same metric."""
+        """Largest value of the objective that its limits allow; infinite without a limit on it."""
         return min((limit.at_most for limit in self.limits if limit.metric == self.metric), default=math.inf)
 
 
 class Request(OnAxes):
-    """What was asked for; none means free.
+    """What the user asks of a search; None leaves a choice free.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ class Request(OnAxes):
 
     @classmethod
     def of(cls, **asked: Any) -> Self:
-        """A request from keyword arguments, or a `PlanError` with every unknown name and every value that cannot be.
+        """Build a request from keyword arguments; `PlanError` lists all unknown names and invalid values.
 
         Examples
         --------
@@ -265,7 +265,7 @@ class Request(OnAxes):
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
 
     def assuming(self, assumptions: Assumptions) -> Assumptions:
-        """Assumptions with the fields that the request sets in place of their own.
+        """Assumptions with the fields that the request overrides.
 
         Examples
         --------
@@ -296,12 +296,12 @@ class Request(OnAxes):
         )
 
     def stated(self) -> dict[str, Any]:
-        """What differs from a request for nothing in particular, as in a file."""
+        """Fields that differ from a default request, as in a file."""
         plain = Request().model_dump(mode="json")
         return {name: value for name, value in self.model_dump(mode="json").items() if value != plain.get(name)}
 
     def asked(self) -> dict[str, Any]:
-        """The fields that were given, as keyword arguments of :meth:`of`.
+        """Given fields, as keyword arguments of :meth:`of`.
 
         Examples
         --------
@@ -312,13 +312,13 @@ class Request(OnAxes):
         return {name: getattr(self, name) for name in names if name in self.model_fields_set}
 
     def holding(self) -> dict[str, Any]:
-        """What of it decides what lies where on the chips, as keyword arguments of :meth:`of`."""
+        """Fields that decide where data lies on the chips, as keyword arguments of :meth:`of`."""
         names = "ep", "cp", "attention_dp", "modules", "parallelism", "rank_order", "place", "offload", "time_limit"
         return {**self.on_axes, **{name: getattr(self, name) for name in names}}
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Every restriction of the space that was asked for, in words.
+        """All requested restrictions of the search space, in words.
 
         Examples
         --------
@@ -340,23 +340,23 @@ class Request(OnAxes):
 
     @property
     def distinct_in(self) -> Literal["plan", "sharding"]:
-        """What tells the best mappings apart, where there may be several."""
+        """What distinguishes the best mappings if several are requested: plan, or also sharding."""
         return self.distinct if self.distinct is not None and self.top > 1 else "plan"
 
     @property
     def several(self) -> bool:
-        """Whether one plan may have several of the best mappings."""
+        """Whether one plan may contribute several of the best mappings."""
         return self.distinct_in != "plan"
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """The fields of the request that fix mappings of kernels, in the words of `fixed`."""
+        """Fields that fix mappings of kernels, in the words of `fixed`."""
         of_kernels: dict[str, Any] = {"p_max": None, "pin_sharding": {}, "pin_partition": {}}
         return tuple(word for word in self.fixed if word not in self.model_copy(update=of_kernels).fixed)
 
     @property
     def shared_out(self) -> tuple[dict[str, Any], dict[str, ModuleScheme]]:
-        """What is asked about axes, by the keys of documents, and about modules; ``ep`` and its like are both.
+        """Requested axes by document key, and requested module schemes; ``ep`` and its like set both.
 
         Examples
         --------
@@ -379,7 +379,7 @@ class Request(OnAxes):
 
     @classmethod
     def listed(cls, indent: str = "") -> str:
-        """Every field with its default and what it means, a line each, for help texts."""
+        """All fields with default and meaning, one per line, for help texts."""
         lines = [
             fill(
                 f"* ``{word_of(field.name)}`` ({', '.join(filter(None, (field.default, field.unit)))}): {field.text}",
@@ -392,6 +392,6 @@ class Request(OnAxes):
 
     @classmethod
     def keywords(cls) -> dict[str, Any]:
-        """Keywords of a function that takes the fields as ``**asked``, with their defaults."""
+        """Keywords with defaults of a function that takes these fields as ``**asked``."""
         fields = {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
         return {word_of(name): default for name, default in (dict.fromkeys(keys()) | fields).items()}

@@ -168,7 +168,7 @@ class Result(Frames, Sealed):
             raise problem(message, "keep what dfopt wrote", "$.variants") from None
 
     def written(self, key: str, value: Any) -> Any:
-        """Graphs of several variants differ in a few numbers: a file has them compressed, see `documents.packed`."""
+        """Data of one key as a JSON file has it: graphs of several variants are compressed (`documents.packed`)."""
         return packed(value) if key == "variants" and len(value) > 1 else value
 
     @model_validator(mode="after")
@@ -185,24 +185,24 @@ class Result(Frames, Sealed):
 
     @property
     def plan_counts(self) -> Counter[str]:
-        """How many plans the search left in each status, with those that have no record of their own."""
+        """Number of plans by final status, unlisted ones included."""
         counts = Counter[str](record.status for record in self.plans)
         counts.update(group.status for plans in self.unlisted or () for group in plans.counts.elements())
         return counts
 
     @property
     def step_time_s(self) -> float:
-        """Seconds per step, as the judge has them, without heat."""
+        """Step, s, by the judge and without heat."""
         return self.score.step_time_s
 
     @property
     def step_time(self) -> float:
-        """The same as ``step_time_s``."""
+        """Alias of ``step_time_s``."""
         return self.score.step_time_s
 
     @property
     def hides_gradients(self) -> bool:
-        """Whether copies add gradients up behind the backward pass: where that is a choice, if less shows."""
+        """Whether gradient reduction overlaps with the backward pass; if that is a choice, whether it pays."""
         shown, linked = self.score.gradient_reduction_s, self.score.gradient_link_s
         if linked is None or self.plan.copies == 1:
             return False
@@ -244,7 +244,7 @@ _SPENT = 0.4  # share of the time limit: the least after which it can have ended
 
 
 def status_words(result: Result) -> str:
-    """What is proven of a result, in the words that every report uses, and what failed after that."""
+    """What is proven of a result, in the standard words of reports, and which later step failed."""
     return "; without ".join([_proven_words(result), *(result.missing or ())])
 
 

@@ -42,7 +42,7 @@ _WRITTEN = re.compile(rf"{_LAWS}(?:\+(?P<redundant>[0-9]{{1,9}})(?:redundant)?)?
 
 
 class Routing(Part):
-    """How tokens choose experts. It may be written in a word: ``uniform``, ``power_law(1.2)``, ``counts(30, 10, 10)``.
+    """Distribution of tokens over experts, such as ``uniform``, ``power_law(1.2)`` or ``counts(30, 10, 10)``.
 
     Copies are added to it: ``power_law(1.2) + 32``.
 
@@ -104,7 +104,7 @@ class Routing(Part):
 
     @property
     def words(self) -> str:
-        """The routing in a few words."""
+        """The routing as short text."""
         law = f"power_law({self.alpha:g})" if self.alpha is not None else self.law
         return f"{law} + {self.redundant} redundant" if self.redundant else law
 
@@ -127,7 +127,7 @@ class Routing(Part):
         return (chosen / experts,) * experts
 
     def touched(self, experts: int, chosen: int, tokens: int) -> float:
-        """Experts that some of so many tokens choose, as expected."""
+        """Expected number of experts that at least one of ``tokens`` tokens selects."""
         if self.law == "balanced":
             return float(min(experts, chosen * tokens))
         if self.law == "uniform":
@@ -136,7 +136,7 @@ class Routing(Part):
 
 
 def touched(shares: Sequence[float], tokens: int) -> float:
-    """Experts that some of so many independent tokens choose, of those chosen with these probabilities.
+    """Expected number of experts that at least one of ``tokens`` independent tokens selects, from their shares.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from dfopt.documents.kernel import needed
 
 
 def gradient_bytes(graph: Graph) -> float:
-    """Bytes of a parameter's gradient as it is held.
+    """Bytes of an element of a stored (accumulated) weight gradient.
 
     Examples
     --------
@@ -34,24 +34,24 @@ def gradient_bytes(graph: Graph) -> float:
 
 
 def added_bytes(graph: Graph, assumptions: Assumptions) -> float:
-    """Bytes of a parameter's gradient as an evaluation adds to it in memory."""
+    """Bytes of an element of a weight gradient that an evaluation adds to in memory."""
     return gradient_bytes(graph) if assumptions.gradient_traffic == "held" else float(graph.words.activations)
 
 
 def reduced_bytes(graph: Graph) -> float:
-    """Bytes of a parameter's gradient as copies of the batch add it up."""
+    """Bytes of an element of a weight gradient as replicas reduce it."""
     if graph.trained is None or graph.trained.reduced is None:
         return float(graph.words.activations)
     return float(FORMATS[graph.trained.reduced].bytes)
 
 
 def type_of_weights(graph: Graph) -> Dtype:
-    """The type of weights that are of no class of their own; of a graph without types, by its bytes."""
+    """Data type of ordinary weights; for a graph without types, by its word size."""
     return graph.dtypes.weights if graph.dtypes is not None else "fp32" if graph.word_bytes == 4 else "bf16"
 
 
 def optimizer_bytes(graph: Graph, stated: float) -> float:
-    """Bytes that the optimizer holds for a parameter: by types, or as ``stated``.
+    """Bytes of optimizer state per parameter: by types, or as ``stated``.
 
     Examples
     --------
@@ -65,20 +65,20 @@ def optimizer_bytes(graph: Graph, stated: float) -> float:
 
 
 def updates_weights(graph: Graph) -> bool:
-    """Whether the optimizer updates the weights of a graph themselves, as its types say, and no copy of them."""
+    """Whether the optimizer updates the weights in place, without a master copy."""
     types = graph.trained
     stated = types is not None and (types.main_weights, types.moments) != (None, None)
     return stated and types is not None and types.updates(type_of_weights(graph))
 
 
 def is_kept(graph: Graph, tensor: Tensor) -> bool:
-    """Whether a tensor is the whole output of a kernel that says of it how long it is kept."""
+    """Whether a tensor is the whole output of a kernel that states how long it is kept."""
     source = graph.kernels[graph.index()[tensor.src]]
     return source.output_saved is not None and graph.bytes_of(tensor) == graph.output_bytes(tensor.src)
 
 
 def saved_word(graph: Graph, tensor: Tensor) -> float | None:
-    """Bytes of an element of what is kept of a tensor for its reader, where that is another type than its own.
+    """Bytes of an element of the saved copy of a tensor, if its type differs from the tensor's; else None.
 
     What logits are computed from is converted only where all weights are of one type.
 
@@ -107,7 +107,7 @@ def saved_word(graph: Graph, tensor: Tensor) -> float | None:
 
 
 def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
-    """Bytes that kernels keep, whole, beside those that tensors carry to kernels of the backward pass, by name.
+    """Unsharded bytes that kernels keep in addition to saved tensors: until the backward pass, and while a layer runs.
 
     Of forward kernels until the backward pass of their microbatch, less where tensors say too much; and while the
     backward pass of their layer runs, of those that are evaluated again then, or are of it.
@@ -135,7 +135,7 @@ def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def read_later(graph: Graph) -> set[str]:
-    """Kernels that are kept of which a tensor brings the whole output to a later pass, and so is kept itself."""
+    """Names of kept kernels whose whole output some tensor carries to a later pass, which saves it anyway."""
     passes = {kernel.name: kernel.pass_ for kernel in graph.kernels}
     later = {"forward": ("recompute", "backward", "update"), "recompute": ("backward", "update")}
     return {
@@ -146,7 +146,7 @@ def read_later(graph: Graph) -> set[str]:
 
 
 def beside_tensors(graph: Graph) -> list[bool]:
-    """Of every tensor whether it is counted by its kernel, which keeps it for a pass that no tensor brings it to."""
+    """For every tensor, whether its kernel counts it, as kept for a pass that no tensor carries it to."""
     if not any(kernel.output_saved for kernel in graph.kernels):
         return [False] * len(graph.tensors)
     read = read_later(graph)

@@ -20,7 +20,7 @@ _WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None, 
 
 
 def resolve(text: str) -> Any:
-    """An unquoted scalar by the core schema of YAML 1.2, less what is easily misread: that is an issue."""
+    """Value of an unquoted YAML 1.2 scalar; spellings that are easily misread are an issue."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -38,6 +38,6 @@ def resolve(text: str) -> Any:
 
 
 def parse_scalar(text: str) -> Any:
-    """One value as a YAML file would read it without quotes; what would be an issue there stays text."""
+    """Value of text as unquoted YAML; ambiguous spellings stay text."""
     value = resolve(text) if text else text
     return text if isinstance(value, Issue) else value

@@ -18,7 +18,7 @@ from dfopt.units import show_unit
 
 
 class PartitionScore(Part):
-    """One on-chip partition of one stage of the mapping, for one microbatch and one layer.
+    """Figures of one partition of a stage, for one microbatch and layer.
 
     Attributes
     ----------
@@ -71,13 +71,13 @@ class PartitionScore(Part):
 
     @property
     def terms(self) -> dict[str, float]:
-        """Seconds of each resource; of SRAM where its bandwidth is limited."""
+        """Seconds of each resource; SRAM only if its bandwidth is limited."""
         seconds = {"compute": self.compute_s, "memory": self.memory_s, "network": self.network_s}
         return seconds if self.sram_s is None else seconds | {"sram": self.sram_s}
 
 
 class StageScore(Part):
-    """One distinct pipeline stage, for one microbatch.
+    """Figures of one distinct pipeline stage, for one microbatch.
 
     ``holds`` are the stages of the mapping whose kernels it runs: its own, or of a folded graph the kinds of its
     layers. Layers that are counted take ``layer_time_s``, on average; the others take ``once_time_s`` together.
@@ -127,22 +127,22 @@ class StageScore(Part):
 
     @property
     def runs(self) -> dict[int, int]:
-        """How often it runs which stages of the mapping for one microbatch."""
+        """Number of evaluations of each stage of the mapping for one microbatch."""
         held = self.holds or (self.stage,)
         return dict(zip(held, self.times or (self.layers, *(1 for _ in held[1:])), strict=True))
 
     def held_in(self, memory: str) -> float:
-        """Bytes that one chip of this stage holds in a memory."""
+        """Bytes that one chip of this stage stores in a memory."""
         return math.fsum(self.states.get(memory, {}).values())
 
     @property
     def dram_bytes(self) -> float:
-        """All that one chip of this stage holds in its off-chip memories."""
+        """Bytes that one chip of this stage stores in all off-chip memories."""
         return math.fsum(size for held in self.states.values() for size in held.values())
 
 
 class Score(Document):
-    """The judge's figures for a mapping: one step is one global batch.
+    """The judge's figures of a mapping; one step processes one global batch.
 
     Attributes
     ----------
@@ -262,12 +262,12 @@ class Score(Document):
 
     @property
     def has_kinds(self) -> bool:
-        """Whether layers of several kinds were judged."""
+        """Whether the model has layers of several kinds."""
         return any(len(stage.holds) > 1 for stage in self.stages)
 
     @property
     def sustained(self) -> Score:
-        """These figures at the speed that a stack of dies keeps up; the same without a stack."""
+        """The score at the clock that the die stack sustains; unchanged without a stack."""
         if self.physical is None or self.physical.step_time_s == self.step_time_s:
             return self
         share = self.step_time_s / self.physical.step_time_s

@@ -25,7 +25,7 @@ LAYER = "layer"
 
 
 class Section(Part):
-    """A pattern of layers, and how often it repeats.
+    """A pattern of layers with its number of repeats.
 
     Attributes
     ----------
@@ -47,13 +47,13 @@ class Section(Part):
 
     @property
     def count(self) -> int:
-        """Layers of all repeats."""
+        """Number of layers over all repeats."""
         return len(self.layers) * self.repeat
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """The layers of a model in their order, each as a number of its kind.
+    """The layers of a model in order, each as the number of its kind.
 
     Counted are those that repeat or hand a tensor on to the next. A layer that does neither (an embedding, a head)
     goes with its neighbour: with the next counted layer, or behind the last one with that. Kinds are numbered as
@@ -72,7 +72,7 @@ class Layers:
 
     @property
     def count(self) -> int:
-        """Counted layers."""
+        """Number of counted layers."""
         return len(self.order)
 
     @cached_property
@@ -86,7 +86,7 @@ class Layers:
         return {}
 
     def under(self, stages: int, sizes: tuple[int, int, int], recomputed: int | None) -> Layers:
-        """The layers where so many of every pipeline stage, its first ones, are of the kind that is recomputed.
+        """The layers with the first ``recomputed`` of every pipeline stage as the kind that recomputes.
 
         ``sizes``: layers of the first stage, of each one in the middle and of the last.
 
@@ -112,7 +112,7 @@ class Layers:
         return self._by_recomputed[key]
 
     def between(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
-        """What a stage of the layers from ``first`` up to ``end`` runs: kinds, and how often.
+        """Kinds of layers that a stage from layer ``first`` up to ``end`` runs, with their counts.
 
         Other layers before all counted ones, or behind them, are those of the first and of the last stage
         (:meth:`ends`). A stage without any layer names the kind of its neighbour, with 0.
@@ -132,16 +132,16 @@ class Layers:
         return (*runs, *((kind, n) for kind, n in inner if n))
 
     def ends(self, first: bool, last: bool) -> tuple[tuple[int, int], ...]:
-        """Layers that are not counted before all others, if it is the first stage, and behind all, if the last."""
+        """Uncounted layers before all others in the first stage, and after all in the last, with their counts."""
         places = [place for place, here in ((0, first), (self.count, last)) if here]
         return tuple((k, sum(map(at.count, places))) for k, at in enumerate(self.at, self.counted) if {*places} & {*at})
 
     def times(self, kind: int) -> int:
-        """How often a model has a kind of layer."""
+        """Number of layers of a kind in the model."""
         return len(self.at[kind - self.counted]) if kind >= self.counted else int(self._before[-1][kind])
 
     def where(self, kind: int) -> Where:
-        """Whether a kind stands before all counted layers, behind all of them, or among them."""
+        """Position of a kind relative to the counted layers: before, after, or among them."""
         if kind < self.counted:
             return "every_layer"
         places = set(self.at[kind - self.counted])
@@ -151,7 +151,7 @@ class Layers:
 def layers_of(
     sections: Sequence[Section] | None, carrying: Collection[str] = (), recomputed: Mapping[str, str] | None = None
 ) -> Layers:
-    """The layers of sections, in which layers of some kinds carry a tensor to the next; none is one layer.
+    """The layers of some sections; None is a single layer.
 
     ``recomputed``: kinds of layers, and the kind that each is where it is computed again.
 
@@ -184,7 +184,7 @@ def layers_of(
 
 
 def repeated(count: int) -> tuple[Section, ...] | None:
-    """Sections of so many equal layers; none of one, which is then drawn as a whole.
+    """Sections of ``count`` equal layers; None for one, which is an unrolled graph.
 
     Examples
     --------
@@ -195,13 +195,13 @@ def repeated(count: int) -> tuple[Section, ...] | None:
 
 
 def add_repeat(schema: dict[str, Any]) -> None:
-    """Name the short form of sections in the JSON Schema of a graph."""
+    """Add the short form ``repeat`` of sections to the JSON Schema of a graph."""
     about = "Number of equal layers, short for sections: [{repeat: N}]. The kernels then are one layer."
     schema["properties"]["repeat"] = {"type": "integer", "minimum": 1, "maximum": 10**6, "description": about}
 
 
 def spelled_out(data: Any) -> Any:
-    """Data of a graph with sections instead of their short form ``repeat``; one repeat is a graph drawn as a whole."""
+    """Data of a graph with the short form ``repeat`` expanded to sections."""
     if not isinstance(data, Mapping) or "repeat" not in data:
         return data
     repeat = data["repeat"]
@@ -217,7 +217,7 @@ def spelled_out(data: Any) -> Any:
 
 
 def of_version_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Data of ``dfopt/graph/1``: some kernels ran before the first or after the last repeat of a layer."""
+    """Data of a ``dfopt/graph/1`` file converted to the current form of layers before and after the repeat."""
     kernels, repeat = data.get("kernels"), data.get("repeat", 1)
     listed = kernels if isinstance(kernels, list | tuple) else ()
     mappings = [kernel for kernel in listed if isinstance(kernel, Mapping)]

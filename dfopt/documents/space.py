@@ -6,7 +6,7 @@ from dfopt.documents.base import Part
 
 
 class Space(Part):
-    """How many mappings the search covered, as powers of ten; limits such as SRAM exclude some of them.
+    """Size of the search space as powers of ten, before limits such as SRAM.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Space(Part):
 
     @property
     def total(self) -> str:
-        """All mappings, counted."""
+        """Number of all mappings as text."""
         return ("" if self.exact else "at least ") + _counted(self.log10_total, "mapping")
 
 

@@ -18,7 +18,7 @@ from dfopt.units import Joules, JoulesPerByte, Kelvin, Metres, Ratio, Watts
 
 
 class LogicEnergies(Part):
-    """Energy on the logic die at nominal voltage; what is dynamic goes with the square of the voltage.
+    """Energies of the logic die at nominal voltage; dynamic energy scales with the square of the voltage.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class LogicEnergies(Part):
 
 
 class Level(Part):
-    """One operating point: frequency and voltage as shares of the nominal ones.
+    """An operating point: frequency and voltage relative to nominal.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Level(Part):
 
 
 class Limits(Part):
-    """What must not be exceeded.
+    """Thermal and power limits of a stack.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Limits(Part):
 
 
 class Stack(Named):
-    """One chip as a stack of dies on a package, with the DRAM that belongs to it.
+    """A chip as a stack of dies on a package, with its DRAM.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Stack(Named):
 
     @cached_property
     def layers(self) -> tuple[Die, ...]:
-        """The dies one by one, from the far face to the sink."""
+        """The dies individually, from the far face to the sink."""
         return tuple(layer for die in self.dies for layer in die.layers())
 
     @property
@@ -133,22 +133,22 @@ class Stack(Named):
 
     @property
     def dram_dies(self) -> tuple[Die, ...]:
-        """The DRAM dies of the stack; none if the memory is beside it."""
+        """DRAM dies of the stack; empty if the memory is beside it."""
         return tuple(die for die in self.layers if die.kind == "dram")
 
     @cached_property
     def tiles(self) -> tuple[tuple[str, Tile], ...]:
-        """All tiles with the name of their die, in the order of dies and floorplans: the order of every power map."""
+        """All floorplan tiles with their die names, in the order of power maps."""
         return tuple((die.name, tile) for die in self.layers for tile in die.tiles(self.side_x, self.side_y))
 
     @property
     def connections_needed(self) -> int:
-        """Data connections between the logic die and the DRAM dies: one for each bit of each channel; 0 without any."""
+        """Number of data connections between logic and DRAM dies, one a bit of each channel; 0 without DRAM dies."""
         return self.dram.channels * self.dram.io_bits if self.dram_dies else 0
 
     @property
     def connections_available(self) -> float | None:
-        """Room for data connections next to the logic die: ``side_x * side_y * signal_share / pitch^2``.
+        """Number of data connections that fit next to the logic die: ``side_x * side_y * signal_share / pitch^2``.
 
         Of the bond towards the DRAM dies, or of both bonds if there are some on either side. None if there are no DRAM
         dies, or if a bond says no pitch: then nothing is known.
@@ -227,7 +227,7 @@ class Stack(Named):
             yield from _overlaps(die.floorplan, where, slack)
 
     def most_k(self, die: str) -> float:
-        """Kelvin that no point of a die may pass; infinite without a limit."""
+        """Temperature limit of a die, K; infinite without one."""
         most = self.limits.logic if die == self.logic_die.name else self.limits.dram
         return math.inf if most is None else most
 

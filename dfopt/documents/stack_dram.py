@@ -16,7 +16,7 @@ from dfopt.units import Bytes, Joules, JoulesPerByte, Kelvin, Seconds, Watts
 
 
 class DramTimings(Part):
-    """Times of one channel; ``_S`` and ``_L`` are for commands to different and to the same bank group.
+    """Timing parameters of one DRAM channel; ``_S`` and ``_L`` are for different and the same bank group.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class DramTimings(Part):
 
 
 class RefreshStep(Part):
-    """Above a temperature, refreshes come ``rate`` times as often.
+    """Refresh rate factor ``rate`` above a temperature.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class RefreshStep(Part):
 
 
 class DramBuffers(Part):
-    """What waits for the memory: by Little's law the bandwidth is at most what is in flight per latency.
+    """Requests in flight, which limit bandwidth by Little's law (bytes in flight / latency).
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class DramBuffers(Part):
 
 
 class DramEnergies(Part):
-    """Energy of the commands of one channel, and of the way to the logic die.
+    """Energy of the commands of one channel, and of transfers to the logic die.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class DramEnergies(Part):
 
 
 class DramStack(Part):
-    """All DRAM of one chip: ``channels`` alike, spread evenly over the DRAM dies and their floorplans.
+    """All DRAM of one chip: equal ``channels`` spread evenly over the DRAM dies.
 
     Of a stack without DRAM dies the memory is outside (DDR on the board, HBM beside the die): its heat goes elsewhere.
 
@@ -209,13 +209,13 @@ class DramStack(Part):
 
     @property
     def peak(self) -> float:
-        """Bytes per second of all data buses: a burst per channel in each ``tBL``."""
+        """Peak bandwidth of all data buses, B/s: one burst per channel in each ``tBL``."""
         # To 15 digits: 2 ns is no binary number, and a system would be written with 16383.999999999998 GB/s.
         return float(f"{self.channels * self.burst / self.timings.tBL:.15g}")
 
     @property
     def banks(self) -> int:
-        """Banks of one channel."""
+        """Number of banks of one channel."""
         return self.bank_groups * self.banks_per_group
 
     @model_validator(mode="after")
@@ -241,5 +241,5 @@ class DramStack(Part):
         return self
 
     def refresh_rate(self, temperature_k: float) -> float:
-        """How much more often than normal rows are refreshed at a temperature."""
+        """Refresh rate at a temperature, K, relative to normal."""
         return next((step.rate for step in reversed(self.refresh) if temperature_k > step.above), 1.0)

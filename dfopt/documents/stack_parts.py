@@ -91,7 +91,7 @@ class Leakage(Part):
 
 
 class Bond(Part):
-    """What joins a die to its neighbour on the side of the sink: microbumps, hybrid bonds, glue, or the TIM.
+    """Bond between a die and its neighbour towards the sink: microbumps, hybrid bonds, glue, or TIM.
 
     ``pitch`` and ``signal_share`` tell how many vertical connections there are; the heat takes ``conductivity``,
     which is that of bond and fill together.
@@ -122,7 +122,7 @@ class Bond(Part):
 
 
 class Die(Part):
-    """One die, or ``count`` equal ones on top of each other, numbered from the far side: ``dram0``, ``dram1``.
+    """One die, or ``count`` equal dies on top of each other, numbered from the far side: ``dram0``, ``dram1``.
 
     ``logic`` holds the compute tiles, ``dram`` banks, ``passive`` neither (an interposer, a lid, a dummy die).
 
@@ -173,13 +173,13 @@ class Die(Part):
         return self
 
     def layers(self) -> tuple[Die, ...]:
-        """The dies that it stands for, one by one."""
+        """The dies individually."""
         if self.count == 1:
             return (self,)
         return tuple(self.model_copy(update={"name": f"{self.name}{i}", "count": 1}) for i in range(self.count))
 
     def tiles(self, side_x: float, side_y: float) -> tuple[Tile, ...]:
-        """The floorplan as rectangles, on a stack of these sides in metres."""
+        """Floorplan as rectangles, for a stack with these sides in metres."""
         if self.kind == "passive":
             return ()
         if isinstance(self.floorplan, tuple):
@@ -195,7 +195,7 @@ class Die(Part):
 
 
 class Plate(Part):
-    """A square plate of the package: heat spreader or heat sink base. Copper unless said otherwise.
+    """A square plate of the package: heat spreader or heat sink base; copper by default.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class Plate(Part):
 
 
 class HtcPackage(Part):
-    """A cold plate: a heat transfer coefficient on a plate of the size of the die, or on the last layer itself.
+    """A cold plate as a heat transfer coefficient, on a plate of the die's size or on the last layer.
 
     Attributes
     ----------

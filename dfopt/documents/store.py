@@ -43,7 +43,7 @@ _NAME = "name a file in an existing folder that you may write to"
 
 
 class Store(AbstractContextManager["Store"]):
-    """A store that is open for appending, by one sweep at a time; the file is made if it does not exist.
+    """A store of records open for appending by one sweep at a time; created if missing.
 
     Raises
     ------
@@ -86,7 +86,7 @@ class Store(AbstractContextManager["Store"]):
             raise
 
     def append(self, *records: Record) -> None:
-        """Write a line for each record with one call, and wait until the disk has them."""
+        """Append one line for each record and wait until they are on disk."""
         lines = b"".join(line_of(record) for record in records)
         remedy = "make room; the sweep goes on where it stopped"
         with _explained(self.path, "cannot be written", remedy):
@@ -100,7 +100,7 @@ class Store(AbstractContextManager["Store"]):
             self.records[str(record["cell"])] = record
 
     def close(self) -> None:
-        """Close the file; another sweep may have it."""
+        """Close the file and release it for other sweeps."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -133,7 +133,7 @@ class Store(AbstractContextManager["Store"]):
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is meant as a store: by its suffix, or as it begins like one."""
+    """Whether a file is a store, by its suffix or its first bytes."""
     if Path(path).suffix == ".jsonl" or not os.path.isfile(path):
         return Path(path).suffix == ".jsonl"
     with open(path, "rb") as file:
@@ -170,7 +170,7 @@ def line_of(record: Record) -> bytes:
 
 
 def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
-    """The records of stores by cell, without changing a file: also while a sweep writes to it.
+    """Records of several stores by cell, read-only and safe while a sweep is writing.
 
     Damaged lines are left out; a sweep sets them aside. Of several records of one cell, one with figures goes before
     one without, and then the later one.
@@ -189,7 +189,7 @@ def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
 
 
 def damage(stores: Iterable[str | os.PathLike[str]]) -> str:
-    """What a person should know about lines that `read_records` left out; empty if every line is whole.
+    """Warning about damaged lines that `read_records` skipped; empty if there are none.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def damage(stores: Iterable[str | os.PathLike[str]]) -> str:
 
 
 def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record], list[bytes], list[bytes]]:
-    """The records by cell, the lines that hold them, and those that are damaged.
+    """Records by cell, their lines, and damaged lines of a store's bytes.
 
     Raises
     ------

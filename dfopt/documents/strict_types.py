@@ -23,7 +23,7 @@ def _as_integer(value: object) -> object:
 
 
 def tighten(node: Any) -> None:
-    """Make the scalars of a core schema strict, in place; containers stay lax: a list can become a tuple.
+    """Make the scalars of a pydantic core schema strict, in place; containers stay lax.
 
     Pydantic's own ``strict=True`` is all or nothing: it would refuse every list where a field says tuple.
     Keys of mappings are always text in a file, so they stay lax: ``dict[int, float]`` works.

@@ -16,7 +16,7 @@ from dfopt.errors import Issue, did_you_mean, repeated
 def structure_issues(
     wiring: Wiring, layers: Layers, sections: Sequence[Section] | None, recomputed: Mapping[str, str] | None
 ) -> Iterator[Issue]:
-    """Everything that is wrong with names, references, shapes, cycles and layers of a graph, all at once.
+    """All problems of names, references, shapes, cycles and layers of a graph.
 
     Parameters
     ----------

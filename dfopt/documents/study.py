@@ -34,7 +34,7 @@ from dfopt.errors import did_you_mean, json_path, repeated
 
 
 class Study(Named):
-    """A grid of cells to solve, and claims to check on the frame of their results.
+    """A grid of cells to solve, with claims to check on their results.
 
     The cells are the product graphs x systems x parameters x assumptions x limits x axes, less what the filters
     drop, and less systems, assumptions and limits that are for other graphs. Each parameter is an axis of its own;
@@ -92,12 +92,12 @@ class Study(Named):
 
     @property
     def axis_columns(self) -> tuple[str, ...]:
-        """Columns that tell the cells apart: the built-in ones, parameters, limits if given, and the named axes."""
+        """Columns that identify cells: built-in ones, parameters, limits if given, and named axes."""
         return (*AXIS_COLUMNS, *self.parameters, *(("limits",) if self.limits else ()), *self.axes)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns of the frame; that of calibrations where assumptions may be one."""
+        """All columns of the data frame; with that of calibrations if assumptions may be one."""
         calibrates = any(entry.profile not in PROFILES for entry in self.assumptions)
         columns = [name for name in COLUMNS if name != "calibrated_by" or calibrates]
         columns = [name for name in columns if name not in ASKED or name not in self.axis_columns]
@@ -105,7 +105,7 @@ class Study(Named):
 
     @property
     def figure_columns(self) -> tuple[str, ...]:
-        """Columns that are numbers, found by the solves."""
+        """Numeric result columns."""
         return tuple(name for name in COLUMNS if name not in TEXT_COLUMNS)
 
     @field_validator("graphs", "systems", "assumptions", mode="before")
@@ -229,12 +229,12 @@ class Study(Named):
 
 
 def label_of(choice: str | PartChoice) -> str:
-    """What the frame calls a part: its label, or its name."""
+    """Label of a part in the data frame: its label, or its name."""
     return choice if isinstance(choice, str) else choice.label
 
 
 def label_of_value(value: Value) -> str | int | float:
-    """What the frame calls a value of a parameter: itself, and true and false in words."""
+    """Parameter value in the data frame: itself, with booleans as words."""
     return str(value).lower() if isinstance(value, bool) else value
 
 

@@ -45,7 +45,7 @@ class GraphEntry(Part):
 
     @property
     def name(self) -> str:
-        """What the frame calls it."""
+        """Label of the graph in the data frame."""
         return self.label or self.graph
 
 
@@ -71,12 +71,12 @@ class SystemEntry(Part):
 
     @property
     def name(self) -> str:
-        """What the frame calls it."""
+        """Label of the system in the data frame."""
         return self.label or self.system
 
 
 class PartChoice(Part):
-    """A part of a system under a label: a name of the zoo of parts, or what a system file may say in its place.
+    """A labelled part of a system: a zoo part, or what a system file may state in its place.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ Choice = Label | PartChoice
 
 
 class PartsEntry(Part):
-    """All systems that a choice of parts makes: chips x memories x stacks x links x topologies.
+    """All systems of a grid of parts: chips x memories x stacks x links x topologies.
 
     Attributes
     ----------
@@ -161,12 +161,12 @@ class AssumptionsEntry(Part):
 
     @property
     def name(self) -> str:
-        """What the frame calls it."""
+        """Label of the assumptions in the data frame."""
         return self.label or self.profile
 
 
 class LimitsEntry(Part):
-    """Limits of a solve and of its mapping; several of them are an axis. What one leaves out is as in the options.
+    """Limits of a solve and mapping; several are an axis. Unset fields are as in the options.
 
     Attributes
     ----------
@@ -190,12 +190,12 @@ class LimitsEntry(Part):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options that it sets, as in a file."""
+        """Options that it sets, as in a file."""
         return self.model_dump(mode="json", include=set(LIMITS))
 
     @property
     def name(self) -> str:
-        """What the frame calls it."""
+        """Label of the limits in the data frame."""
         words = [] if self.time_limit is None else [show_unit(self.time_limit, "time")]
         words += [] if self.gap is None else [f"gap {show_unit(self.gap, 'ratio')}"]
         words += [] if self.p_max is None else [f"p_max {self.p_max}"]
@@ -209,7 +209,7 @@ class LimitsEntry(Part):
 
 
 class AxisValue(Part):
-    """One value of a named axis: what the frame shows, and the fields it sets.
+    """One value of a named axis: its label, and the fields that it sets.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ class AxisValue(Part):
 
 
 class Filter(Part):
-    """Cells that the study leaves out.
+    """Condition for cells that the study leaves out.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class Filter(Part):
 
 
 class Claim(Part):
-    """A figure that follows from the frame, what a source says it is, and when it counts as reproduced.
+    """A figure computed from the data frame, the value of a source, and the criterion of reproduction.
 
     ``value`` is aggregated over the cells of ``over`` and divided by the same over those of ``against``. A
     ``mean_of_ratios`` divides the means of groups of cells equal in the columns ``match``, and takes the mean of the

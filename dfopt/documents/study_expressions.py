@@ -35,7 +35,7 @@ def _tree(text: str, kind: ExpressionKind, where: str = "$") -> ast.expr:
 
 
 def names_in(text: str, kind: ExpressionKind = "condition") -> tuple[str, ...]:
-    """The columns that an expression names, in order of their first mention."""
+    """Columns that an expression names, in order of first use."""
     names = [node for node in ast.walk(_tree(text, kind)) if isinstance(node, ast.Name)]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
     return tuple(dict.fromkeys(node.id for node in names))
@@ -44,7 +44,7 @@ def names_in(text: str, kind: ExpressionKind = "condition") -> tuple[str, ...]:
 def check_expression(
     text: str, kind: ExpressionKind, columns: Collection[str], texts: Collection[str] = (), where: str = "$"
 ) -> None:
-    """Refuse an expression that is no condition, or no value, over the columns of a frame.
+    """Raise an error unless an expression is a condition, or a value, over the columns of a data frame.
 
     Raises what :func:`dfopt.documents.base.problem` makes.
 

@@ -40,7 +40,7 @@ Peak = Annotated[
 
 
 class ChipBody(Part):
-    """A chip without its off-chip memory: what a part file of chips describes.
+    """A chip without its off-chip memory, as in part files of chips.
 
     Attributes
     ----------
@@ -96,18 +96,18 @@ class ChipBody(Part):
 
     @property
     def peak_flops(self) -> float:
-        """Peak rate of the chip in FLOP/s, of graphs that state no types."""
+        """Peak rate of the chip, FLOP/s, for graphs without data types."""
         peak = self.peak.usual if isinstance(self.peak, Peaks) else self.peak or self._array_peak
         assert peak is not None  # the validator below saw to it
         return peak
 
     def reserved(self, trains: bool) -> float:
-        """Share of its memory that a model cannot use, as its maker's software leaves it."""
+        """Share of memory that the chip's software reserves, in training or inference."""
         own = self.memory_reserve or MemoryReserve()
         return own.training if trains else own.serving
 
     def faster(self, factor: float) -> Self:
-        """The chip with so many times the clock: its rates in all types."""
+        """The chip with its clock, and all peak rates, multiplied by ``factor``."""
         peak = self.peak.times(factor) if isinstance(self.peak, Peaks) else self.peak_flops * factor
         return self.model_copy(update={"peak": peak, "frequency": (self.frequency or 0) * factor or None})
 
@@ -131,7 +131,7 @@ class ChipBody(Part):
 
 
 class ChipForm(ChipBody):
-    """A chip with off-chip memories, or with those still missing that a system file gives beside it.
+    """A chip in a system file, with off-chip memories that may still be missing.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Chip(ChipForm):
 
     @property
     def tiers(self) -> dict[str, Dram]:
-        """The off-chip memories by name, fastest first; one alone is ``dram``, whatever it is called."""
+        """Off-chip memories by name, fastest first; a single one is ``dram``."""
         if self.dram is not None:
             return {"dram": self.dram}
         assert self.memories is not None  # the validator below saw to it
@@ -172,21 +172,21 @@ class Chip(ChipForm):
 
     @property
     def named_tiers(self) -> dict[str, Dram]:
-        """The off-chip memories by what people call them."""
+        """Off-chip memories by their everyday names."""
         return {"DRAM" if name == "dram" else name: memory for name, memory in self.tiers.items()}
 
     @property
     def fastest_tier(self) -> str:
-        """The name of the fastest of the off-chip memories, or of the only one."""
+        """Name of the fastest off-chip memory."""
         return next(iter(self.tiers))
 
     @property
     def fastest(self) -> Dram:
-        """The fastest of the off-chip memories, or the only one."""
+        """The fastest off-chip memory."""
         return next(iter(self.tiers.values()))
 
     def with_memories(self, change: Callable[[Dram], Dram]) -> Self:
-        """The chip with every off-chip memory changed."""
+        """The chip with ``change`` applied to every off-chip memory."""
         dram = None if self.dram is None else change(self.dram)
         memories = None if self.memories is None else tuple(change(memory) for memory in self.memories)
         return self.model_copy(update={"dram": dram, "memories": memories})
@@ -231,7 +231,7 @@ ChipStack = Annotated[Stack, WrapValidator(_at_stack)]
 
 
 class Source(Named):
-    """What a system can be made from: a system itself, or a design, which questions need not import to say so."""
+    """Base of documents that give a system: a system itself, or a design."""
 
 
 class System(Source):
@@ -268,11 +268,11 @@ class System(Source):
 
     @property
     def chips(self) -> int:
-        """Number of chips: the product of the dims' sizes."""
+        """Number of chips: the product of the sizes of network dims."""
         return math.prod(dim.size for dim in self.network)
 
     def dim(self, name: str) -> NetworkDim:
-        """The network dim with this name, the part of one that it means (``x[8]``, ``x[4@8]``), or a block of parts."""
+        """The network dim of a name, a part of it (``x[8]``, ``x[4@8]``), or a block of parts."""
         if name not in self._parts:
             self._parts[name] = self._part(name)
         return self._parts[name]
@@ -333,11 +333,11 @@ class System(Source):
 
     @cached_property
     def extremes(self) -> tuple[Issue, ...]:
-        """Numbers with which no time can be computed."""
+        """Issues of values so extreme that no time can be computed."""
         return tuple(_extremes(self.model_dump(mode="python", exclude={"stack"}), "$"))
 
     def check_extremes(self) -> None:
-        """Refuse a machine with such numbers.
+        """Raise an error for a machine with such extreme values.
 
         Raises
         ------

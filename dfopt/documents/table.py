@@ -16,13 +16,13 @@ _MOST: Final = 1e15  # of a count; more is a slip, and is not exact in floating 
 
 
 class TableRow(dict[str, str]):
-    """The cells of a row by column, without blanks around them."""
+    """Cells of a CSV row by column, stripped of blanks."""
 
     path: str = ""
     line: int = 0
 
     def refuse(self, column: str, expected: str, remedy: str) -> NoReturn:
-        """Raise the `DocumentError` of a cell."""
+        """Raise a `DocumentError` for a cell."""
         message = f"line {self.line}, column {column!r}: found {shown(self[column])}, expected {expected}"
         refuse(self.path, message, remedy)
 
@@ -31,7 +31,7 @@ class TableRow(dict[str, str]):
         refuse(self.path, f"line 1: found no column {column!r}", remedy)
 
     def number(self, column: str) -> float:
-        """A finite number above nothing."""
+        """Finite positive number in a column."""
         try:
             value = float(self[column].replace("_", "?"))
         except ValueError:
@@ -41,7 +41,7 @@ class TableRow(dict[str, str]):
         return value
 
     def count(self, column: str) -> int:
-        """A whole number of 1 or more, in digits."""
+        """Positive integer in a column."""
         text = self[column]
         if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) <= _MOST):
             self.refuse(column, "a whole number of 1 or more", "write all its digits, or take the row out")
@@ -51,7 +51,7 @@ class TableRow(dict[str, str]):
 def read_table(
     path: str | os.PathLike[str], needed: Sequence[str] = (), most: int = MAX_BYTES
 ) -> tuple[list[str], list[TableRow]]:
-    """Columns and rows of a table, which has those that are ``needed``.
+    """Columns and rows of a CSV file that has the ``needed`` columns.
 
     Raises
     ------

@@ -26,7 +26,7 @@ SECTIONS: Final = ("core", "sram", "dram", "layers", "links", "wafer", "package"
 
 
 class Supply(Part):
-    """The voltages of a circuit, in V; it runs at ``threshold_v + margin_v`` or more.
+    """Supply voltages of a circuit, V; it works at ``threshold_v + margin_v`` or more.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Supply(Part):
 
     @property
     def floor(self) -> float:
-        """The lowest voltage that works."""
+        """Lowest working voltage, V."""
         return self.threshold_v + self.margin_v
 
     @model_validator(mode="after")
@@ -62,7 +62,7 @@ class Supply(Part):
 
 
 class UnitBuffer(Part):
-    """The memory of one unit of compute, in terms of its size and of the port through which the unit reads it.
+    """Local memory of one compute unit, with its size and port width.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class UnitBuffer(Part):
 
 
 class CoreUnit(Part):
-    """One unit of compute, such as a tensor core; a chip is as many as fit.
+    """One compute unit, such as a tensor core; a chip has as many as fit.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class CoreUnit(Part):
 
 
 class SramLevel(Part):
-    """One level of the memories on the chip, made of equal banks.
+    """One level of on-chip memory, of equal banks.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class SramLevel(Part):
 
 
 class DramStacks(Part):
-    """Stacks of DRAM beside the chip, and their controllers on it.
+    """DRAM stacks beside the chip, with their controllers on it.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ class ChipLinks(Part):
 
 
 class Technology(Named):
-    """What chips can be made of: a core, levels of SRAM, DRAM, and links inside and between packages.
+    """Building blocks of chips: a core, SRAM levels, DRAM, and links inside and between packages.
 
     Attributes
     ----------
@@ -280,18 +280,18 @@ class Technology(Named):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """What has a share of the budgets."""
+        """Components that take shares of the budgets."""
         return ("core", *(level.name for level in self.sram), *(("dram",) if self.dram else ()), *self.links)
 
     @property
     def stacks(self) -> DramStacks:
-        """The stacks of DRAM, where the chip has no layers instead."""
+        """DRAM stacks, for a chip without DRAM layers."""
         assert self.dram is not None  # the validators of designs see to it
         return self.dram
 
     @property
     def memories(self) -> tuple[str, ...]:
-        """What mappings can use as the SRAM of a chip."""
+        """Memories that mappings can use as SRAM."""
         return (*(level.name for level in self.sram), *(("buffer",) if self.core.buffer else ()))
 
     @model_validator(mode="after")
@@ -312,7 +312,7 @@ class Technology(Named):
 
 
 class TechnologyPart(Named):
-    """Some sections of a technology, each as it stands there.
+    """Some sections of a technology, in the same form.
 
     Attributes
     ----------

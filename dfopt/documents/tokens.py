@@ -35,7 +35,7 @@ class Tokens(Part):
 
 
 def of_evaluation(data: Any) -> Any:
-    """Data of a graph with tokens of an evaluation instead of those of a sample, ``tokens_per_sample``, as before."""
+    """Data of a graph with tokens of an evaluation in place of the former ``tokens_per_sample``."""
     if not isinstance(data, Mapping) or "tokens_per_sample" not in data:
         return data
     each, samples = data["tokens_per_sample"], data.get("microbatch", 1)

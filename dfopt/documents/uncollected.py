@@ -14,7 +14,7 @@ SELDOM: Final = 50_000, 10, 10
 
 @contextmanager
 def uncollected(*thresholds: int) -> Iterator[None]:
-    """While hundreds of thousands of objects are made that hold no cycles, look for none.
+    """Context manager and decorator that runs the garbage collector rarely while many acyclic objects are built.
 
     The collector of Python goes over all that there is whenever a quarter more was made: where nothing can be freed,
     that takes longer than to make it. ``thresholds``: how seldom to look, such as :data:`SELDOM`.

@@ -12,7 +12,7 @@ from dfopt.units import Metres
 
 
 class Wafer(Part):
-    """A processed wafer: what it costs, how much of it can be used, and how often a layer has a defect.
+    """A processed wafer: cost, usable area and defect density.
 
     ``clustering`` is the parameter of the negative binomial yield: the number of critical layers, or how evenly
     defects are spread. Infinitely many is Poisson's yield.
@@ -50,7 +50,7 @@ class Wafer(Part):
 
 
 class Interposer(Part):
-    """What dies of a package stand on together: silicon, or layers of redistribution.
+    """Interposer of a package: silicon, or redistribution layers.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Interposer(Part):
 
 
 class Packaging(Part):
-    """A package: its substrate, an interposer if it has one, and how often a die survives being bonded.
+    """A package: substrate, optional interposer, and bonding yield.
 
     Attributes
     ----------

@@ -76,7 +76,7 @@ class Wiring:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Kernel name -> position in ``kernels``; not to be changed."""
+        """Position of each kernel in ``kernels``, by name; do not modify."""
         return {kernel.name: position for position, kernel in enumerate(self.kernels)}
 
     @cached_property
@@ -84,21 +84,21 @@ class Wiring:
         return [float(kernel.matrices * needed(kernel) * self.words.of_output(kernel)) for kernel in self.kernels]
 
     def output_bytes(self, name_or_position: str | int) -> float:
-        """Bytes of a kernel's whole output, or of what a mask leaves of it."""
+        """Bytes of a kernel's whole output, or of the part that a mask leaves."""
         position = name_or_position if isinstance(name_or_position, int) else self.index[name_or_position]
         return self._output_bytes[position]
 
     def bytes_of(self, tensor: Tensor) -> float:
-        """Bytes of a tensor: as stated, else the whole output of its source."""
+        """Bytes of a tensor: as stated, or the whole output of its source."""
         return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
 
     def elements_of(self, tensor: Tensor) -> float:
-        """Elements of a tensor, of which its source says the bytes."""
+        """Number of elements of a tensor."""
         return self.bytes_of(tensor) / self.words.of_output(self.kernels[self.index[tensor.src]])
 
     @cached_property
     def operands(self) -> tuple[int, ...]:
-        """Which operand of its consumer each of ``tensors`` is: 1 (the ``k x n`` side) or 2 (the ``m x k`` side).
+        """For each of ``tensors``, which operand of its consumer it is: 1 (``k x n``) or 2 (``m x k``).
 
         As stated in the tensor, else by size; when both sides are the same size, by order of the tensors.
         """
@@ -128,7 +128,7 @@ class Wiring:
 
     @cached_property
     def reads(self) -> list[tuple[int, int, float]]:
-        """What comes from DRAM: position of a kernel, operand and bytes; not to be changed.
+        """Inputs from DRAM: (kernel position, operand, bytes) of each; do not modify.
 
         As stated by ``inputs``, else all operands that no tensor brings, except for kernels that state their own
         traffic.
@@ -166,7 +166,7 @@ class Wiring:
 
     @cached_property
     def writes(self) -> list[tuple[int, float]]:
-        """What goes to DRAM: position of a kernel and bytes; not to be changed.
+        """Outputs to DRAM: (kernel position, bytes) of each; do not modify.
 
         As stated by ``outputs``, else all outputs that no tensor takes, except for weight updates, accumulating
         kernels and kernels that state their own traffic.

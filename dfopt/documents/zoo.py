@@ -35,18 +35,18 @@ def singular(kind: ZooKind) -> str:
 
 
 def zoo(kind: ZooKind) -> list[str]:
-    """The names in the zoo, sorted."""
+    """Sorted names of the documents in one shelf of the zoo."""
     return sorted(path.stem for path in _zoo_folder(kind).glob("*.yaml"))
 
 
 @cache
 def families() -> dict[str, str]:
-    """The system that stands for a family where a size is given, such as ``h100-256`` for ``h100:64``."""
+    """Representative system of each family, for names with a size such as ``h100:64``."""
     return load_strict(_zoo_folder("systems") / "tables" / "families.yaml")
 
 
 def matching(kind: ZooKind, pattern: object) -> list[str] | None:
-    """The names in the zoo that a pattern with ``*`` is for; none of what is no pattern.
+    """Zoo names that match a pattern with ``*``; None if the text is no pattern.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def matching(kind: ZooKind, pattern: object) -> list[str] | None:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is surely meant as a path: it has a separator or a suffix, or exists and is no name of the zoo."""
+    """Whether a text is a path: it has a separator or suffix, or exists and is no zoo name."""
     # Letters only: the '.3b' of the zoo name 'gpt3-1.3b' is no suffix.
     separators = {os.sep, os.altsep or os.sep}
     if separators & set(text) or Path(text).suffix[1:].isalpha():
@@ -68,12 +68,12 @@ def is_path(text: str) -> bool:
 
 
 def resolve_near(kind: ZooKind, folder: Path, name: str) -> str | Path:
-    """What a document in a folder means by a name: that of the zoo, or else a file beside it, or a path."""
+    """Zoo name or path that a document in ``folder`` means by a name: the zoo first, then files."""
     return folder / name if name not in zoo(kind) and os.path.isfile(folder / name) else name
 
 
 def find(kind: ZooKind, name_or_path: str | os.PathLike[str]) -> Path:
-    """The file of a zoo name or a path; a name of the zoo goes before a file that has it, which is ``./NAME``.
+    """File of a zoo name or path; zoo names take precedence over files (write ``./NAME`` for a file).
 
     Raises `NotInZoo`, with close matches, for a name that is neither; `DocumentError` for something that is surely
     meant as a path (it has a separator or a suffix) but is no file.

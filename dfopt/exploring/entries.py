@@ -152,7 +152,7 @@ class DesignBound(Relaxation[Box, float]):
         self._batches.of[batch].solve_ahead([box for box in regions if box.batch == batch], cutoff)
 
     def answers(self, regions: Sequence[Box], cutoff: float, clock: Clock) -> list[float]:
-        """The bounds of some boxes; infinite where a batch has no plan and another one may have."""
+        """Lower bounds on the objective in each box; infinite if this batch has no plan there and another may."""
         return [self._answer(box, cutoff) for box in regions]
 
     def _answer(self, box: Box, cutoff: float) -> float:

@@ -60,7 +60,7 @@ class Heated(Workload):
 
     @cached_property
     def bounds(self) -> dict[str, Callable[[Box, System, float], float]]:
-        """Bounds without heat, then under heat, and last what the optimiser proves at the levels that heat allows."""
+        """Bounds by name, in order of cost: without heat, under heat, and proven by the optimizer for given clocks."""
         return super().bounds | {"heat": self._by_heat, "levels": self._by_levels}
 
     def _derived(self, box: Box) -> System | None:

@@ -138,7 +138,7 @@ class Workload:
             yield Candidate(value, Choice(tried, result))
 
     def promising(self, box: Box, result: Result, best: float) -> Box | None:
-        """Where a mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
+        """The best design for the mapping of a corner, from the smallest that it fits; None unless below ``best``."""
         mapping, graph = result.mapping, self.solver.drawn_as(result)
         if mapping in self._descended:  # from other corners it comes to about the same
             return None

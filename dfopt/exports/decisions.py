@@ -30,7 +30,7 @@ _WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind
 
 @dataclass(frozen=True)
 class RunDecisions:
-    """Decisions with a name in the field, and in ``words`` all of them, in words, where they are not idle.
+    """Decisions of a mapping in the vocabulary of training tools; ``words`` has all of them as text.
 
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
     axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``every`` how many
@@ -91,7 +91,7 @@ OWN: Final = ("partitions", "tiles", "network dims", "overlap")
 
 
 def decisions_of(result: Result, path: str) -> RunDecisions:
-    """What a result decides.
+    """Decisions of a result's mapping.
 
     Raises
     ------

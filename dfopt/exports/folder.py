@@ -21,7 +21,7 @@ _RESULT = "result.json"
 
 
 def export(result: Result, tool: str, path: str = "<result>") -> Exported:
-    """A result's mapping as arguments of a tool.
+    """Export a result's mapping as arguments of a training tool.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def export(result: Result, tool: str, path: str = "<result>") -> Exported:
 
 
 def files_of(tool: str) -> tuple[str, ...]:
-    """What the export of a tool writes, the file of its arguments first; nothing where there is no such tool."""
+    """Names of the files that an export writes, arguments first; empty for an unknown tool."""
     return (TOOLS[tool].file, LEFT_OUT, _RESULT) if tool in TOOLS else ()
 
 
 def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
-    """Write the arguments of a tool, what they do not say, and the result itself; the answer tells it all."""
+    """Write the arguments of a tool, what they cannot express, and the result; return lines that describe it."""
     result = Result.load(path)
     translation = export(result, tool, str(path))
     title, file = translation.tool.title, translation.tool.file
@@ -66,7 +66,7 @@ def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
 
 
 def again(arguments: str | Path, path: str | Path) -> Result:
-    """The result whose mapping some arguments of Megatron-LM are.
+    """The result whose exported Megatron-LM arguments these are.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _shown(arguments: Mapping[str, Any], name: str) -> str:
 
 
 def write_again(arguments: str | Path, path: str | Path, folder: str | Path) -> list[str]:
-    """Write the mapping, graph, system and assumptions of the result beside some arguments, if both say the same."""
+    """Write mapping, graph, system and assumptions of a result, if the given arguments match its export."""
     result = again(arguments, path)
     target = folder_of(folder)
     documents = {

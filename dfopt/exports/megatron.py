@@ -167,7 +167,7 @@ def _recomputed_layers(d: RunDecisions) -> tuple[str, int]:
 
 
 def recomputation(d: RunDecisions) -> tuple[ToolArguments, str]:
-    """Options by what follows ``recompute``, of whole layers or of modules of all; and what they lack, if anything."""
+    """Megatron-LM options for activation recomputation, and what they cannot express, if anything."""
     method, layers = _recomputed_layers(d)
     layer: ToolArguments = {"granularity": "full", "method": method, "num_layers": layers}
     others, some = ways_of(d.recompute)
@@ -198,7 +198,7 @@ def _attention(d: RunDecisions) -> ToolArguments | Lacks:
 
 
 def refused(d: RunDecisions) -> Iterator[Issue]:
-    """What would keep that tool, or one on top of it, from starting: its own rules for its own arguments."""
+    """Issues for which Megatron-LM, or a tool on top of it, would reject its arguments."""
     arguments = exported(MEGATRON, d).arguments
     fields = {name.replace("-", "_"): tuple(v) if isinstance(v, list) else v for name, v in arguments.items()}
     if d.sizes is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nested(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections of a configuration.
+    """Nested sections of a configuration, from dotted names.
 
     Examples
     --------

@@ -9,12 +9,12 @@ from dfopt.documents.graph import Graph, Kernel
 
 
 class Unlike(Exception):
-    """A graph that is not made of equal transformer layers, and why."""
+    """Raised for a graph that is not made of equal transformer layers; the message says why."""
 
 
 @dataclass(frozen=True)
 class ModelSizes:
-    """What tools are told of a model; ``vocab`` is none where logits are not drawn, ``experts`` where there are none.
+    """Model sizes in the vocabulary of training tools.
 
     ``ffn`` is inside one expert, where there are some.
     """
@@ -36,7 +36,7 @@ class ModelSizes:
 
 
 def sizes_of(graph: Graph) -> ModelSizes:
-    """Sizes of a model of equal layers.
+    """Sizes of a model with equal transformer layers.
 
     Raises
     ------

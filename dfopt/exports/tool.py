@@ -14,7 +14,7 @@ ToolArguments = dict[str, Any]
 
 @dataclass(frozen=True)
 class Lacks:
-    """What a tool cannot say of a decision, and the arguments that come nearest."""
+    """What a tool cannot express of a decision, with the nearest arguments."""
 
     why: str
     arguments: Mapping[str, Any] | None = None
@@ -25,7 +25,7 @@ Says = Callable[[RunDecisions], ToolArguments | Lacks]
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that runs training steps.
+    """A training tool and its vocabulary of arguments.
 
     ``says`` has an entry for every decision that it has arguments for; all others are listed. ``source`` is where the
     names of its arguments are from, ``first`` a line in front of the file, in its comments; ``refuses`` gives what
@@ -43,7 +43,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Exported:
-    """Arguments of a tool, and the decisions that they do not say: what each is, and why it is left out."""
+    """Arguments of a tool, and the decisions that they do not express."""
 
     tool: Tool
     arguments: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Exported:
 
     @property
     def lines(self) -> list[str]:
-        """A line for each decision that the arguments do not say, the weightiest first."""
+        """One line for each decision that the arguments do not express, in order of weight."""
         by_weight: dict[str, list[str]] = {"of what is trained": [], "of what a step costs": [], "left to the tool": []}
         for name, why in self.left_out.items():
             heading = list(by_weight)[0 if name in TRAINED else 2 if name in OWN else 1]

@@ -33,7 +33,7 @@ _ROUNDED = 1e-12
 
 
 class ChargeRows:
-    """Sums, limits and times of blocks.
+    """MILP rows for sums, limits and times of blocks, from the table of charges.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class ChargeRows:
 
     @property
     def bounding(self) -> bool:
-        """Whether blocks may seem faster than they are.
+        """Whether the rows may underestimate block times, so that the MILP gives only a bound.
 
         That is where shares of bandwidth fall at a limit that is just met. And where they depend on bytes at all, more
         blocks of tokens than are needed may seem to be faster, as they move more.
@@ -108,7 +108,7 @@ class ChargeRows:
         most_b += np.where((columns >= 0).any(axis=1), max(most, 0.0), 0.0)
 
     def classified(self, charge: Charge) -> tuple[Scope, OptionClasses, Floats]:
-        """The scope of a charge, the classes of its options, and the amounts of these."""
+        """Scope of a charge, classes of equivalent options, and amounts by class."""
         classes = self._classes([charge], charge.scope)
         return charge.scope, classes, _of_classes(amounts_left(charge, self.choices.domain), classes)
 
@@ -127,7 +127,7 @@ class ChargeRows:
         return tuple(classes)
 
     def terms(self, resource: str, scale: float) -> Terms:
-        """What blocks have of a resource, as terms of rows, one row a block."""
+        """Linear terms of the resource use of blocks, one row for each block, multiplied by ``scale``."""
         return [(columns, amounts * scale) for columns, amounts in self.sums.get(resource, ())]
 
     def _sum(self, *resources: str) -> Sum:
@@ -215,7 +215,7 @@ class ChargeRows:
 
     # -- times --------------------------------------------------------------------------------
     def times(self) -> Ints:
-        """Columns of the seconds of blocks, in units, with the rows that hold them up; shape (blocks,)."""
+        """Add columns for the scaled seconds of blocks, with the rows that bound them from below; shape (blocks,)."""
         model, blocks = self.model, self.choices.blocks
         column_of = {name: model.continuous(name, (blocks,), 0.0) for name in self.chip.resources}
         self._compute(column_of["compute"])

@@ -25,7 +25,7 @@ OptionClasses = tuple[tuple[int, ...], ...]
 
 
 class Choices:
-    """Columns of options, of kernels in blocks, and of both together.
+    """MILP columns for options of kernels, kernels in blocks, and their products.
 
     Parameters
     ----------
@@ -53,17 +53,17 @@ class Choices:
         return int(self.A_kb.shape[1])
 
     def taken(self, x: Floats) -> list[int]:
-        """The option of every kernel in a solution, as a place among those that its domain leaves."""
+        """Option of every kernel in a solution, as a place among those of its domain."""
         return [int(np.argmax(x[columns])) for columns in self.s_ko]
 
     @memoized
     def chosen(self, kernel: int, classes: tuple[int, ...]) -> Ints:
-        """Columns that are 1 for the class whose option a kernel takes, shape (classes,)."""
+        """Columns that are 1 for the chosen class of a kernel's options: shape (classes,)."""
         return self._summed(f"class_{len(self.model.column_blocks)}", self.s_ko[kernel][:, None], classes)[:, 0]
 
     @memoized
     def placed(self, kernel: int, scope: Scope, classes: OptionClasses) -> Ints:
-        """Columns that are 1 where a block holds a kernel and the scope has a combination of classes.
+        """Columns that are 1 where a block holds a kernel and the scope has a given combination of classes.
 
         Returns
         -------

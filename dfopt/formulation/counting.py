@@ -28,7 +28,7 @@ Summands = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class Tally:
-    """How often each block pays: ``times`` the column, nothing where that is -1; shape (combinations, blocks) both."""
+    """Multiples of columns that count a charge by block: ``times`` the column, 0 where the column is -1."""
 
     columns: Ints
     times: Floats
@@ -36,7 +36,7 @@ class Tally:
 
 @dataclass
 class CountRows:
-    """Counts of incidences over the columns of some choices; each worked out once.
+    """MILP columns for incidence counts, each built once.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class CountRows:
 
     @memoized
     def count(self, incidence: Incidence, scope: Scope, classes: OptionClasses) -> Tally:
-        """How often blocks pay an incidence while a scope has each combination of classes."""
+        """Count columns of an incidence by block, for each combination of option classes of a scope."""
         count: Tally = self._counted(incidence, scope, classes)
         return count
 
@@ -123,7 +123,7 @@ class CountRows:
 
     @memoized
     def both(self, source: int, reader: int, scope: Scope, classes: OptionClasses) -> Ints:
-        """Columns that are 1 where a block holds two kernels: the paper's B; -1 where it never does."""
+        """Columns that are 1 where a block holds both kernels (matrix B of DFModel); -1 where it never does."""
         model = self.choices.model
         written, read = self._placed(source, scope, classes), self._placed(reader, scope, classes)
         both = np.where(written == read, written, -1)

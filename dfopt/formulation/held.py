@@ -25,7 +25,7 @@ AT_WORK: Final = ("activations", "gradients", "weights", "brought")
 
 
 class HeldBytes:
-    """Bytes that kernels have chips of pipeline stages hold: linear in what the table says that they have.
+    """Bytes that kernels store on chips of pipeline stages, as linear functions of table amounts.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class HeldBytes:
         self.amount_kro = [np.stack([of_k[k] for of_k in columns_r]) for k in range(len(layer.kernels))]
 
     def by_option(self, tier: str, stage: PipelineStage, number: int) -> list[list[Floats]]:
-        """Bytes of a memory that each option of a kernel takes of a chip of a pipeline stage.
+        """Bytes of a memory on a chip of a pipeline stage under each option of a kernel.
 
         Parameters
         ----------

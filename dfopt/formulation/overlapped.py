@@ -32,7 +32,7 @@ def step_terms(
     hop_s: Sequence[Terms],
     rounds: float,
 ) -> Terms:
-    """What a step takes of times of stages and of exchanges, where the backward pass hides some of them.
+    """Linear terms of the step where the backward pass hides exchanges, from stage and exchange times.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _MOST = 20_000  # kernels times blocks that are listed: beyond it a model is lar
 
 @dataclass(frozen=True)
 class BlockStructure:
-    """What decides which blocks there may be.
+    """Restrictions on blocks: graph, chip, limits and stages.
 
     Attributes
     ----------
@@ -54,37 +54,37 @@ class BlockStructure:
 
     @property
     def is_listable(self) -> bool:
-        """Whether there are few blocks, and nothing is asked of their order."""
+        """Whether blocks are few and their order does not matter."""
         chip, limits = self.chip, self.limits
         numbered = any(each.pins or (chip.fused and each.forward_backward == "halves") for each in limits)
         return self.stage_k is not None and (chip.library or not chip.fused) and not numbered
 
     @cached_property
     def edges(self) -> Ints:
-        """Kernels at both ends of each tensor of one evaluation, each pair once; shape (pairs, 2)."""
+        """Distinct (source, reader) pairs of tensors within an evaluation: shape (pairs, 2)."""
         index = self.graph.index()
         pairs = {(index[tensor.src], index[tensor.dst]): None for tensor in self.graph.tensors}
         return np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
 
     @cached_property
     def forward_k(self) -> Bools:
-        """Kernels of the forward pass."""
+        """Mask of the forward kernels: shape (kernels,)."""
         return np.array([kernel.pass_ == "forward" for kernel in self.graph.kernels])
 
     @cached_property
     def sets_ks(self) -> Bools:
-        """Which kernels belong to each set of the library."""
+        """Membership of kernels in the sets of the fusion library: shape (kernels, sets)."""
         return np.array([sets_of(kernel) for kernel in self.graph.kernels])
 
 
 class Places(Protocol):
-    """Blocks that kernels may be in."""
+    """Interface of the MILP columns that place kernels in blocks."""
 
     A_kb: Ints
     stage_b: Ints
 
     def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
-        """Values of the columns for a mapping; none where it has a block that there is no column for."""
+        """Column values of a mapping as a MIP start; None if it uses a block without a column."""
         ...
 
     def partitions(self, x: Floats) -> tuple[Ints, Ints]:
@@ -93,7 +93,7 @@ class Places(Protocol):
 
 
 class Ordered:
-    """Partitions in the order in which they run, those of all stages of the mapping.
+    """Placement in numbered partitions, in running order over all stages of the mapping.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Ordered:
 
 
 class BlockList:
-    """Blocks that are listed, each taken or not.
+    """Placement by selection from a list of all blocks.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def _in_order(edges: Ints, later: Bools) -> Ints:
 
 
 def listed(structure: BlockStructure, clock: Clock) -> Bools | None:
-    """All blocks that there may be, shape (kernels, blocks); none if they are not listable or too many.
+    """Membership of all possible blocks, shape (kernels, blocks); None if not listable or too many.
 
     Raises
     ------

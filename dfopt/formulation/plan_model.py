@@ -37,7 +37,7 @@ MOST_NONZEROS = 2_000_000
 
 
 class Large(Exception):
-    """A model with so many ``nonzeros`` that no solver is asked."""
+    """Raised for a model with too many nonzeros to solve."""
 
     def __init__(self, nonzeros: int) -> None:
         super().__init__(f"the MILP has {nonzeros:,} nonzeros, more than the {MOST_NONZEROS:,} that are solved")
@@ -45,12 +45,12 @@ class Large(Exception):
 
 
 class Unstated(Exception):
-    """What a plan does that no rows state."""
+    """Raised where a plan has an effect that the rows cannot express."""
 
 
 @dataclass(frozen=True)
 class PlanModel:
-    """The assignment-matrix program of a plan and a number of tiles.
+    """The assignment-matrix MILP of a plan and number of tiles.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class PlanModel:
     bounding: bool
 
     def start(self, sharding: dict[str, Sharding], stage_k: Ints, partition_k: Ints) -> Floats | None:
-        """A partial start from a mapping, which the solver completes; none where its blocks have no columns."""
+        """A partial MIP start from a mapping; None if its blocks have no columns."""
         columns = self.places.start(stage_k, partition_k)
         if columns is None:
             return None
@@ -87,7 +87,7 @@ class PlanModel:
         return self.model.start({**columns, "s": np.array(taken, dtype=float)})
 
     def decode(self, x: Floats) -> tuple[dict[str, Sharding], Ints, Ints]:
-        """Scheme of every kernel by name, its stage and its partition."""
+        """Scheme by kernel name, and stage and partition of every kernel, in a solution."""
         taken = zip(self.layer.kernels, self.layer.schemes_k, self.choices.domain, self.choices.taken(x), strict=True)
         return {kernel.name: schemes[left[o]] for kernel, schemes, left, o in taken}, *self.places.partitions(x)
 
@@ -102,7 +102,7 @@ def plan_model(
     *,
     relaxed: bool = False,
 ) -> PlanModel:
-    """The program of a plan.
+    """Build the assignment-matrix MILP of a plan.
 
     Parameters
     ----------

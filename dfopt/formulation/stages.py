@@ -33,7 +33,7 @@ from dfopt.terms.step.optimizer import optimizer_seconds
 
 
 class StageRows:
-    """Memory and time of pipeline stages.
+    """MILP rows for memory and time of pipeline stages.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class StageRows:
 
     # -- memory -------------------------------------------------------------------------------
     def hold(self, held: HeldBytes, *, waiting: bool) -> None:
-        """Chips hold no more than their memories have, with what waits between partitions if that is asked for."""
+        """Add memory limits of chips, optionally with tensors that wait between partitions."""
         for tier, capacity in limited(self.instance).items():
             for stage in self.instance.pipeline if np.isfinite(capacity) else ():
                 self._hold(held, tier, max(capacity, 0.0), stage, waiting)
@@ -150,7 +150,7 @@ class StageRows:
 
     # -- time ---------------------------------------------------------------------------------
     def minimize(self, time_b: Ints, forward_b: Bools | None = None) -> float:
-        """Minimise the step of the plan; the seconds that are one unit of the objective.
+        """Set the step of the plan as objective; return the seconds of one objective unit.
 
         The slowest pipeline stage, or the longest chain through all of them, and what a step takes beside.
         ``forward_b``: whether blocks have something of the forward pass, where what copies exchange hides behind the

@@ -22,19 +22,23 @@ _KINDS: Final = ("bytes of ", "if there ")
 
 
 def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> tuple[Design, list[str]]:
-    """A design with its technology, in the profile ``deepflow``, and the keys that say nothing about it.
+    """Import a DeepFlow configuration as a design with its technology, and list the keys that it ignores.
 
-    Its levels of SRAM are ``registers``, ``L1`` and ``L2``; the first two belong to a cluster. Raises `DocumentError`
-    for what is missing or no number.
+    SRAM levels are ``registers``, ``L1`` and ``L2``; the first two belong to a cluster.
 
     Parameters
     ----------
     config : mapping
-        A parsed configuration of DeepFlow.
+        Parsed configuration.
     name : str
-        Of the design and its technology.
+        Name of the design.
     path : str
-        The file, for errors.
+        File of the configuration, for errors.
+
+    Raises
+    ------
+    DocumentError
+        If a value is missing or no number.
     """
     file = _File(config, path)
     figures = file.filled(load_strict(Path(__file__).with_suffix(".yaml")), ())

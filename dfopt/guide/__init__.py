@@ -11,7 +11,7 @@ __all__ = ["contents", "lines_with", "pages", "show"]
 
 
 def pages() -> dict[str, str]:
-    """The text of every page by its name in lower case.
+    """Text of every page, by lower-case name.
 
     Examples
     --------
@@ -23,13 +23,13 @@ def pages() -> dict[str, str]:
 
 
 def contents() -> list[str]:
-    """A line for each page: its name, and what its first sentence promises."""
+    """One line for each page: name and first sentence."""
     firsts = {name: " ".join(text.split("\n\n")[1].split()).partition(". ")[0] for name, text in pages().items()}
     return [f"{name:16}{first.removeprefix('After this page ').rstrip('.')}" for name, first in firsts.items()]
 
 
 def lines_with(word: str) -> list[str]:
-    """The lines of all pages with a word in any case, each behind the name of its page.
+    """Lines of all pages that contain a word in any case, with page names.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def lines_with(word: str) -> list[str]:
 
 
 def show(name: str) -> None:
-    """Print a page: rendered in a pager on a terminal, as it is in a pipe."""
+    """Print a page: rendered in a pager on a terminal, raw in a pipe."""
     texts = pages()
     if name not in texts:
         remedy = did_you_mean(name, texts, "`dfopt guide` lists them")

@@ -24,7 +24,7 @@ _ZERO_C = 273.15
 
 
 class ThreeAnswers:
-    """Three answers for one mapping's plan and sharding; they are worked out when they are asked for.
+    """The three answers on heat (ignore, throttle, heat-aware) for one plan and sharding, computed on demand.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class ThreeAnswers:
             self.ignore = judged
 
     def aware(self) -> Settled:
-        """The heat-aware mapping: over all refresh rates that the DRAM may have.
+        """The heat-aware mapping, the best over all DRAM refresh rates.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class ThreeAnswers:
     # ------------------------------------------------------------ report
 
     def report(self, finite_difference: bool) -> HeatReport:
-        """All three answers, the proof, and what a kelvin is worth."""
+        """Report of all three answers, the proof, and the worth of one kelvin."""
         stack, ready = self.stack, self.ready
         answers = [self._answer("ignore", self.ignore), self._answer("throttle", self.throttle)]
         proof, price, note = None, None, self.why
@@ -143,7 +143,7 @@ class ThreeAnswers:
         )
 
     def best_of(self, settled: Settled) -> StackedMapping:
-        """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
+        """The better of heat-aware and throttled mapping by the judge."""
         return settled if settled.step_s <= self.throttle.step_s else self.throttle
 
     def _answer(self, name: HeatName, judged: StackedMapping) -> HeatAnswer:
@@ -171,6 +171,7 @@ class ThreeAnswers:
         )
 
     def proof(self, settled: Settled) -> HeatProof:
+        """Proof record of a heat-aware mapping."""
         answer = settled.answer
         status: Literal["optimal_per_level", "gap_reached", "limit_with_solution"] = "optimal_per_level"
         if not answer.proven:

@@ -36,7 +36,7 @@ _SMALLEST = 1e-9
 
 
 def crowding(kernels: int, tiles: int) -> float:
-    """The most times the mean watts of a partition that some spot of it has, where kernels are in balance.
+    """Largest ratio of local to mean power of a partition, for kernels with balanced tiles.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def crowding(kernels: int, tiles: int) -> float:
 
 
 def cheapest_spread(price: Floats, share: Floats, most: float) -> float:
-    """What a watt costs at least that is spread over tiles, none with more than ``most`` times its share.
+    """Least price of one watt spread over tiles, none with more than ``most`` times its area share.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def cheapest_spread(price: Floats, share: Floats, most: float) -> float:
 
 
 def balanced_prices(stack: Stack, most: float, beside_t: Floats, rise_c: Floats) -> Floats:
-    """Watts per kelvin of every cell, shape (dies * cells,): good prices where compute is crowded ``most`` at most.
+    """Good dual prices of cell temperatures, W/K, shape (dies * cells,), for compute crowded by at most ``most``.
 
     The program is solved once for a stack and kept where the influence matrix is.
 

@@ -28,7 +28,7 @@ JoulePlacement = Callable[[Ints, Floats], Floats]
 
 @dataclass(frozen=True)
 class Spent:
-    """Joules and memory time of kernels, each by itself.
+    """Energy and memory time of each kernel.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ OfKernels = Sequence[tuple[Spent, Floats]]
 
 @dataclass(frozen=True)
 class KernelHeat:
-    """Joules and memory time of one evaluation of the kernels of a stage, at nominal voltage.
+    """Energy and memory time of one evaluation of a stage's kernels, at nominal voltage.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class KernelHeat:
 
 @dataclass(frozen=True)
 class StageBlocks:
-    """A stage of a heat problem, and which kernels its blocks hold, shape (blocks, kernels).
+    """Blocks of a stage in a heat problem: membership of kernels, shape (blocks, kernels).
 
     ``tokens_b``: how many blocks of tokens each block of kernels takes, 0 if it holds its weights. ``number`` is the
     partition number of every arc, none where it has no meaning.
@@ -103,7 +103,7 @@ class StageBlocks:
     number: Ints | None
 
     def partition_of(self, choice: HeatChoice, which: int) -> tuple[Ints, Ints, Ints]:
-        """Partition of every kernel, the level that its partition has, and how many blocks of tokens this takes."""
+        """Partition of every kernel in a choice, clock level of its partition, and number of blocks of tokens."""
         arcs, levels = choice.arcs[which], choice.levels[which]
         block = self.stage.block[arcs]
         real = block >= 0
@@ -116,7 +116,7 @@ class StageBlocks:
         return partition_k, level_k, tokens_k
 
     def choice_of(self, partition_k: Ints, level_k: Ints, tokens_k: Ints) -> tuple[Ints, Ints]:
-        """The path of a partitioning, each block at the level that its kernels have.
+        """Arcs and clock levels of a partitioning.
 
         It takes as many blocks of tokens as ``tokens_k`` says, if there is such a block.
 
@@ -150,7 +150,7 @@ class StageBlocks:
 
 @dataclass(frozen=True)
 class HotStage:
-    """A stage's prices with what its kernels spend: seconds at every level and joules of any block.
+    """Stage tables extended by energies: seconds by clock level and joules of any block.
 
     ``frequency_l`` are the frequencies of compute as shares of the nominal one, ``place`` says where kernels are.
     """
@@ -161,7 +161,7 @@ class HotStage:
     place: JoulePlacement
 
     def ways(self, member: Bools) -> tuple[Ints, Ints]:
-        """All ways to run some blocks of which one may be best, whatever heat costs.
+        """Ways to run some blocks of which one is best at any heat prices.
 
         Where weights are held as a whole, nothing is read again, and blocks of tokens are never better. With as few of
         them as fit, least is read again.
@@ -184,7 +184,7 @@ class HotStage:
         return place[order], tokens[order]
 
     def spent(self, member: Bools, tokens_b: Ints) -> tuple[Floats, Floats]:
-        """Seconds of blocks at every level, shape (blocks, levels), and joules by component, (blocks, F + X).
+        """Seconds of blocks by clock level, (blocks, levels), and joules by component, (blocks, F + X).
 
         Components are first the compute tiles, then the others. ``tokens_b``: how many blocks of tokens each block of
         kernels takes, 0 if it holds its weights.
@@ -238,7 +238,7 @@ class HotStage:
         return np.asarray((further_b * accessed / chip.sram_bandwidth)[:, None] / self.frequency_l)
 
     def chain(self, partition_k: Ints, tokens_k: Ints) -> StageBlocks:
-        """The blocks of one partitioning alone: nothing but levels is left to choose.
+        """The blocks of a single partitioning, where only clock levels are free.
 
         ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights.
         """
@@ -248,7 +248,7 @@ class HotStage:
         return self._blocks(arcs, partition_k == numbers[:, None], tokens_k[first], numbers)
 
     def between(self, search: ShortestPath, pairs: tuple[Ints, Ints]) -> StageBlocks:
-        """Blocks between down-sets with their arcs, in each way to run them that may be best.
+        """Blocks on given arcs, in each way to run them that may be best.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ _TAKEN = 8  # rows of a rank taken up at once
 
 @dataclass(frozen=True)
 class HeatBound:
-    """What the relaxation shows.
+    """Result of the Lagrangean relaxation of a heat problem.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class HeatBound:
 def bound(
     problem: HeatProblem, paths: list[Paths], starts: list[HeatChoice], deadline: float = np.inf, gap: float = 0.0
 ) -> HeatBound:
-    """Solve the relaxation.
+    """Solve the Lagrangean relaxation of a heat problem.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def _add(master: GrowingLp, columns: Floats, lower: float) -> None:
 def cheapest(
     problem: HeatProblem, paths: list[Paths], time_r: Floats, row_ri: Floats
 ) -> tuple[HeatChoice, list[float]]:
-    """The choice of least cost under prices, and the cost of each stage; they are independent of each other then."""
+    """Least-cost choice under prices, and the cost of each stage; stages are then independent."""
     arcs, levels, costs = [], [], []
     for path, cost_cl in zip(paths, problem.prices(time_r, row_ri), strict=True):
         cost, level = path.cheapest(cost_cl)

@@ -32,7 +32,7 @@ Pairs = tuple[Ints, Ints]
 
 
 class BlockPool:
-    """Blocks of every stage at one refresh rate; those once generated stay.
+    """Generated blocks of every stage at one refresh rate.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class BlockPool:
             self.add(mapping)
 
     def add(self, mapping: Mapping) -> None:
-        """Take the partitions of a mapping up."""
+        """Add the partitions of a mapping to the pool."""
         for s, number in enumerate(self.settler.used if self.fused else []):
             pairs = path_pairs(self.searches[s].lattice, self.settler.partitions(mapping, number))
             self.pairs[s] = _merged(self.pairs[s], pairs)
@@ -90,7 +90,7 @@ class BlockPool:
     def choose(
         self, rows: HeatRows, final: bool, beat: float = np.inf
     ) -> tuple[list[StageBlocks], HeatProblem, HeatSolution]:
-        """The best choice of all blocks under some rows; a rough one until ``final``, if any is below ``beat``."""
+        """The best choice over all blocks under some limits; a rough one until ``final``, if below ``beat`` (s)."""
         settler, effort = self.settler, self.settler.effort
         self.note = ""
         blocks = self._generated(rows)
@@ -175,7 +175,7 @@ class BlockPool:
         return path
 
     def floor_s(self) -> float:
-        """Seconds of an interval that no mapping beats, heat or not."""
+        """Lower bound on the interval between microbatches, s, regardless of heat."""
         low = np.array([lower_bound(search.tables, search.limits) for search in self.searches])
         return float((self.settler.runs_rs @ low + self.settler.wait_r).max(initial=0.0)) if self.fused else 0.0
 

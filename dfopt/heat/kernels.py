@@ -21,7 +21,7 @@ from dfopt.technology.streams import DramStreams, Flow
 
 
 class KernelsOnStack:
-    """What the kernels of a plan, with its sharding, spend on a stack, at any refresh rate."""
+    """Energy of the kernels of a plan and sharding on a stack, at any refresh rate."""
 
     def __init__(self, ready: PricedPlan, stack: Stack, power: PowerModel) -> None:
         self.ready, self.stack, self.power = ready, stack, power
@@ -30,19 +30,19 @@ class KernelsOnStack:
         self._hot: dict[tuple[int, float], HotStage] = {}
 
     def hot(self, number: int, rate: float) -> HotStage:
-        """A stage of the mapping with what its kernels spend at a refresh rate, looked up once."""
+        """A stage of the mapping with the energies of its kernels at a refresh rate (cached)."""
         if (number, rate) not in self._hot:
             tables = self.ready.stages[number].tables
             self._hot[number, rate] = HotStage(tables, self.heat(number, rate), self.frequency_l, self.place)
         return self._hot[number, rate]
 
     def bounding(self, number: int, rate: float) -> HotStage:
-        """The same with a memory that is faster than any mix of its streams: its plain prices bound the real ones."""
+        """The stage with an upper bound on memory bandwidth, so that its prices are lower bounds."""
         hot, faster = self.hot(number, rate), self.fastest(rate) * (1 + 1e-9)
         return replace(hot, tables=replace(hot.tables, chip=replace(hot.tables.chip, dram_bandwidth=faster)))
 
     def place(self, tiles_bk: Ints, joules_bk: Floats) -> Floats:
-        """Joules on the compute tiles of the floorplan, (blocks, F), as the judge places kernels.
+        """Energy of each compute tile of the floorplan, J, shape (blocks, F), with kernels placed as in the judge.
 
         The same as with `dfopt.technology.placement.placement_shares`, without its shares of every kernel: along the
         line of tiles the joules so far are a broken line, and a tile has the difference at its two ends.
@@ -71,7 +71,7 @@ class KernelsOnStack:
         return joules_bf
 
     def heat(self, number: int, rate: float) -> KernelHeat:
-        """Joules and memory time of the kernels of a stage of the mapping at a refresh rate."""
+        """Energy and memory time of the kernels of a stage at a refresh rate."""
         stage = self.ready.stages[number]
         members, spends = stage.members, self.spends
         logic = self.stack.logic
@@ -155,7 +155,7 @@ class KernelsOnStack:
         return self._seconds(both, rate) / self._alone_s(both, rate) - 1.0
 
     def fastest(self, rate: float) -> float:
-        """Bytes per second that no mix of the plan's streams exceeds."""
+        """Upper bound on the memory bandwidth, B/s, of any mix of the plan's streams at a refresh rate."""
         best = [flow.bytes / self._alone_s([flow], rate) for flow in self._every()]
         return max(best, default=self.stack.dram.peak)
 

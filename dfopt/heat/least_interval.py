@@ -43,7 +43,7 @@ _USUAL = 0.85  # the voltage at which prices are sought, as a share of the nomin
 
 @dataclass(frozen=True)
 class LeastJoules:
-    """What a chip spends on a microbatch at least, and watts that always flow.
+    """Least energy of a chip for one microbatch, and its constant power.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class LeastJoules:
 
     @property
     def spread(self) -> bool:
-        """Whether anything is known of where compute is."""
+        """Whether the location of compute is known in part."""
         return self.even > 0 or self.crowding < np.inf
 
 
@@ -94,7 +94,7 @@ class _LeakagePrices(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LeastInterval:
-    """The prices of a stack: its floorplan, package and limits count, not its energies.
+    """Thermal lower bounds on the interval for a stack; they depend on floorplan, package and limits only.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class LeastInterval:
         return [price for price in prices if price.any()]
 
     def by_price(self, spent: LeastJoules, voltage: float = 0.0) -> list[float]:
-        """Seconds per microbatch that no mapping beats, by each price; infinite where what always flows is too much.
+        """Lower bounds on the seconds per microbatch, one for each dual price; infinite if constant power is too high.
 
         ``voltage`` is that of the logic while it leaks, or less, as a share of the nominal one.
         """
@@ -192,7 +192,7 @@ class LeastInterval:
 
 
 def least_interval_of(stack: Stack) -> LeastInterval:
-    """The prices of a stack, kept in memory."""
+    """Thermal lower bounds of a stack, cached."""
     return _prices_of_stack(Same(stack))
 
 

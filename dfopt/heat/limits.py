@@ -26,7 +26,7 @@ _BELOW_K = 0.01  # kelvin that a lower refresh rate keeps from the threshold of 
 
 @dataclass(frozen=True)
 class Linearization:
-    """Where leakage is taken to be linear, for each pipeline rank.
+    """Operating point around which leakage is linearized, for each pipeline rank.
 
     Attributes
     ----------
@@ -42,14 +42,14 @@ class Linearization:
 
 @dataclass(frozen=True)
 class Rate:
-    """A refresh rate, and the kelvin that no DRAM die may pass for it to stay."""
+    """A refresh rate, and the DRAM temperature limit below which it applies, K."""
 
     rate: float
     below_k: float
 
 
 class HeatLimits:
-    """One plan, with its sharding, on a stack: what its kernels spend, the levels and refresh rates, and the limits."""
+    """Thermal limits of one plan and sharding on a stack, with clock levels and refresh rates."""
 
     def __init__(self, ready: PricedPlan, stack: Stack) -> None:
         self.stack = stack
@@ -62,7 +62,7 @@ class HeatLimits:
 
     @property
     def rates(self) -> list[Rate]:
-        """The refresh rates that the DRAM may have, from the slowest on."""
+        """Possible refresh rates of the DRAM in ascending order."""
         dram, rates = self.stack.dram, []
         rate = dram.refresh_rate(self.stack.ambient)
         if not self.stack.dram_dies:
@@ -74,7 +74,7 @@ class HeatLimits:
         return [*rates, Rate(rate, np.inf)]
 
     def basis(self) -> Floats:
-        """Where a joule of each component goes, shape (components, tiles): compute tiles, then the others."""
+        """Distribution of each component's energy over tiles: shape (components, tiles)."""
         power = self.power
         zero = np.zeros(power.count)
         compute = np.zeros((len(power.compute), power.count))
@@ -83,14 +83,14 @@ class HeatLimits:
         return np.concatenate([compute, [*spread, power.io_tiles, power.dram_tiles, power.io_heat]])
 
     def scale(self) -> Floats:
-        """Energy of every component at every level, as a share of that at nominal voltage."""
+        """Energy of every component at every level, relative to nominal voltage."""
         dynamic = np.ones(len(self.power.compute) + 5)
         dynamic[-3:] = 0.0  # links, DRAM, and the way to it
         scale: Floats = 1 - dynamic + dynamic * np.square(self.voltage_l)[:, None]
         return scale
 
     def rows(self, where: Linearization, rate: Rate, margin_k: float = 0.0) -> HeatRows:
-        """The limits as rows, with leakage linear around an operating point.
+        """Linear rows of the temperature limits, with leakage linearized at an operating point.
 
         Parameters
         ----------
@@ -162,14 +162,14 @@ class HeatLimits:
         return rise @ basis.T, rise @ extra, limit - start - rise @ constant, rise @ hop
 
     def voltage(self, busy_rl: Floats) -> Floats:
-        """Mean voltage of the logic over time, by rank, from its share of time at each level; else it rests."""
+        """Time-averaged logic voltage by rank, from its share of time at each level; idle otherwise."""
         volts: Floats = self.voltage_l[-1] + busy_rl @ (self.voltage_l - self.voltage_l[-1])
         return volts
 
     def settled(
         self, problem: HeatProblem, choice: HeatChoice, period_s: float, rate: Rate
     ) -> tuple[Linearization, float]:
-        """Temperatures of a choice at a refresh rate, whether or not it would stay at it, and kelvin above a limit.
+        """Temperatures of a choice at a fixed refresh rate, and the excess over a limit, K.
 
         The judge would move on to the next rate, whose slower memory is cooler: that does not say how much too hot
         the choice is.

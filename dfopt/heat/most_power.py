@@ -27,7 +27,7 @@ _SMALLEST = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class MostPower:
-    """A bound on power, and a power map that comes near it.
+    """Upper bound on power, with a power map that nearly reaches it.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MostPower:
 
 
 def most_power(stack: Stack, die: str | None = None) -> MostPower:
-    """The most watts of all dies, or of one, that leave every cell within the limits of its die.
+    """Largest power of all dies, or of one, that keeps all temperature limits, W.
 
     All heat counts, leakage and refresh too; a stack's own limit on power does not. The program is solved once for a
     stack, its limits and the die, and its answer kept where the influence matrix is; what is read from there is made

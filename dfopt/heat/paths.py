@@ -9,7 +9,7 @@ from dfopt.heat.problem import HeatStage
 
 
 class Paths:
-    """Distances through the arcs of one stage, for any costs of its arcs.
+    """Shortest paths through the arcs of one stage, for any costs.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Paths:
         self.first = np.searchsorted(stage.tail[self.by_tail], np.arange(stage.nodes + 1))
 
     def cheapest(self, cost_cl: Floats) -> tuple[Floats, Ints]:
-        """Cost of every arc, and the level that its block then has (0 for an empty partition)."""
+        """Cost of every arc at its best clock level, and that level (0 for an empty partition)."""
         stage = self.stage
         level_c = np.argmin(cost_cl, axis=1)
         least_c = cost_cl[np.arange(len(cost_cl)), level_c]
@@ -43,7 +43,7 @@ class Paths:
         return np.where(empty, 0.0, least_c[stage.block]), np.where(empty, 0, level_c[stage.block]).astype(np.int64)
 
     def to_go(self, cost: Floats) -> Floats:
-        """Least cost from every node to the last."""
+        """Least cost from every node to the last one."""
         cost_to_go = np.full(self.stage.nodes, np.inf)
         cost_to_go[-1] = 0.0
         for group in reversed(self.groups):
@@ -62,7 +62,7 @@ class Paths:
         return cost_through
 
     def shortest(self, cost: Floats, to_go: Floats | None = None) -> Ints:
-        """Arcs of a path of least cost, in order.
+        """Arcs of a least-cost path, in order.
 
         Raises
         ------

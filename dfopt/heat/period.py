@@ -22,7 +22,7 @@ _SMALL = 0.2  # of the time at most for a first MILP over the blocks of the path
 
 @dataclass(frozen=True)
 class HeatEffort:
-    """What solves may cost.
+    """Limits on the effort of a heat solve.
 
     Attributes
     ----------
@@ -40,14 +40,14 @@ class HeatEffort:
     seed: int = 0
 
     def left(self, share: float = 1.0, least: float = 0.0) -> float | None:
-        """Seconds of a share of the time that is left, at least a few; None without a deadline."""
+        """A share of the seconds left, at least ``least``; None without a deadline."""
         left = self.deadline - time.perf_counter()
         return max(left * share, least) if np.isfinite(left) else None
 
 
 @dataclass(frozen=True)
 class HeatSolution:
-    """The best choice and what proves it.
+    """The best choice of a heat problem with its bound.
 
     Attributes
     ----------
@@ -75,12 +75,12 @@ class HeatSolution:
 
     @property
     def gap(self) -> float:
-        """Relative distance of period and bound."""
+        """Relative gap between period and bound."""
         return max(0.0, (self.period_s - self.bound_s) / self.period_s) if self.period_s > 0 else 0.0
 
     @property
     def proven(self) -> bool:
-        """Whether no choice has a shorter period, to within what solvers call equal."""
+        """Whether the period is optimal within solver tolerance."""
         return self.gap <= _PROVEN
 
 
@@ -90,7 +90,7 @@ def shortest_period(
     effort: HeatEffort = HeatEffort(),  # frozen
     beat: float = np.inf,
 ) -> HeatSolution:
-    """Choose blocks and levels so that the period is shortest and every limit is kept.
+    """Choose blocks and clock levels that minimize the period under all limits.
 
     Parameters
     ----------

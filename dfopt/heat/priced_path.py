@@ -19,7 +19,7 @@ from dfopt.heat.problem import HeatPrices
 
 
 class PricedPath(ShortestPath):
-    """The search of :class:`ShortestPath` with the cost of a block at its cheapest level instead of its seconds.
+    """Shortest-path search with the cost of each block at its cheapest clock level instead of seconds.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ from dfopt.errors import Infeasible
 
 @dataclass(frozen=True)
 class HeatStage:
-    """Blocks of one stage of the mapping at every level, and the arcs whose paths are its partitionings.
+    """Blocks of one stage at every clock level, and the arcs whose paths are its partitionings.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class HeatStage:
 
 @dataclass(frozen=True)
 class HeatRows:
-    """What the limits are made of.
+    """Coefficients of the thermal limits.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class HeatRows:
 
 @dataclass(frozen=True)
 class HeatPrices:
-    """What a second at every level and a joule of every component at every level are worth."""
+    """Prices of a second at every level, and of a joule of every component at every level."""
 
     second_l: Floats
     joule_lk: Floats
@@ -92,7 +92,7 @@ class HeatPrices:
 
 @dataclass(frozen=True)
 class HeatChoice:
-    """A path and levels for each stage: block and level of its partitions, in order; -1 for an empty one."""
+    """A path and clock levels for each stage; level -1 marks an empty partition."""
 
     arcs: tuple[Ints, ...]
     levels: tuple[Ints, ...]
@@ -100,7 +100,7 @@ class HeatChoice:
 
 @dataclass(frozen=True)
 class HeatProblem:
-    """Stages, how often each pipeline rank runs them, and the limits.
+    """The heat-aware fusion problem: stages, evaluations of each pipeline rank, and limits.
 
     Attributes
     ----------
@@ -155,14 +155,14 @@ class HeatProblem:
         return energy_rk, seconds_rl
 
     def loads(self, choice: HeatChoice) -> Floats:
-        """Kelvin seconds of one microbatch by rank and row, shape (ranks, rows)."""
+        """Thermal load of one microbatch, K s, by rank and row: shape (ranks, rows)."""
         rows, (energy_rk, seconds_rl) = self.rows, self.spent_by_rank(choice)
         load = rows.rise_rik @ energy_rk[:, :, None] + rows.above_ril @ seconds_rl[:, :, None]
         loads: Floats = load[:, :, 0] + rows.once_ri
         return loads
 
     def demand(self, choice: HeatChoice) -> Floats:
-        """Period that each row asks for by itself, in seconds by rank and row; the largest binds."""
+        """Least period that each limit alone requires, s, shape (ranks, rows); the largest binds."""
         demand: Floats = self.loads(choice) / self.rows.budget_ri
         return demand
 
@@ -189,7 +189,7 @@ class HeatProblem:
         return max(self.floor, float(self.busy(choice).max()), float(self.demand(choice).max(initial=0.0)))
 
     def worth(self, number: int, time_r: Floats, row_ri: Floats) -> HeatPrices:
-        """What seconds and joules of a stage are worth.
+        """Prices of seconds and joules of a stage, from dual prices.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class HeatProblem:
         return HeatPrices(second_l, np.tensordot(weight_ri, rows.rise_rik, axes=2) * rows.scale_lk)
 
     def prices(self, time_r: Floats, row_ri: Floats) -> tuple[Floats, ...]:
-        """What every block costs at every level under prices as of `worth`, of each stage shape (blocks, levels)."""
+        """Cost of every block at every clock level under dual prices, by stage: shape (blocks, levels)."""
         costs = []
         for number, stage in enumerate(self.stages):
             worth = self.worth(number, time_r, row_ri)

@@ -45,7 +45,7 @@ class StackedMapping:
 
 @dataclass(frozen=True)
 class Settled(StackedMapping):
-    """One that keeps the limits, by the judge, and the last solve that led to it."""
+    """A mapping that keeps the limits by the judge, with the last solve that led to it."""
 
     answer: HeatSolution
     rate: Rate
@@ -55,18 +55,18 @@ class Settled(StackedMapping):
 
 
 def physical(score: Score) -> PhysicalScore:
-    """The part of a score that is about the stack."""
+    """Die-stack part of a score."""
     assert score.physical is not None  # judged with a stack
     return score.physical
 
 
 def cool(score: Score) -> bool:
-    """Whether a mapping keeps the limits on heat and power; a full DRAM is another matter."""
+    """Whether a mapping keeps the limits on temperature and power, apart from memory capacity."""
     return not _HEAT & set(physical(score).limits_broken)
 
 
 class HeatSettler:
-    """One plan with its sharding on a stack, and the loop between choice and temperature."""
+    """Fixed-point iteration between choice and temperature, for one plan and sharding on a stack."""
 
     def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: HeatEffort) -> None:
         self.ready, self.limits, self.effort = ready, limits, effort
@@ -86,7 +86,7 @@ class HeatSettler:
     # ------------------------------------------------------------ judge
 
     def judge(self, mapping: Mapping, throttle: bool = False) -> Score:
-        """Score of a mapping on the stack; at its own clocks, unless it may be throttled."""
+        """Score of a mapping on the stack at its own clocks, or throttled if allowed."""
         ready = self.ready
         model = ready.instance.setting.model
         return evaluate(
@@ -94,14 +94,14 @@ class HeatSettler:
         )
 
     def at_level(self, mapping: Mapping, level: int) -> Mapping:
-        """A mapping with all partitions at one level, without pauses."""
+        """A mapping with all partitions at one clock level, without pauses."""
         frequency = float(self.limits.frequency_l[level])
         places = sorted({(kernel.stage, kernel.partition) for kernel in mapping.kernels})
         clocks = tuple(PartitionClock(stage=s, partition=p, frequency=frequency) for s, p in places)
         return mapping.model_copy(update={"clocks": clocks if frequency < 1 else None, "pauses": None})
 
     def over(self, score: Score, rate: Rate) -> float:
-        """Kelvin above a limit on temperature, or above what the refresh rate allows; negative below them all."""
+        """Largest excess over a temperature limit or over the refresh rate's limit, K; negative if all hold."""
         judged, limits = physical(score), self.limits.stack.limits
         hot = [-np.inf]
         if limits.logic is not None:
@@ -114,12 +114,12 @@ class HeatSettler:
         return max(hot)
 
     def operating(self, score: Score) -> Linearization:
-        """Temperatures as judged, held at the limits: leakage is not of interest above them."""
+        """Operating point of a score for linearization, with temperatures capped at the limits."""
         tiles = np.array([[t.mean_c + _ZERO_C for t in chip.tiles] for chip in physical(score).chips])
         return self.held(Linearization(tiles, np.ones(len(tiles))))
 
     def held(self, where: Linearization) -> Linearization:
-        """An operating point with no temperature above the limits."""
+        """An operating point with temperatures capped at the limits."""
         most = np.array([self.limits.stack.most_k(die) for die, _ in self.limits.stack.tiles])
         # without a limit of its own a die is taken to be no hotter than the highest one, or boiling water
         other = most[np.isfinite(most)].max(initial=-np.inf)
@@ -143,7 +143,7 @@ class HeatSettler:
         return np.array([where[names[k]] for k in self.ready.stages[number].members.tolist()], dtype=np.int64)
 
     def blocks_of_tokens(self, mapping: Mapping, number: int) -> Ints:
-        """How many blocks of tokens the partition of every kernel of a stage takes, 0 if it holds its weights."""
+        """Number of blocks of tokens of the partition of every kernel of a stage; 0 if it stores its weights."""
         taken, partitions = mapping.blocks_by_partition, self.partitions(mapping, number).tolist()
         return np.array([taken.get((number, p), 0) for p in partitions], dtype=np.int64)
 
@@ -153,14 +153,14 @@ class HeatSettler:
         return HeatProblem(stages, self.runs_rs, self.wait_r, self.floor, rows)
 
     def without_limits(self) -> HeatRows:
-        """No rows at all: heat is ignored."""
+        """Empty limits, for the answer that ignores heat."""
         ranks, levels = len(self.runs_rs), len(self.limits.frequency_l)
         scale = self.limits.scale()
         none = np.zeros((ranks, 0))
         return HeatRows((), np.zeros((ranks, 0, scale.shape[1])), scale, np.zeros((ranks, 0, levels)), none, none)
 
     def starts(self, blocks: list[StageBlocks], mappings: list[Mapping]) -> list[HeatChoice]:
-        """The choices that these mappings are at every uniform level, and at their own clocks."""
+        """Starting choices: the given mappings at every uniform clock level and at their own clocks."""
         starts = []
         for mapping in mappings:
             clocks = {(clock.stage, clock.partition): clock.frequency for clock in mapping.clocks or ()}
@@ -179,7 +179,7 @@ class HeatSettler:
     # ------------------------------------------------------------ mapping
 
     def mapping(self, blocks: list[StageBlocks], problem: HeatProblem, choice: HeatChoice, period_s: float) -> Mapping:
-        """The mapping of a choice, with clocks and the pause that makes its period."""
+        """Mapping of a choice, with its clocks and the pause that completes its period."""
         ready = self.ready
         count = len(ready.sharded.names)
         partition_k, level_k, tokens_k = np.zeros((3, count), np.int64)
@@ -211,7 +211,7 @@ class HeatSettler:
     # ------------------------------------------------------------ the loop
 
     def settle(self, rate: Rate, where: Linearization, choose: Choose) -> Settled | None:
-        """Choose, judge, and choose again with the temperatures that came out, until both agree.
+        """Alternate between choosing and judging until temperatures agree.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class HeatSettler:
         return over
 
     def fixed(self, blocks: list[StageBlocks], choice: HeatChoice) -> Choose:
-        """A chooser that always returns one choice, with the shortest period that this choice can run in."""
+        """A chooser that always returns one choice, with its shortest feasible period."""
 
         def choose(rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatSolution]:
             problem = self.problem(blocks, rows)
@@ -289,7 +289,7 @@ class HeatSettler:
     # ------------------------------------------------------------ throttling
 
     def throttled(self, mapping: Mapping) -> StackedMapping:
-        """The same partitions at the highest uniform level that keeps the limits, with pauses if none does.
+        """The mapping at the highest uniform clock level that keeps the limits, with pauses if none does.
 
         Raises
         ------
@@ -313,12 +313,16 @@ class HeatSettler:
 
 
 def fastest(rates: Iterable[Rate], at: Callable[[Rate, Settled | None], Settled | None], why: str) -> Settled:
-    """The fastest of what is found at some refresh rates, each told of the best so far.
+    """The fastest settled mapping over some refresh rates.
 
-    Raises
-    ------
-    Infeasible
-        If nothing is found: the last refusal, or else the reason given.
+    Parameters
+    ----------
+    rates : iterable of Rate
+        Refresh rates to try.
+    at : callable
+        From a refresh rate and the best mapping so far to the mapping at that rate, or None.
+    why : str
+        Message of the error if there is none.
     """
     best: Settled | None = None
     refused = Infeasible(why)

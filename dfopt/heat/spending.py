@@ -34,7 +34,7 @@ from dfopt.terms.step.hops import over_hops
 
 @dataclass(frozen=True)
 class Spending:
-    """What the kernels of a plan do on a chip in one evaluation, whatever else is in their partition.
+    """Operations and bytes of a plan's kernels on one chip in one evaluation, for any partitions.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Spending:
 
 
 def spending(ready: PricedPlan) -> Spending:
-    """What the kernels of a plan do under its sharding."""
+    """Operations and bytes of a plan's kernels under its sharding."""
     plan, sharded, kernels = ready.instance.plan, ready.sharded, ready.instance.graph.kernels
     layer = LayerOptions.of(ready.instance).figures.layer.at(sharded.tile_count)
     shares = [ops.split_share(kernel, ready.sharding[kernel.name], plan.shards, layer.rules) for kernel in kernels]

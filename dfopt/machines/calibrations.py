@@ -22,7 +22,7 @@ CALIBRATED: Final = "calibrated"
 
 
 class Assumed(NamedTuple):
-    """Assumptions, the system as they are about it, and the calibration whose shares that has, if there is one."""
+    """Resolved assumptions, the system with calibrated shares, and the calibration if any."""
 
     assumptions: Assumptions
     system: System
@@ -30,7 +30,7 @@ class Assumed(NamedTuple):
 
 
 def assumed_on(given: Assumptions | Calibration | str, system: System, folder: Path | None = None) -> Assumed:
-    """Assumptions, and the system as they are about it: with the shares of a calibration, if they are one.
+    """Resolve assumptions for a system, and apply the calibration's shares to it if they are one.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def assumed_on(given: Assumptions | Calibration | str, system: System, folder: P
 
 
 def assumed_again(assumptions: Assumptions, found_on: System, system: System) -> Assumed:
-    """What a result assumed, on a system of the same chip: with the shares of the calibration that its own one has.
+    """Assumptions of a result, resolved for another system with the same chip.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def assumed_again(assumptions: Assumptions, found_on: System, system: System) ->
 
 
 def calibration_of(system: System) -> Calibration:
-    """The calibration of the zoo that is of the chip of a system.
+    """Calibration of a system's chip in the zoo.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def calibration_of(system: System) -> Calibration:
 
 
 def usual(graph: Graph, system: System) -> tuple[Calibration | None, str]:
-    """What is assumed of a workload on a machine where nothing is said: the calibration of the chip, or none.
+    """Default calibration for a workload on a machine, or None, with the reason in words.
 
     It is for training steps, to which the calibrations were fitted. In words: why one that there is does not serve.
 

@@ -93,7 +93,7 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
 
 
 def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> System:
-    """The system of a system file's parsed data, explicit or composed.
+    """System of a system file's parsed data, explicit or composed of parts.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def compose(
     stack: str | Mapping[str, Any] | Stack | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> System:
-    """A system from parts, as a system file names them; see the top of this module.
+    """Compose a system from parts by name or by value; see the top of this module.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def load_design(name_or_path: str | os.PathLike[str]) -> Design:
 
 
 def expand_design(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Design:
-    """The design of a file's parsed data; ``path`` is for errors and for paths relative to it.
+    """Design of a file's parsed data; ``path`` is used for errors and relative paths.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def expand_design(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
 
 
 def design_schema() -> dict[str, Any]:
-    """JSON Schema of a design's file: its technology is written out, made of others, or named.
+    """JSON Schema of a design file, whose technology is explicit, derived or named.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from dfopt.machines.stacks import stack_at, with_stack
 
 
 def with_fields(system: System, fields: Mapping[str, Any], name: str | None = None) -> System:
-    """The system with some fields replaced, validated like a file.
+    """A system with some fields replaced, validated like a file.
 
     Parameters
     ----------

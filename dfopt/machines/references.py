@@ -28,7 +28,7 @@ _ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind !=
 
 
 class ReferenceResolver:
-    """Replaces references and collects what is wrong with them.
+    """Replaces references to parts in document data, and collects issues.
 
     Relative paths start at ``folder``, that of the file that has the references, or at the current folder.
 
@@ -44,7 +44,7 @@ class ReferenceResolver:
         self.issues: list[Issue] = []
 
     def memory(self, value: Any, where: str) -> Any:
-        """The data of a `Dram`; ``count`` takes several of the part, such as the stacks of a package."""
+        """Data of a `Dram` reference; ``count`` multiplies the part, such as stacks of a package."""
         count = 1
         if isinstance(value, Mapping) and "part" in value and "count" in value:
             value = dict(value)
@@ -61,7 +61,7 @@ class ReferenceResolver:
         return data
 
     def network(self, value: Any, where: str) -> Any:
-        """A list of dims whose ``link`` is replaced by what it names, or a topology with its sizes and links."""
+        """Data of network dims with links resolved, or of a topology with sizes and links."""
         if isinstance(value, list | tuple):
             return [self._dim(dim, f"{where}[{i}]") for i, dim in enumerate(value)]
         if isinstance(value, str):
@@ -91,7 +91,7 @@ class ReferenceResolver:
         return self.part("links", value, where)
 
     def part(self, kind: ZooKind, value: Any, where: str, load: Load | None = None) -> Any:
-        """The data of a named part with the other keys of its reference over it; inline data as it is.
+        """Data of a named part with the reference's other keys merged over it; inline data is returned unchanged.
 
         ``load`` gives the data of the file of a part's name or path, or None.
         """
@@ -121,7 +121,7 @@ class ReferenceResolver:
         return {key: item for key, item in data.items() if key not in _ABOUT[kind]}
 
     def find(self, kind: ZooKind, name: str, where: str) -> Path | None:
-        """The file of a part's name or path; none if there is none, which is then among the issues."""
+        """File of a part's name or path; None, with an issue, if there is none."""
         try:
             return find(kind, name if self.folder is None else resolve_near(kind, self.folder, name))
         except DocumentError as error:
@@ -139,7 +139,7 @@ class ReferenceResolver:
             return None
 
     def base(self, kind: ZooKind, name: str, where: str, above: tuple[str, ...]) -> Path | None:
-        """The file that another one is derived from; none, with an issue, if there is none or if it comes from itself.
+        """File that another file is derived from; None, with an issue, if it is missing or cyclic.
 
         ``above``: files that are made of this one.
         """
@@ -153,12 +153,12 @@ class ReferenceResolver:
         return None
 
     def wrong(self, where: str, message: str, remedy: str) -> None:
-        """Take down an issue."""
+        """Add an issue."""
         self.issues.append(Issue(where, message, remedy))
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes over the base, mapping into mapping.
+    """Deep merge of ``changes`` over ``base``.
 
     Examples
     --------
@@ -177,12 +177,12 @@ def _listed(names: list[str], most: int = 8) -> str:
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path | None:
-    """The folder of a file; none for data that came from no file."""
+    """Folder of a file; None for data without a file."""
     return Path(path).parent if os.path.isfile(path) else None
 
 
 def schema_in_terms(kind: type[Document], terms: str) -> dict[str, Any]:
-    """JSON Schema of a document's file: written out, or made of others with the keys that terms.yaml lists.
+    """JSON Schema of a document's file: explicit, or derived with the keys that terms.yaml lists.
 
     Examples
     --------

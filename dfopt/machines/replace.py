@@ -19,7 +19,7 @@ _STEP: Final = re.compile(r"([^\[\]]+)((?:\[\d+\])*)")
 
 
 def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """A copy of a document's data with some fields replaced; not yet validated.
+    """Copy of a document's data with some fields replaced by path; not validated yet.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
 def with_set(
     resolver: ReferenceResolver, data: dict[str, Any], fields: Any, where: str, file: str, example: str
 ) -> dict[str, Any]:
-    """Data with what ``set`` beside the name of a part says replaced; what is wrong is left with the resolver.
+    """Data of a part with the replacements in its ``set`` applied; the resolver collects issues.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def with_set(
 
 
 def place_of(data: Mapping[str, Any], field: str, file: str) -> tuple[Any, Any]:
-    """The mapping or list that holds what a path means, and its key there, which a mapping may lack.
+    """Container (mapping or list) that a path refers to, and the key in it.
 
     Raises `DocumentError` as `replaced` does.
 

@@ -18,7 +18,7 @@ _NetworkDims = tuple[NetworkDim, ...]
 
 
 def split_size(name_or_path: str | os.PathLike[str]) -> tuple[str, int | None]:
-    """The system that a text names, and its chips if it says so; of a family, the system that stands for it.
+    """System name and number of chips in a text such as ``h100:64``; a family gives its representative.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def split_size(name_or_path: str | os.PathLike[str]) -> tuple[str, int | None]:
 
 
 def sized(system: System, chips: int | None = None, nodes: int | None = None) -> System:
-    """The system with so many chips, or nodes, or both; as it is if neither is given.
+    """A system with another number of chips, or nodes, or both.
 
     The outermost dim is cut first, below a node too. A dim between nodes takes any number of them. A ring or line has
     the sizes that the maker sells, which are those of the system's ``slices``, or else its own. One node becomes

@@ -28,7 +28,7 @@ from dfopt.units import show_unit
 
 
 def load_stack(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Stack:
-    """Load a stack of dies from the zoo or a file, written out or derived from another one.
+    """Load a stack of dies from the zoo or a file, explicit or derived.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def load_stack(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any
 
 
 def expand_stack(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Stack:
-    """The stack of a stack file's parsed data, written out or derived.
+    """Stack of a stack file's parsed data, explicit or derived.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Sta
 
 
 def stack_at(value: Any, where: str, file: str) -> Stack:
-    """The stack that a value at a place of a system's data means: a name, a part with changes, or its own fields.
+    """Stack that a value in a system's data means: a name, a part with changes, or inline fields.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def stack_at(value: Any, where: str, file: str) -> Stack:
 
 
 def stack_data(resolver: ReferenceResolver, value: Any, where: str, file: str, above: tuple[str, ...] = ()) -> Any:
-    """The data of the stack that a value in a file names; inline data as it is.
+    """Data of the stack that a value in a file names; inline data is returned unchanged.
 
     What is wrong is left with the resolver. ``above``: files that are made of this one.
 
@@ -146,7 +146,7 @@ def stack_data(resolver: ReferenceResolver, value: Any, where: str, file: str, a
 
 
 def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:
-    """The memory of a chip that is this stack: the peak rate of its buses, and its capacity.
+    """Off-chip memory of a stacked chip: peak bandwidth of its buses, and capacity.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:
 
 
 def memory_issues(dram: Dram, stack: Stack, where: str) -> list[Issue]:
-    """What a memory has that the stack cannot give: the optimiser would count on it, and the judge not find it."""
+    """Issues of a memory that claims more than the stack provides."""
     remedy = f"leave the memory to stack {stack.name!r}, lower the figure, or take another stack"
     pairs = (
         ("bandwidth", dram.bandwidth, stack.dram.peak, "bandwidth"),
@@ -221,7 +221,7 @@ def with_stack(system: System, stack: Stack | str | os.PathLike[str], memory: bo
 
 
 def stack_schema() -> dict[str, Any]:
-    """JSON Schema of a stack file: written out, or derived from another stack.
+    """JSON Schema of a stack file, explicit or derived.
 
     Examples
     --------

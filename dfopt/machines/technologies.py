@@ -38,7 +38,7 @@ _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(\s.*)")  # as
 
 
 def load_technology(name_or_path: str | os.PathLike[str]) -> Technology:
-    """Load a technology from the zoo or a file, written out or made of others.
+    """Load a technology from the zoo or a file, explicit or derived.
 
     Raises `DocumentError` with every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo.
 
@@ -52,7 +52,7 @@ def load_technology(name_or_path: str | os.PathLike[str]) -> Technology:
 
 
 def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Technology:
-    """A technology of the zoo or a file, or a base with other parts in it.
+    """A technology of the zoo or a file, or the base technology with some of its parts replaced.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Tec
 
 
 def expand_technology(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Technology:
-    """The technology of a file's parsed data; ``path`` is for errors and for paths relative to it.
+    """Technology of a file's parsed data; ``path`` is used for errors and relative paths.
 
     Raises `DocumentError` with every issue, at places such as ``$.scaling.from``.
     """
@@ -97,12 +97,12 @@ def expand_technology(data: Mapping[str, Any], path: str | os.PathLike[str] = "<
 
 
 def expand_part(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> TechnologyPart:
-    """The part of a technology that parsed data mean, with references written out."""
+    """Technology part of parsed data, with references resolved."""
     return _expanded(TechnologyPart, data, os.fspath(path), ())
 
 
 def technology_at(value: Any, where: str, file: str) -> Any:
-    """The data of the technology that a value at a place of a file's data means; written out it stays as it is.
+    """Data of the technology that a value in a file means; inline data is returned unchanged.
 
     Raises `DocumentError` for what it names and cannot be had.
 
@@ -124,12 +124,12 @@ def technology_at(value: Any, where: str, file: str) -> Any:
 
 
 def in_terms(data: Mapping[str, Any]) -> bool:
-    """Whether a technology's data are in terms of others."""
+    """Whether a technology's data is derived from others."""
     return any(key in data for key in _TERMS)
 
 
 def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str, Any]:
-    """JSON Schema of a technology's file, or of a part's: written out, or made of others.
+    """JSON Schema of a technology file or part file, explicit or derived.
 
     Examples
     --------

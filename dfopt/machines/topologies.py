@@ -25,7 +25,7 @@ MOST = 8  # dims of a system
 
 @dataclass(frozen=True)
 class NamedTopology:
-    """A topology that has a name.
+    """A named network topology.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class NamedTopology:
     least: int | None = None
 
     def takes(self, count: int) -> bool:
-        """Whether it can have so many sizes."""
+        """Whether the topology accepts this number of sizes."""
         return (self.least or len(self.dims)) <= count <= len(self.dims)
 
     @property
     def sizes(self) -> str:
-        """How many sizes it takes, in words.
+        """Accepted number of sizes, in words.
 
         Examples
         --------
@@ -75,7 +75,7 @@ def expand(
     *,
     taper: Sequence[float] = (),
 ) -> tuple[NetworkDim, ...]:
-    r"""The network dims of a named topology, or of a product of plain wirings.
+    """Network dims of a named topology, or of a product of basic wirings.
 
     Each dim has the wiring and the size that the name says, and its own link, except that
 

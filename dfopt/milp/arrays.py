@@ -14,7 +14,7 @@ from dfopt.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True)
 class ModelArrays:
-    """``min cost @ x + offset``, ``row_lower <= A x <= row_upper``, bounds, integrality; read-only.
+    """A MILP as read-only arrays: ``min cost @ x + offset``, ``row_lower <= A x <= row_upper``, bounds, integrality.
 
     ``A`` has sorted, unique column indices and no stored zeros.
     """
@@ -79,7 +79,7 @@ def least(price: Floats, lower: Floats, upper: Floats, dust: float = 0.0) -> flo
 
 
 def with_slack(base: ModelArrays, under: Ints, over: Ints) -> ModelArrays:
-    """Return the model with rows that may give way, at a price that replaces its objective.
+    """Return the elastic form of a model: some rows may be violated, and total violation is the objective.
 
     The rows ``under`` get a slack column that lifts them, the rows ``over`` one
     that lowers them.  The sum of slacks, each divided by the largest coefficient

@@ -15,7 +15,7 @@ from dfopt.milp.outcome import Settings
 
 @dataclass(frozen=True)
 class Report:
-    """The end of a CBC log; NaN for numbers it does not give.
+    """What the end of a CBC log says; NaN for missing numbers.
 
     ``proven`` tells whether the search came to its end or to the requested gap,
     ``exact`` whether it did so without making use of the gap, ``hasty`` whether

@@ -14,7 +14,7 @@ from dfopt.milp.solution import Termination
 
 
 def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 5.0) -> dict[str, Floats]:
-    """Return by how much each row of ``blocks`` has to give way.
+    """Return by how much each row of some blocks must be relaxed for the model to be feasible.
 
     The named row blocks get nonnegative slack on every finite side; all other rows, the bounds and the integrality
     stay. The sum of slacks, each divided by the largest coefficient of its row, is minimised; the objective plays no

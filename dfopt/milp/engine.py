@@ -41,14 +41,14 @@ def default_threads() -> int:
 
 
 def set_options(highs: Any, options: dict[str, Any]) -> None:
-    """Set HiGHS options; what HiGHS refuses raises instead of being ignored."""
+    """Set HiGHS options; raise an error if HiGHS rejects one."""
     for name, value in options.items():
         if int(highs.setOptionValue(name, value)) != 0:
             raise RuntimeError(f"HiGHS refused option {name}={value!r}")
 
 
 def load(highs: Any, arrays: ModelArrays) -> None:
-    """Hand a model to HiGHS."""
+    """Pass a model to HiGHS."""
     import highspy
 
     a = arrays
@@ -87,7 +87,7 @@ def _takes_starts(highs: Any) -> bool:
 
 
 class HighsRun(SolverRun):
-    """One run of HiGHS; what it leaves behind is written by HiGHS callbacks."""
+    """One run of HiGHS, which reports through callbacks."""
 
     # ------------------------------------------------ called inside HiGHS
 
@@ -115,7 +115,7 @@ class HighsRun(SolverRun):
     # ------------------------------------------------------ worker thread
 
     def work(self) -> None:
-        """Load, solve and read the answer."""
+        """Load and solve the model, and read the answer."""
         import highspy
 
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ _STOPPED = ("kTimeLimit", "kInterrupt", "kHighsInterrupt")
 
 @dataclass(frozen=True)
 class LpPoint:
-    """What one solve of a `GrowingLp` found.
+    """Outcome of one solve of a `GrowingLp`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class LpPoint:
 
     @property
     def optimal(self) -> bool:
-        """Whether there are numbers."""
+        """Whether the solve found an optimum, so that all numbers are set."""
         return self.status is Termination.OPTIMAL
 
 
@@ -115,7 +115,7 @@ class GrowingLp:
 
     @property
     def columns(self) -> int:
-        """Number of columns at present."""
+        """Current number of columns."""
         return int(self._cost.size)
 
     def add_columns(self, cost: ArrayLike, A: scipy.sparse.csc_array, lower: float = 0.0) -> None:
@@ -149,7 +149,7 @@ class GrowingLp:
         self._A = scipy.sparse.hstack([self._A, matrix], format="csc")
 
     def solve(self, clock: Clock = UNLIMITED) -> LpPoint:
-        """Solve with the columns there are, until the clock's deadline at most, even if HiGHS does not listen.
+        """Solve with the current columns, at most until the clock's deadline.
 
         Each iteration of the simplex method is charged as that of a MILP.
         """

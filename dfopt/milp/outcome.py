@@ -25,7 +25,7 @@ ProgressCallback = Callable[[TracePoint], None]
 
 
 class Ending(Enum):
-    """What a solver says of a run, before anybody has checked it."""
+    """How a solver says that a run ended, before any check."""
 
     OPTIMAL = auto()  # proven to the gap it was asked for
     INFEASIBLE = auto()
@@ -39,7 +39,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of one run; ``again`` says that the first answer was wrong.
+    """Options of one run; ``again`` marks the second attempt after a wrong answer.
 
     Times are readings of ``time.perf_counter``: a run that began at ``began`` is back ``grace`` seconds after the
     ``deadline`` at the latest. ``clock``: counts its work, and ends it after so many units; see :func:`per_iteration`.
@@ -57,18 +57,18 @@ class Settings:
 
     @property
     def presolves(self) -> bool:
-        """Whether to presolve: what spoils an answer, or crashes without it, is the other way round the second time."""
+        """Whether to presolve; the second attempt inverts the setting."""
         return self.presolve is not self.again
 
     @property
     def tolerance(self) -> float:
-        """The feasibility tolerance: 1e-9 is at the edge of what solvers can do, the second time it is their own."""
+        """Feasibility tolerance: 1e-9, or the solver's default in the second attempt."""
         return 1e-7 if self.again else 1e-9
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run left behind; ``message`` is the ending in the solver's own words, ``note`` what it was not told."""
+    """Raw outcome of a run; ``message`` is the solver's own text, ``note`` lists ignored options."""
 
     ending: Ending
     x: Floats | None = None
@@ -81,22 +81,22 @@ class RunOutcome:
 
 
 def per_iteration(nonzeros: int) -> float:
-    """Units of work (:class:`dfopt.bnb.Clock`) of an iteration of the simplex method: they grow with the matrix."""
+    """Units of work (:class:`dfopt.bnb.Clock`) of one simplex iteration, for a matrix of ``nonzeros`` entries."""
     return 10.0 + nonzeros / 500.0
 
 
 def per_run(arrays: ModelArrays) -> float:
-    """Units of work of a run without any iteration: it is read, presolved and checked."""
+    """Units of work of a run without any simplex iteration: reading, presolve and checks."""
     return 200.0 + arrays.A.nnz / 2.0
 
 
 def slack(value: float, room: float = 1e-9) -> float:
-    """Return how far above a cutoff still counts as at the cutoff."""
+    """Return the tolerance above a cutoff within which a value counts as at the cutoff."""
     return room * max(1.0, abs(value))
 
 
 def with_cutoff(arrays: ModelArrays, cutoff: float | None) -> ModelArrays:
-    """Return the model with one more row, which keeps the objective at or below the cutoff."""
+    """Return the model with a further row that keeps the objective at or below the cutoff."""
     if cutoff is None:
         return arrays
     limit = cutoff + slack(cutoff) - arrays.offset
@@ -109,7 +109,7 @@ def with_cutoff(arrays: ModelArrays, cutoff: float | None) -> ModelArrays:
 
 
 class SolverRun(Worker):
-    """One run of a solver: the incumbent, the bound and the trace, each moving one way only, and how it ended."""
+    """One run of a solver in a thread, with monotone incumbent, bound and trace."""
 
     def __init__(self, arrays: ModelArrays, settings: Settings, start: Floats | None) -> None:
         super().__init__(self.work)
@@ -130,11 +130,11 @@ class SolverRun(Worker):
         self.start_x = self.incumbent[0]
 
     def work(self) -> None:
-        """Hand the model to the solver and read its answer, in a thread of its own."""
+        """Run the solver and read its answer, in its own thread."""
         raise NotImplementedError
 
     def outcome(self, progress: ProgressCallback | None = None) -> RunOutcome:
-        """Run the solver once, and return what it left behind."""
+        """Run the solver once and return its raw outcome."""
         reason = supervise(self, self.settings.deadline, self._reporter(progress), self.settings.grace)
         self.settings.clock.charge(per_run(self.arrays) + self.iterations * per_iteration(self.arrays.A.nnz))
         ending = Ending.INTERRUPTED if reason == "interrupt" else self.ending
@@ -142,23 +142,23 @@ class SolverRun(Worker):
         return RunOutcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.message, self.note)
 
     def welcome(self, objective: float) -> bool:
-        """Whether the cutoff lets a solution in."""
+        """Whether a solution with this objective is within the cutoff."""
         cutoff = self.settings.cutoff
         return cutoff is None or objective <= cutoff + slack(cutoff, self.room)
 
     def improve(self, x: Floats, objective: float) -> None:
-        """Note a better solution."""
+        """Record a better solution."""
         if objective < self.incumbent[1] and self.welcome(objective):
             self.incumbent = (x, objective)
             self.points.append(self._state())
 
     def settle(self, x: Floats, objective: float) -> None:
-        """Note the final solution: of two equal ones it is the one the solver vouches for."""
+        """Record the final solution, which wins over an equal earlier one."""
         if objective <= self.incumbent[1] and self.welcome(objective):
             self.incumbent = (x, objective)
 
     def lift(self, bound: float) -> None:
-        """Note a proven bound; bounds never go down."""
+        """Record a proven bound; bounds never decrease."""
         if self.settings.cutoff is not None:
             # Branches above the cutoff are dropped unexplored, so nothing beyond it is proven.
             bound = min(bound, self.settings.cutoff)

@@ -30,7 +30,7 @@ import numpy as np
 
 
 def main() -> None:
-    """Solve the model of ``task.json`` in the working directory with PuLP, and write the answer there."""
+    """Entry point of the child process: solve the model of ``task.json`` with PuLP and write the answer."""
     _die_with_the_parent()
     # A solver that listens ends early with what it has; the default of Python would end this process instead.
     signal.signal(signal.SIGINT, lambda number, frame: None)

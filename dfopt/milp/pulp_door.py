@@ -110,7 +110,7 @@ def _takes(solver: str) -> frozenset[str]:
 
 
 def as_data(arrays: ModelArrays) -> dict[str, Any]:
-    """Return a model as `pulp_child` wants it; the last column is new and holds the constant of the objective.
+    """Return a model as JSON data for `pulp_child`; a further last column holds the objective's constant.
 
     PuLP's files drop the constant, and a relative gap without it is another gap.
     """
@@ -131,7 +131,7 @@ def as_data(arrays: ModelArrays) -> dict[str, Any]:
 
 
 class PulpRun(SolverRun):
-    """One run of a solver behind PuLP: the thread that looks after its process and kills it if it does not stop."""
+    """One run of a PuLP solver in a child process, which is killed if it does not stop."""
 
     def __init__(self, solver: str, arrays: ModelArrays, settings: Settings, start: Floats | None) -> None:
         super().__init__(arrays, settings, start)
@@ -162,7 +162,7 @@ class PulpRun(SolverRun):
     # ------------------------------------------------------ worker thread
 
     def work(self) -> None:
-        """Write the model, wait for the process and read the answer; nothing stays behind."""
+        """Write the model, wait for the process and read the answer."""
         with tempfile.TemporaryDirectory(prefix="dfopt-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             self._write(folder)

@@ -73,12 +73,12 @@ class Solution:
 
     @property
     def proven(self) -> bool:
-        """Whether the answer is as good as was asked for, with proof."""
+        """Whether the requested gap is proven."""
         return self.termination in (Termination.OPTIMAL, Termination.GAP_REACHED)
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended it, with an answer or without."""
+        """Whether Ctrl-C ended the solve."""
         return self.termination in (Termination.INTERRUPTED_WITH_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION)
 
     def in_units(self, unit: float) -> Solution:
@@ -103,7 +103,7 @@ def relative_gap(objective: float, bound: float) -> float:
 
 
 def unanswered(solution: Solution) -> BaseException:
-    """The exception for a solve that ended without a solution and without a proof that there is none.
+    """The exception for a solve without a solution and without a proof of infeasibility.
 
     INFEASIBLE each problem explains in its own words. In units of the problem; objectives are not negative.
     """
@@ -115,6 +115,6 @@ def unanswered(solution: Solution) -> BaseException:
 
 
 def closed_form(value: float, seconds: float, message: str) -> Solution:
-    """A proven solution that needed no solver."""
+    """A proven solution with value ``value``, found without a solver."""
     sizes = {"nodes": 0, "rows": 0, "columns": 0, "nonzeros": 0}
     return Solution(Termination.OPTIMAL, value, value, 0.0, seconds, **sizes, trace=(), x=None, message=message)

@@ -23,7 +23,7 @@ _GRACE_S = 0.5  # within which a start or an answer that the deadline caught is 
 
 
 def without_solver(arrays: ModelArrays, cutoff: float | None) -> RunOutcome | None:
-    """Answer what solvers have no common opinion on: rows without columns that are violated, and no columns at all."""
+    """Outcome of degenerate models on which solvers disagree (violated empty rows, no columns); None for others."""
     empty = np.diff(arrays.A.indptr) == 0
     if (arrays.row_lower[empty] > FEASIBILITY).any() or (arrays.row_upper[empty] < -FEASIBILITY).any():
         return RunOutcome(Ending.INFEASIBLE)
@@ -38,7 +38,7 @@ def without_solver(arrays: ModelArrays, cutoff: float | None) -> RunOutcome | No
 
 
 def complete(arrays: ModelArrays, settings: Settings, start: Floats) -> tuple[Floats | None, bool]:
-    """Turn a start into a feasible point, or drop it; the flag says whether Ctrl-C was pressed meanwhile.
+    """Complete a partial start to a feasible point, or None; the flag says whether Ctrl-C was pressed.
 
     HiGHS would complete a partial start itself, but in a sub-MIP outside its own
     time limit whose bounds it reports as if they were ours.  So the set columns
@@ -79,7 +79,7 @@ def _scale(arrays: ModelArrays, x: Floats) -> float:
 
 
 def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, bool]:
-    """Make integers exact and, only if that hurts, solve the continuous rest again.
+    """Round integers exactly and re-solve the continuous part if needed; the flag says whether Ctrl-C was pressed.
 
     The flag says whether Ctrl-C was pressed meanwhile.
     """
@@ -109,7 +109,7 @@ def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, 
 
 
 def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> RunOutcome:
-    """Ask the second question where the ending needs one: is there any solution?"""
+    """Resolve ambiguous endings by a second solve that asks only for feasibility."""
     limited = with_cutoff(arrays, settings.cutoff)
     if outcome.ending is Ending.DOUBTFUL:
         # With rows that may give way there are solutions, and what they cost is a proof.
@@ -134,7 +134,7 @@ def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: RunOu
 
 
 def finish(arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> Solution:
-    """Polish, verify and name the outcome; the trace ends in exactly what the result says."""
+    """Polish and verify an outcome and return it as a solution."""
     termination, x, bound, message = _verdict(arrays, settings, outcome)
     objective, gap = math.inf, math.inf
     if x is not None:

@@ -24,7 +24,7 @@ _abandoned: list[threading.Thread] = []
 
 
 class Worker(threading.Thread):
-    """A thread that does ``work`` once; ``stop`` asks it to end early. What it raises the calling thread raises."""
+    """A thread that runs ``work`` once; ``stop`` asks it to end early, and errors are re-raised in the caller."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(target=work, daemon=True, name="solver")
@@ -33,7 +33,7 @@ class Worker(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Work, and say so when it is over."""
+        """Run ``work`` and signal its end."""
         try:
             super().run()
         except BaseException as error:
@@ -45,7 +45,7 @@ class Worker(threading.Thread):
 def supervise(
     worker: Worker, deadline: float, report: Callable[[bool], None] = lambda finished: None, grace: float = GRACE
 ) -> str:
-    """Start a worker and return by ``deadline + grace`` at the latest.
+    """Start a worker and wait for it until ``deadline + grace`` at the latest.
 
     Returns "" when the worker came to an end by itself, otherwise what it was
     stopped for: "limit" or "interrupt".  One Ctrl-C stops the worker; a second
@@ -86,7 +86,7 @@ def _wait(worker: Worker, deadline: float, report: Callable[[bool], None]) -> st
 
 
 def still_running() -> bool:
-    """Whether a solver that was abandoned at a limit is still at work in its thread."""
+    """Whether a solver abandoned at a limit is still running in its thread."""
     return any(thread.is_alive() for thread in _abandoned)
 
 

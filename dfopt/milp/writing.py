@@ -26,7 +26,7 @@ _TAKEN = re.compile(
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model as an MPS or LP file; it is replaced in one step or not at all.
+    r"""Write a model as an MPS or LP file, atomically.
 
     Column (3, 1) of a block "A" is called ``A_3_1``, row 12 of a block
     "precedence" ``precedence_12``.  A row with two different sides becomes two,
@@ -48,7 +48,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_model(m, f"{folder}/pick.lp")
     ...     print(Path(folder, "pick.lp").read_text())
-    \\* dfopt *\\
+    \* dfopt *\
     Minimize
     OBJ: 4 constant + 3 take_0_0 + take_0_1 + 2 take_1_0 + 5 take_1_1
     Subject To

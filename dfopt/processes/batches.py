@@ -13,7 +13,7 @@ _FASTEST = 1e-3  # seconds per cell that are believed
 
 
 class TaskQueue:
-    """The numbers of tasks that wait, in order, and how many of them the next batch has.
+    """Queue of task numbers that adapts the size of batches to the measured speed.
 
     Every number is given out once, and again only after it was put back.
 
@@ -36,7 +36,7 @@ class TaskQueue:
         self._pace: float | None = None
 
     def next(self, threads: int) -> list[int]:
-        """The next batch for a cluster of so many threads; empty if nothing waits."""
+        """The next batch for a cluster of ``threads`` threads; empty if nothing waits."""
         if self._alone:
             return [self._alone.popleft()]
         waiting = len(self._waiting)
@@ -45,14 +45,14 @@ class TaskQueue:
         return [self._waiting.popleft() for _ in range(min(max(size, 1), share, _MOST))]
 
     def put_back(self, numbers: Sequence[int]) -> None:
-        """Put tasks that were given out and not done in front of the queue."""
+        """Put unfinished tasks back at the front of the queue."""
         self._waiting.extendleft(reversed(numbers))
 
     def put_back_alone(self, numbers: Sequence[int]) -> None:
-        """One of these may end whoever solves it: each comes in a batch of its own."""
+        """Put tasks back that may kill their worker, each as a batch of its own."""
         self._alone.extend(numbers)
 
     def learn(self, seconds: float, cells: int) -> None:
-        """So many cells were solved in so many seconds; cells that are near in a study take similar times."""
+        """Update the estimate of seconds per cell after ``cells`` cells in ``seconds`` seconds."""
         pace = max(seconds / cells, _FASTEST)
         self._pace = pace if self._pace is None else (self._pace + pace) / 2

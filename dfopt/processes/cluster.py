@@ -36,7 +36,7 @@ _log = logging.getLogger("dfopt.studies")
 
 
 class Cluster:
-    """A Dask cluster, by the address of its scheduler, which has ``patience`` seconds to answer at the start.
+    """Executor on a Dask cluster, given by the address of its scheduler.
 
     The client leaves at the end of a run, or where it is to ``stay`` when it is closed.
 
@@ -58,7 +58,7 @@ class Cluster:
         self._client: Any = None
 
     def prepare(self, most: int) -> None:
-        """Connect, and compare versions."""
+        """Connect to the cluster and compare versions."""
         if not most or self._client is not None:
             return
         try:
@@ -93,7 +93,7 @@ class Cluster:
         return ""
 
     def close(self) -> None:
-        """Leave the cluster, which forgets the tasks of this client."""
+        """Disconnect from the cluster, which drops the tasks of this client."""
         client, self._client = self._client, None
         if client is not None:
             with _silence(), suppress(Exception):

@@ -17,7 +17,7 @@ INTERRUPTED = "interrupted"
 
 
 class Executor(Protocol):
-    """Solves tasks, and hands each record over as it comes. See :class:`Processes` and :mod:`dfopt.processes.cluster`.
+    """Interface of executors, which solve tasks and return each record as it arrives.
 
     ``jobs``: tasks that it solves at once, as far as that is known.
     """
@@ -25,7 +25,7 @@ class Executor(Protocol):
     jobs: int
 
     def prepare(self, most: int) -> None:
-        """Get ready for at most so many tasks while the study is still being expanded."""
+        """Prepare for at most ``most`` tasks, while the study is still being expanded."""
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """Solve tasks, as :func:`dfopt.processes.worker.solve` takes them.
@@ -35,17 +35,17 @@ class Executor(Protocol):
         """
 
     def close(self) -> None:
-        """Free what was prepared; also after an error, and more than once."""
+        """Free all resources; may be called after an error, and repeatedly."""
 
 
 def cores() -> int:
-    """CPU cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 class Processes:
-    """Processes on this machine, each with one solver thread; ``jobs`` at once, by default one for each core.
+    """Executor with local processes of one solver thread each, by default one for each core.
 
     A process that dies costs the cell that it was solving, and is replaced. One that does not answer a task within
     its hard limit, in seconds, is ended. They end with a run, or where they are to ``stay`` when they are closed.
@@ -65,7 +65,7 @@ class Processes:
         self._ready: list[SolverProcess] = []
 
     def prepare(self, most: int) -> None:
-        """Start the processes."""
+        """Start the worker processes."""
         while len(self._ready) < min(self.jobs, most):
             self._ready.append(SolverProcess())
             self._ready[-1].start()
@@ -103,7 +103,7 @@ class Processes:
         return ""
 
     def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         for process in self._ready:
             process.end()
             process.bury()

@@ -7,7 +7,7 @@ from dfopt.processes.executor import Executor, Processes
 
 
 def executor_of(jobs: int | None, cluster: str | None, stay: bool = False) -> Executor:
-    """Processes of this machine, or a Dask cluster by the address of its scheduler.
+    """Executor for local processes, or for a Dask cluster given by the address of its scheduler.
 
     Raises
     ------

@@ -12,7 +12,7 @@ _DECIDES = ("highspy", "numpy", "scipy")  # a solve's figures may depend on thes
 
 @cache
 def identity() -> dict[str, str]:
-    """The version of dfopt, a digest of its program text, and the versions of the libraries that figures depend on.
+    """Version of dfopt, digest of its source, and versions of the libraries that affect results.
 
     The digest tells two working copies apart, which share a version.
     """

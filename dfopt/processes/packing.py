@@ -20,7 +20,7 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def pack(*documents: Document) -> str:
-    """The text of documents of a kind, compressed, in base 85.
+    """Serialize documents of one kind to compressed base-85 text.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def pack(*documents: Document) -> str:
 
 
 def unpack(kind: type[DocumentT], sent: str | Mapping[str, Any], name: str = "") -> tuple[DocumentT, ...]:
-    """The documents that were packed, parsed once per process; plain data of one is parsed as it is.
+    """Parse packed documents, once per process; plain data of a single document is accepted too.
 
     Raises
     ------

@@ -22,7 +22,7 @@ _TAIL = 400  # characters of a dead process's last words
 
 
 class SolverProcess:
-    """A process of `dfopt.processes.worker` that is started when it is needed, and again after it has died.
+    """Handle of a worker process (`dfopt.processes.worker`) that starts on demand and restarts after a crash.
 
     Not for two threads at once, but for ``end``, which may come from any thread.
 
@@ -41,12 +41,12 @@ class SolverProcess:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start it before there is a task, so that it has imported what it needs by then."""
+        """Start the process early, so that its imports are done before the first task."""
         with suppress(OSError):  # the first task says so
             self._alive()
 
     def answer(self, task: Task, limit: float) -> dict[str, Any]:
-        """The record of a task, or one that says how its process died; after ``limit`` seconds it is ended."""
+        """Record of a task, or one that says how the process died; the process is ended after ``limit`` seconds."""
         began = time.perf_counter()
         try:
             process = self._alive()
@@ -84,7 +84,7 @@ class SolverProcess:
         return failed(task, began, f"the process of this cell {how}" + (f": {words}" if words else ""))
 
     def end(self) -> None:
-        """End it, whatever it does; it is not started again."""
+        """End the process, whatever it does, for good."""
         with self._lock:
             self.ended = True
             if self._process is not None:
@@ -92,7 +92,7 @@ class SolverProcess:
                 self._process.wait()
 
     def bury(self) -> None:
-        """End it and free its pipes; the next task starts another."""
+        """End the process and free its pipes; the next task starts another."""
         with self._lock:
             process, self._process = self._process, None
             if process is not None:
@@ -131,12 +131,12 @@ class SolverProcess:
 
 
 def time_to_kill(task: Task) -> float:
-    """Seconds after which the process of a task is ended: twice its time limit and a minute."""
+    """Seconds after which the process of a task is ended: twice its time limit plus a minute."""
     return 2.0 * float(task["options"]["time_limit"]) + _GRACE
 
 
 def failed(task: Task, began: float, message: str) -> dict[str, Any]:
-    """The record of a task that no process could answer; ``began`` is of ``time.perf_counter``."""
+    """Record of a task that no process could answer; ``began`` is a reading of ``time.perf_counter``."""
     from dfopt import __version__
 
     spent = time.perf_counter() - began

@@ -24,7 +24,7 @@ _pool: deque[SolverProcess] = deque()  # those that solve nothing at the moment,
 
 
 def solve_on_worker(batch: bytes, expected: Mapping[str, str]) -> dict[str, Any]:
-    """What a worker runs: ``records`` of a batch of tasks, or ``refused`` because the client has another dfopt.
+    """Entry point on a Dask worker: ``records`` of a batch, or ``refused`` if the client runs another dfopt.
 
     Cells that take longer than expected must not keep their batch for long: those that it could not start in time
     have no record. The first always has one.
@@ -54,7 +54,7 @@ def solve_on_worker(batch: bytes, expected: Mapping[str, str]) -> dict[str, Any]
 
 
 def greet(dask_worker: Any) -> dict[str, str]:
-    """What a worker runs when a client connects: start the processes that will solve, and say which dfopt it has."""
+    """Entry point on a Dask worker when a client connects: start the processes and return their identity."""
     while len(_pool) < dask_worker.state.nthreads - dask_worker.state.executing_count:
         process = SolverProcess()
         process.start()
@@ -63,7 +63,7 @@ def greet(dask_worker: Any) -> dict[str, str]:
 
 
 def difference(there: Mapping[str, str], expected: Mapping[str, str]) -> str:
-    """What differs between the dfopt there and the expected one, in words; empty if nothing does."""
+    """Difference between two identities of dfopt in words; empty if equal."""
     differences = [
         f"{name} here {there.get(name)}, client {value}" for name, value in expected.items() if there.get(name) != value
     ]

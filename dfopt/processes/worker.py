@@ -46,7 +46,7 @@ _PHYSICAL = {
 
 
 def solve(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Solve one cell; whatever goes wrong becomes a record too.
+    """Solve one cell and return its record; errors become records too.
 
     A task has ``cell`` (its key), what is ``asked`` (see `asked_of`), and ``keep``: whether the record has the whole
     ``result``. A record has ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` and ``mapping`` or
@@ -77,7 +77,7 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_of(data: Mapping[str, Any], **changes: Any) -> tuple[Question, Sequence[Graph]]:
-    """The question of a cell with its documents, and the other ways to draw its graph.
+    """Question of a cell with its documents, and the other graphs of its workload.
 
     Its data are ``system`` and ``assumptions``, ``options`` with ``seed``, and ``graphs``, all packed or the data of
     documents; or, where the largest batch is asked for, the name of the ``graph`` with its ``parameters``.
@@ -90,7 +90,7 @@ def asked_of(data: Mapping[str, Any], **changes: Any) -> tuple[Question, Sequenc
 
 
 class Bounded(NamedTuple):
-    """What a solve shows: what it rules out counts as much as what it finds.
+    """Outcome of a solve: bound and best mapping, or why none is feasible.
 
     ``bound``: no mapping is below it; infinite where no mapping is what the request allows, and ``refused`` says why.
     """
@@ -102,7 +102,7 @@ class Bounded(NamedTuple):
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Self:
-        """That of a record, or of the answer of a process."""
+        """Build from JSON data of a record or of a process's answer."""
         bound = math.inf if data["bound"] is None else data["bound"]
         return cls(data["status"], bound, data["result"] and Result.from_data(data["result"]), data["refused"])
 
@@ -114,7 +114,7 @@ class Bounded(NamedTuple):
 
 
 def bounded(question: Question, others: Sequence[Graph] = (), only: Only | None = None) -> Bounded:
-    """Answer a question, and take what is infeasible or out of time for an answer too.
+    """Answer a question; infeasibility and time limits are outcomes, not errors.
 
     ``only``: the plans that are searched; of others nothing is said. See :func:`dfopt.search.optimization.search`.
     """
@@ -150,7 +150,7 @@ def _figures(result: Result) -> dict[str, Any]:
 
 
 def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> dict[str, Any]:
-    """What a record says of a mapping that was judged, by the columns of a frame."""
+    """Figures of a scored mapping, by column of a study's data frame."""
     physical = score.physical
     slowest = max(score.stages, key=lambda stage: (stage.time_s, stage.layers * stage.layer_time_s + stage.once_time_s))
     partitions = [part for part in score.partitions if part.stage in slowest.holds]
@@ -174,7 +174,7 @@ def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> di
 
 
 def main() -> None:
-    """Answer the lines of stdin until it ends; then leave at once, whatever is being solved."""
+    """Answer tasks from the lines of stdin until it ends, then exit at once."""
     # Answers have a descriptor of their own: what a solver library prints goes to stderr.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(2, 1)

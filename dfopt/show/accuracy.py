@@ -18,18 +18,18 @@ NEVER: Final = "never compared with a measurement"
 
 
 def efficiency_of(answer: JudgedResult) -> str:
-    """Whether kernels have the efficiency that was measured on their chip, or the ideal one."""
+    """Text that says whether kernels have the measured efficiency of their chip, or the ideal one."""
     return "measured" if answer.assumptions.compute_model == "efficiency" else "ideal"
 
 
 def accuracy_words(answer: JudgedResult) -> str:
-    """How far answers of this kind are from measurements, with the table; or that there was none."""
+    """Sentence on the error of such answers against measurements, with its table; or that there are none."""
     off, over, table = _accuracy(answer)
     return f"{off}, {over} (dfopt guide accuracy: {table})" if table else off
 
 
 def accuracy_off(answer: JudgedResult) -> str:
-    """How far answers of this kind are from measurements."""
+    """Short text on the error of such answers against measurements."""
     return _accuracy(answer)[0]
 
 

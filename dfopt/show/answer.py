@@ -41,7 +41,7 @@ _SCHEMES: Final = {"n": "by sequence", "outer": "by head", "context": "by token"
 
 
 def apportioned(parts: Mapping[str, float], steps: int) -> dict[str, int]:
-    """Whole steps for every part, which add up to all steps: the largest remainders are rounded up.
+    """Integer steps for every part that add up to ``steps``, by the largest-remainder method.
 
     Examples
     --------
@@ -58,17 +58,17 @@ def apportioned(parts: Mapping[str, float], steps: int) -> dict[str, int]:
 
 
 def brief(value: float) -> str:
-    """A number of three significant digits, with thousands separators."""
+    """A number as text with three significant digits and thousands separators."""
     return number(value, 3)
 
 
 def seconds(value: float) -> str:
-    """A time of three significant digits with its unit; of many seconds all of them."""
+    """A time as text with three significant digits and a unit; above 1000 s with all digits."""
     return f"{brief(value)} s" if value >= 1e3 else show_unit(value, "time", 3)
 
 
 def headline(answer: JudgedResult) -> tuple[str, str]:
-    """What was asked, and of which machine: two lines."""
+    """Two lines: the question, and the machine."""
     graph, system = answer.graph, answer.system
     phase = PHASES.get(phase_of(graph), phase_of(graph))
     dims = " x ".join(f"{dim.name} {dim.size}" for dim in system.network if dim.size > 1)
@@ -80,7 +80,7 @@ def headline(answer: JudgedResult) -> tuple[str, str]:
 
 
 def summary(answer: JudgedResult, other: Score | None = None) -> list[tuple[str, str]]:
-    """Names and texts of the lines below the headline.
+    """Label and text of the lines below the headline.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _shares(counts: Mapping[str, int], of: int, room: int, least: int = 1) -> st
 
 
 def plan_in_words(answer: JudgedResult) -> str:
-    """Degrees of parallelism, schedule, microbatches and what else a plan decides, in at most two lines."""
+    """A plan as text of at most two lines: degrees of parallelism, schedule, microbatches and other choices."""
     plan, graph, kernels = answer.plan, answer.graph, answer.mapping.kernels
     words = []
     if plan.stages > 1:
@@ -235,7 +235,7 @@ def _efficiency(answer: JudgedResult, other: Score | None) -> str:
 
 
 def proof_in_words(result: Result) -> str:
-    """The proof of a result in a line: its status, and the gap to the bound."""
+    """Status of a result and its gap to the bound, in one line."""
     space = result.space
     count = f"{space.plans:,} plan{'s' * (space.plans != 1)} ({space.total})"
     words = {

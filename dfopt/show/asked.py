@@ -15,7 +15,7 @@ PHASES: Final = {"forward": "forward pass", "verify": "verification of drafts"}
 
 
 def batch_words(graph: Graph) -> str:
-    """The sequences of a step, and the tokens of each.
+    """Batch of a graph as text: sequences of a step, and tokens of each.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def _types(graph: Graph) -> str:
 
 
 def short_types(graph: Graph) -> str:
-    """The types of a graph, once where weights and activations have the same."""
+    """Data types of a graph as text, once if weights and activations agree."""
     if graph.dtypes is None:
         return f"{8 * graph.word_bytes} bits"
     types = {graph.dtypes.of("weights"), graph.dtypes.of("activations")}
@@ -55,7 +55,7 @@ def short_types(graph: Graph) -> str:
 
 
 def asked_facts(answer: JudgedResult) -> list[tuple[str, str]]:
-    """The question of an answer, and how far such answers are from measured runs."""
+    """Label and text of the question of an answer, and of the error of such answers against measurements."""
     graph, system, assumptions = answer.graph, answer.system, answer.assumptions
     kind, rate = efficiency_of(answer), assumptions.compute_utilization
     efficiency = f"{kind} ({assumptions.profile.replace(CHANGED, ', changed')})"

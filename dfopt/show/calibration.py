@@ -9,7 +9,7 @@ from dfopt.documents.calibration import Calibration
 
 
 def calibration_report(calibration: Calibration) -> Group:
-    """What was fitted, and how far it is from what was measured, by source."""
+    """Terminal report of a calibration: fitted numbers, and their error against measurements by source."""
     numbers = Table(title=f"{calibration.profile}: {calibration.chip}", show_edge=False)
     errors = Table(title="relative errors", show_edge=False)
     for name in ("number", "value", "least", "most"):

@@ -8,7 +8,7 @@ from dfopt.units import show_unit
 
 
 def collective_facts(timing: CollectiveTime) -> FactList:
-    """Time, algorithm and bandwidths."""
+    """Terminal report of a collective: time, algorithm and bandwidths."""
     size = show_unit(timing.bytes, "bytes")
     return FactList(
         [

@@ -65,7 +65,7 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
 
 
 def pace_words(time_s: float, first_s: float) -> str:
-    """How much faster or slower than the first something is.
+    """Speed relative to the first time as text, such as "25 % faster".
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _document_rows(results: Sequence[Result]) -> TextRows:
 
 
 def difference(results: Sequence[Result]) -> str:
-    """What differs between results, in a line: of the question, else of the documents, else of the mapping."""
+    """One line on what differs between results: the question, else the documents, else the mapping."""
     asked = [_question_fields(result) for result in results]
     rows = _unlike(asked) if all(asked) else []
     if not rows and len({tuple(getattr(result, name).digest() for name in _DOCUMENTS) for result in results}) > 1:
@@ -181,14 +181,14 @@ def _tables(names: Sequence[str], results: Sequence[Result]) -> list[Grid]:
 
 
 def compare_report(names: Sequence[str], results: Sequence[Result]) -> RenderableType:
-    """Results side by side for the terminal; `PlanError` for fewer than two, or the same twice."""
+    """Terminal report of several results side by side; `PlanError` for fewer than two, or equal ones."""
     tables = _tables(names, results)
     parts = (part for grid in tables for part in (grid if grid.rows else grid.title, ""))
     return Group(difference(results), "", *parts)
 
 
 def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
-    """Results side by side as one HTML file; raises as `compare_report` does."""
+    """HTML page of several results side by side; raises as `compare_report` does."""
     grids = _tables(names, results)
     parts = [paragraph(difference(results))]
     parts += [table(grid.title, grid.names, grid.rows) if grid.rows else paragraph(grid.title) for grid in grids]

@@ -16,7 +16,7 @@ _MOST = 8  # values that are listed one by one
 
 
 def decisions(result: Result) -> Grid | None:
-    """A table with a row for every option of a step whose execution was searched; none of other results."""
+    """Table with one row for every option of a step with a searched execution; None for other results."""
     drawn = (result.graph, *result.variants)
     if not result.graph.trains or (len(drawn) == 1 and len(result.request.zero or FREE_ZERO) < 2):
         return None
@@ -70,7 +70,7 @@ def _hidden(result: Result) -> list[tuple[str, str, str]]:
 
 
 def listed(values: Iterable[int]) -> str:
-    """Numbers in their order, the middle of many left out.
+    """Integers as text in ascending order, with the middle of long lists left out.
 
     Examples
     --------

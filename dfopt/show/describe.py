@@ -24,7 +24,7 @@ from dfopt.show.tables import score_report
 
 
 def report(document: Document, detail: Sequence[str] = (), figures: tuple[Figure, ...] = ()) -> RenderableType:
-    """A table for documents that have one, the document itself for the others.
+    """Terminal report of a document: a table for kinds that have one, else the document.
 
     Parameters
     ----------

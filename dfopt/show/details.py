@@ -47,7 +47,7 @@ def _kernels(answer: JudgedResult) -> Iterator[RenderableType]:
 
 
 def time_details(answer: JudgedResult) -> list[tuple[str, str]]:
-    """Speed, what binds it, parts of the step, collectives, price and power."""
+    """Label and text of speed, bottleneck, parts of the step, collectives, price and power."""
     score = answer.score
     facts = [*speed_facts(score, answer.graph.trains), ("bottleneck", score.bound_by), *time_facts(score)]
     if score.collectives:
@@ -69,7 +69,7 @@ def _cost(score: Score) -> Iterator[tuple[str, str]]:
 
 
 def memory_details(answer: JudgedResult) -> list[tuple[str, str]]:
-    """Bytes in each memory of a chip, and what fills them, by pipeline stage."""
+    """Label and text of the bytes in each memory of a chip and their composition, by pipeline stage."""
     score, chip = answer.score, answer.system.chip
     facts = []
     for (name, tier), word in zip(chip.tiers.items(), chip.named_tiers, strict=True):
@@ -100,7 +100,7 @@ def _proof(answer: JudgedResult) -> Iterator[RenderableType]:
 
 
 def sensitivity(result: Result) -> Grid:
-    """Step times with 10 % more of each resource, and how much faster that is."""
+    """Table of step times with 10 % more of each resource, and the speedup."""
     rows = []
     for row in result.sensitivity:
         least, most = ("", "") if row.proven else (">= ", "<= ")
@@ -148,7 +148,7 @@ DETAILS: Final = (*_SECTIONS, *_APART, "all")
 def answer_report(
     answer: JudgedResult, other: Score | None = None, detail: Sequence[str] = (), tiles: int = _TILES
 ) -> RenderableType:
-    """The answer in at most 16 lines, and the sections that are asked for below it.
+    """Terminal report of an answer: at most 16 lines, and the requested sections below.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _ENDED = {
 
 
 def figure(value: float, objective: ObjectiveName) -> str:
-    """A value of an objective, with a unit that suits it.
+    """Value of an objective as text with a suitable unit.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def figure(value: float, objective: ObjectiveName) -> str:
 
 
 def exploration_report(explored: Exploration) -> RenderableType:
-    """The best design, what was searched, and how good it is."""
+    """Terminal report of an exploration: the best design, the space searched, and the gap."""
     chip, effort, best = explored.result.system.chip, explored.effort, explored.designs[explored.best_design]
     objective, fixed = explored.request.objective, ", ".join(explored.fixed)
     names = ", ".join(design.technology.name for design in explored.designs)

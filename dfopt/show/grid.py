@@ -72,7 +72,7 @@ def _plain(cell: Shown) -> str | Text:
 
 
 class Grid:
-    """A table with a title, or none if that is empty, named columns and rows of texts, of rich's or of `TableCell`.
+    """A table for the terminal, with an optional title, named columns, and rows of texts or `TableCell`.
 
     Of the columns a ``figure`` is on the right and whole, a ``word`` on the left and whole; a ``text`` may be wrapped.
 
@@ -153,7 +153,7 @@ class Grid:
 
 
 class FactList:
-    """Names and what is said of them, beside each other; below each other where the names leave no room.
+    """Labels and texts for the terminal in two columns; one below the other if the labels leave no room.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class FactList:
 
 
 def columns_of(stream: Any) -> int:
-    """Characters that a line of a terminal has; 0 where that cannot be known."""
+    """Number of columns of a terminal; 0 if unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
@@ -199,7 +199,7 @@ class _Visible:
 
 
 def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) -> None:
-    """Print without cutting or padding: a pipe gets a width that holds the tables, and no spaces at line ends.
+    """Print a renderable without cutting or padding lines.
 
     Text is printed as it is: names and descriptions may hold brackets, which are no markup.
     """

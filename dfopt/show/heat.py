@@ -16,7 +16,7 @@ TITLES: Final = {"ignore": "ignore heat", "throttle": "throttle", "aware": "heat
 
 
 def gain_of(report: HeatReport) -> str:
-    """What mapping around heat gains on throttling, in words; empty if one of them is missing."""
+    """Gain of the heat-aware mapping over throttling, in words; empty if one of them is missing."""
     if report.speedup is None:
         return ""
     gain = 100 * (report.speedup - 1)
@@ -24,7 +24,7 @@ def gain_of(report: HeatReport) -> str:
 
 
 def answers_table(report: HeatReport) -> Grid:
-    """Names of figures, each with the figure of every answer."""
+    """Table of the three answers on heat: one row for each figure, one column for each answer."""
     first, answers = report.answers[0], report.answers
     limits = {"logic": report.limit_logic_c, "DRAM": report.limit_dram_c}
     limit_words = {die: "" if limit is None else f" (limit {limit:.4g} degC)" for die, limit in limits.items()}
@@ -48,7 +48,7 @@ def answers_table(report: HeatReport) -> Grid:
 
 
 def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
-    """The proof, what a kelvin is worth, and what binds."""
+    """Label and text of the proof, of the worth of one kelvin, and of the binding limits."""
     facts = []
     if (proof := report.proof) is not None:
         words = f"{HEAT_WORDS[proof.status]}, gap {percent(proof.gap)}, {proof.blocks} blocks x {proof.levels} levels,"
@@ -62,7 +62,7 @@ def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
 
 
 def heat_report(report: HeatReport) -> RenderableType:
-    """Step time, frequency, temperatures and energy of every answer; then the proof and what a kelvin is worth."""
+    """Terminal report of the three answers on heat, their proof, and the worth of one kelvin."""
     what = f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}"
     after = ["", *filter(None, [gain_of(report)])]
     after += [f"{name}: {words}" for name, words in proof_facts(report)]

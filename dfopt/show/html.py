@@ -17,7 +17,7 @@ _PRINTED: Final = 13  # columns that a sheet of paper takes; report.css leaves o
 
 @dataclass(frozen=True)
 class Html:
-    """Markup that is safe to put in a page as it stands; everything else is escaped by `text`."""
+    """Markup that is safe to insert into a page as it is; `text` escapes everything else."""
 
     code: str
 
@@ -26,46 +26,46 @@ class Html:
 
 
 class TableCell(NamedTuple):
-    """What a cell of a table shows, and the number it sorts by; without one it sorts by its text."""
+    """Text of a table cell, and the number to sort by; without one it sorts by its text."""
 
     shown: str | Html
     value: float | None = None
 
 
 def text(value: object) -> str:
-    """Any value as markup."""
+    """Any value as escaped markup; `Html` stays as it is."""
     return value.code if isinstance(value, Html) else escape(str(value), quote=True)
 
 
 def join(*parts: Html | None) -> Html:
-    """HTML of the pieces in their order; None is skipped."""
+    """Concatenate pieces of HTML; None is skipped."""
     return Html("\n".join(part.code for part in parts if part is not None))
 
 
 def mark(words: str, kind: str) -> Html:
-    """Words in a frame that sets them off; ``kind`` is good, bad, open or note."""
+    """A highlighted badge with some words; ``kind`` is good, bad, open or note."""
     return Html(f'<span class="mark {escape(kind, quote=True)}">{escape(words)}</span>')
 
 
 def paragraph(*parts: object, kind: str = "") -> Html:
-    """A paragraph of texts and pieces of markup."""
+    """An HTML paragraph of texts and markup, with ``kind`` as its class."""
     attribute = f' class="{escape(kind, quote=True)}"' if kind else ""
     return Html(f"<p{attribute}>{''.join(map(text, parts))}</p>")
 
 
 def facts(rows: Iterable[tuple[str, object]], kind: str = "facts") -> Html:
-    """Names and values as a description list."""
+    """Labels and values as an HTML description list, with ``kind`` as its class."""
     lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{text(value)}</dd></div>" for name, value in rows)
     return Html(f'<dl class="{escape(kind, quote=True)}">{lines}</dl>')
 
 
 def subtitle(title: str) -> Html:
-    """A heading inside of a section."""
+    """A heading within a section."""
     return Html(f"<h3>{escape(title)}</h3>")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> Html:
-    """A table that scrolls inside its box and sorts by its headers.
+    """An HTML table that scrolls in its box and sorts by its headers.
 
     A cell is a text, `Html` or `TableCell`; columns whose cells all have a number or nothing are set to the right.
     ``note`` is said below it, such as how many rows are left out.

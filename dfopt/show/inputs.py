@@ -22,12 +22,12 @@ from dfopt.units import number, show_unit
 
 
 def entitled(document: Graph | System | Stack) -> str:
-    """Name and description of a document, in a line."""
+    """Name and description of a document in one line."""
     return f"{document.name}: {document.description}" if document.description else document.name
 
 
 def type_words(graph: Graph) -> str:
-    """Types of the data by class, or the bytes of an element where none are stated.
+    """Data types by class as text, or bytes of an element if none are stated.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def _counted_names(names: Sequence[str]) -> str:
 
 
 def graph_report(graph: Graph, counted: tuple[Figure, ...] = ()) -> RenderableType:
-    """A graph: its size and its kernels, and what is ``counted`` of its model."""
+    """Terminal report of a graph: its size, its kernels, and the figures in ``counted``."""
     rows = []
     for position, kernel in enumerate(graph.kernels):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
@@ -98,7 +98,7 @@ def _against_published(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
 
 
 def routing_facts(words: str) -> list[tuple[str, str]]:
-    """Which routing is assumed of experts, if there are any, and that nothing is claimed of others."""
+    """Label and text of the assumed expert routing; empty without experts."""
     return [("routing", f"{words}; times and bounds hold under it")] if words else []
 
 
@@ -133,14 +133,14 @@ def _shares(chip: Chip, unit: str) -> str:
 
 
 def peak_words(chip: Chip) -> str:
-    """The rate of a chip, or those of all its types."""
+    """Peak rate of a chip as text, or the rates of all its data types."""
     if not isinstance(chip.peak, Peaks):
         return show_unit(chip.peak_flops, "flop_rate")
     return ", ".join(f"{kind} {show_unit(rate, 'flop_rate')}" for kind, rate in chip.peak if rate is not None)
 
 
 def system_facts(system: System) -> list[tuple[str, str]]:
-    """Chip, memories and network of a system."""
+    """Label and text of the chip, memories and network of a system."""
     chip = system.chip
     compute = f"{peak_words(chip)} peak per chip, {chip.tiles} tiles"
     units = {row.unit for row in chip.efficiency or ()}
@@ -163,5 +163,5 @@ def system_facts(system: System) -> list[tuple[str, str]]:
 
 
 def system_report(system: System) -> RenderableType:
-    """A system: chip, memories, network."""
+    """Terminal report of a system: chip, memories and network."""
     return FactList([("system", entitled(system)), *system_facts(system)])

@@ -26,7 +26,7 @@ _WIDE: Final = 40  # partitions side by side
 
 @dataclass(frozen=True)
 class Marks:
-    """The matrices of one stage: for each kernel and each tensor a letter of `MARKS` by partition, or a dot."""
+    """The assignment matrices of a stage: for each kernel and tensor one letter of `MARKS` or a dot by partition."""
 
     stage: int
     partitions: int
@@ -35,7 +35,7 @@ class Marks:
 
 
 def marks_of(matrices: Matrices, graph: Graph) -> Marks:
-    """Matrices as rows of letters.
+    """Assignment matrices as rows of letters.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def marks_of(matrices: Matrices, graph: Graph) -> Marks:
 
 
 def grids(all_stages: Sequence[Matrices], graph: Graph) -> Iterator[RenderableType]:
-    """The matrices of every stage as tables: a row for each kernel and each tensor, a letter for each partition."""
+    """Tables of the assignment matrices of every stage: one row for each kernel and tensor."""
     yield FactList([*MARKS.items()])
     kinds = graph.layers.kinds if graph.folded else ()
     for matrices in all_stages:

@@ -22,7 +22,7 @@ from dfopt.units import show_unit
 
 
 class Judged(NamedTuple):
-    """A mapping that was judged, and what it was judged on."""
+    """A scored mapping with the documents that it was scored on."""
 
     graph: Graph
     system: System
@@ -75,7 +75,7 @@ def _has_other_types(answer: JudgedResult) -> bool:
 
 
 def has_experts(graph: Graph) -> bool:
-    """Whether tokens choose among experts."""
+    """Whether a graph has routed experts."""
     return any(kernel.experts is not None for kernel in graph.kernels)
 
 
@@ -125,7 +125,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[JudgedResult], bool], str], ...]] = (
 
 
 def omissions(answer: JudgedResult) -> list[str]:
-    """What the model leaves out of an answer, each with its size in brackets where that is known."""
+    """Effects that the model leaves out of an answer, as texts, with their size if known."""
     words = {"word": answer.graph.word_bytes, "peak": show_unit(answer.system.chip.peak_flops, "flop_rate")}
     words["reduced"] = percent(answer.score.gradient_reduction_s / answer.score.step_time_s)
     words["loss"] = show_unit(_loss_held(answer), "bytes")
@@ -133,5 +133,5 @@ def omissions(answer: JudgedResult) -> list[str]:
 
 
 def left_out(answer: JudgedResult) -> str:
-    """What the model leaves out of an answer, on one line; empty if nothing that is known."""
+    """Effects that the model leaves out of an answer, in one line; empty if none is known."""
     return ", ".join(omissions(answer))

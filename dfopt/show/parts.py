@@ -20,12 +20,12 @@ _WORK: Final = ("forward_s", "backward_s", "recompute_s", "optimizer_s")
 
 
 def percent(value: float) -> str:
-    """A share as a percentage; small gaps keep their digits."""
+    """A share as text in percent; small gaps keep their digits."""
     return f"{100 * value:.2g} %" if value < 0.001 else f"{100 * value:.4g} %"
 
 
 def dollars(value: float) -> str:
-    """A price as one says it.
+    """A price in USD as text, such as "84.8 M USD".
 
     Examples
     --------
@@ -37,7 +37,7 @@ def dollars(value: float) -> str:
 
 
 def held_words(held: float, capacity: float | None, digits: int = 4) -> str:
-    """Bytes that are held, of a capacity, in words.
+    """Bytes in use, of a capacity, as text.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def held_words(held: float, capacity: float | None, digits: int = 4) -> str:
 
 
 def time_facts(score: Score) -> list[tuple[str, str]]:
-    """Where the time of a step goes: what binds it, and the parts of the step; either adds up to it."""
+    """Label and text of the time of a step: by what binds it, and by its parts, each adding up to the step."""
     rows = [("time bound by", _shares(bound_parts(score))), ("step", parts_words(score.breakdown))]
     if busy := hidden_words(score.breakdown, score.link_time):
         rows.append(("links busy", busy))
@@ -62,7 +62,7 @@ def time_facts(score: Score) -> list[tuple[str, str]]:
 
 
 def time_parts(score: Score) -> dict[str, float]:
-    """Seconds of a step by resource of the chip, kind of communication, and the rest; their sum is the step."""
+    """Seconds of a step by chip resource, kind of communication and the rest; they add up to the step."""
     parts = score.breakdown
     work = math.fsum(dict(parts)[name] for name in _WORK)
     spent = {name: work * share for name, share in _work(score).items()}
@@ -71,7 +71,7 @@ def time_parts(score: Score) -> dict[str, float]:
 
 
 def bound_parts(score: Score) -> dict[str, float]:
-    """Seconds of a step by what binds them: a resource of the chip, latency or bandwidth of its network, or the rest.
+    """Seconds of a step by what binds them: chip resource, network latency, network bandwidth, or the rest.
 
     Of the sum of them, which is the step, the network has what communication makes it longer, shared between latency
     and bandwidth as the time on links is.
@@ -100,7 +100,7 @@ def _work(score: Score) -> dict[str, float]:
 
 
 def parts_words(breakdown: Breakdown | MemoryBreakdown) -> str:
-    """The parts of a step, or of what a chip holds, with their shares of it, in their order.
+    """Parts of a step, or of the bytes of a chip, as text with their shares.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def _shares(parts: Mapping[str, float]) -> str:
 
 
 def hidden_words(breakdown: Breakdown, link_time: LinkTime) -> str:
-    """Of communication that is hidden in part: how long links are busy with it, and how much of that shows.
+    """Text on partly hidden communication: how long links are busy, and how much is exposed.
 
     Examples
     --------

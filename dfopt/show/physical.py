@@ -18,7 +18,7 @@ from dfopt.units import number, show_unit
 
 
 def physical_facts(physical: PhysicalScore, per: str) -> list[tuple[str, str]]:
-    """Step time, memory, energy and heat of a mapping on a stack; energies ``per`` token or sample."""
+    """Label and text of the step, memory, energy and heat of a mapping on a stack; energies ``per`` token or sample."""
     return [
         ("on stack", physical.stack),
         ("slowdown", f"{number(physical.slowdown)} x the step time of a chip without a stack"),
@@ -48,7 +48,7 @@ def _memory(physical: PhysicalScore) -> str:
 
 
 def physical_tables(physical: PhysicalScore, top: int, per: str) -> list[Grid]:
-    """Partitions, energy by component, dies and the ``top`` hottest tiles."""
+    """Tables of a mapping on a stack: partitions, energy by component, dies, and the ``top`` hottest tiles."""
     tables = [_partitions(physical), _components(physical, per), _dies(physical)]
     return [*tables, _tiles(physical, top)] if top > 0 else tables
 
@@ -117,7 +117,7 @@ def _tiles(physical: PhysicalScore, top: int) -> Grid:
 
 
 def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:
-    """A report, followed by what the judge says of the stack of dies, if there is one.
+    """A terminal report followed by the judge's figures of the die stack, if there is one.
 
     That is step time, memory of each partition, energy by component, the ``top`` hottest tiles and broken limits.
     """
@@ -131,7 +131,7 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
 
 @dataclass(frozen=True)
 class Ranked:
-    """A judged mapping: its file, what it is, and what it was judged on."""
+    """A scored mapping to rank: its file, a description, and its score."""
 
     file: str
     what: str
@@ -139,12 +139,12 @@ class Ranked:
 
     @property
     def score(self) -> Score:
-        """Its figures."""
+        """Score of the mapping."""
         return self.answer.score
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """All limits that it breaks."""
+        """All limits that the mapping breaks, as sentences."""
         physical = self.score.physical
         return (*self.score.violations, *(physical.violations if physical is not None else ()))
 
@@ -157,7 +157,7 @@ def _relative_paths(ranked: Sequence[Ranked]) -> list[str]:
 
 
 def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
-    """Several mappings beside each other, in the order given."""
+    """Terminal report of several mappings side by side, in the given order."""
     kinds = {counted(judged.score) for judged in ranked}
     per = kinds.pop() if len(kinds) == 1 else "step"  # tokens and samples do not compare
     columns: dict[str, ColumnKind] = {"#": "figure", "result": "text", "mapping": "text"}

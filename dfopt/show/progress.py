@@ -13,7 +13,7 @@ from dfopt.units import show_unit
 
 
 class ProgressLine:
-    """Shows the newest report about once a second, starting after the first second.
+    """Progress display: shows the newest report about once a second, after the first second.
 
     On a terminal one line is rewritten; elsewhere a line is added every five seconds, so that a log stays short.
     """
@@ -45,7 +45,7 @@ class ProgressLine:
         self._stream.flush()
 
     def close(self) -> None:
-        """Clear the line."""
+        """Clear the progress line."""
         if self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()

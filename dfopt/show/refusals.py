@@ -16,7 +16,7 @@ _BYTES: Final = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
 def brief(report: str, shown: int = _SHOWN) -> str:
-    """The report of an `Infeasible` error over many plans, cut to what helps; any other report as it is.
+    r"""Shorten the report of an `Infeasible` error over many plans to its most helpful lines.
 
     ``report`` is a heading, and a line ``PLAN: REASON; levers: REMEDIES`` for each plan. Of the reasons those that lack
     the fewest bytes are shown, then as listed.
@@ -24,7 +24,7 @@ def brief(report: str, shown: int = _SHOWN) -> str:
     Examples
     --------
     >>> lines = [f"  TP{n}: DRAM is short by {8 // n - 1} GB; levers: more chips" for n in (1, 2, 4)]
-    >>> print(brief("no plan fits:\\n" + "\\n".join(lines), shown=1))
+    >>> print(brief("no plan fits:\n" + "\n".join(lines), shown=1))
     no plan fits; nearest of 3:
       TP4: DRAM is short by 1 GB
     and 2 more plans: 2 short of DRAM by 3 GB to 7 GB

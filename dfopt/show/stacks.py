@@ -12,7 +12,7 @@ from dfopt.units import show_unit
 
 
 def stack_report(stack: Stack) -> RenderableType:
-    """A stack: its dies from the sink to the far face, its memory, its package, its limits and operating points."""
+    """Terminal report of a die stack: dies, memory, package, limits and operating points."""
     return Group(
         FactList(_head(stack)), "", _dies(stack), "", FactList([*_memory(stack), *_cooling(stack), *_power(stack)])
     )

@@ -9,7 +9,7 @@ from dfopt.units import show_unit
 
 
 def stage_facts(result: Result) -> list[tuple[str, str]]:
-    """Rows of the table of a result, if there is anything to say."""
+    """Label and text on schedule, overlap, recomputation and gradients of a result, as far as they apply."""
     facts = []
     stages, plan = result.score.stages, result.plan
     if result.graph.trains and plan.stages > 1 and (result.request.schedule or order_of(result) == "GPipe"):
@@ -31,7 +31,7 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
 
 
 def order_of(result: JudgedResult) -> str:
-    """The order of microbatches in the pipeline."""
+    """Text on the order of microbatches in the pipeline."""
     if result.plan.stages == 1:
         return "one stage"
     if result.assumptions.schedule == "gpipe":

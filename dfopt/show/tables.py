@@ -25,7 +25,7 @@ STATES = {
 
 
 def status_line(result: Result) -> str:
-    """What is proven of a result, heat or none."""
+    """Text on what is proven of a result, with or without heat."""
     if result.heat is None:
         return status_words(result)
     return (
@@ -35,7 +35,7 @@ def status_line(result: Result) -> str:
 
 
 def ending(result: Result) -> str:
-    """What ended the search: a proof, the gap that was asked for, the time limit, or an interrupt."""
+    """Text on what ended the search: proof, gap, time limit or interrupt."""
     gap = f"gap {percent(result.gap)}"
     return {
         "gap_reached": f"ended at the gap that was asked for, {gap}",
@@ -45,7 +45,7 @@ def ending(result: Result) -> str:
 
 
 def least_bound(result: Result) -> str:
-    """What keeps the gap of a result open: the plan, or the graph without a list of plans, of the least bound."""
+    """Text on what keeps the gap open: the plan or graph with the least bound."""
     plans = [(record.bound, record.plan.label, record.status) for record in result.plans if record.bound is not None]
     graphs = [(r.bound, f"every plan with a microbatch of {r.microbatch}", r.status) for r in result.apart or ()]
     groups = [
@@ -59,12 +59,12 @@ def least_bound(result: Result) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with a unit that suits it."""
+    """A time as text with a suitable unit."""
     return show_unit(value, "time")
 
 
 def shortlist(names: Iterable[str], limit: int = 6) -> str:
-    """Names with commas between them; of many the first and the last."""
+    """Names separated by commas; of more than ``limit`` only the first and last."""
     listed = list(names)
     if len(listed) <= limit:
         return ", ".join(listed)
@@ -72,13 +72,13 @@ def shortlist(names: Iterable[str], limit: int = 6) -> str:
 
 
 def first_of(names: Sequence[str], most: int) -> str:
-    """The first of some names, and how many more there are."""
+    """The first ``most`` names as text, and the number of others."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def times_in(times: Iterable[float]) -> tuple[float, str]:
-    """Seconds per unit, and the unit, in which a column of times reads well.
+    """Seconds per unit, and the unit, for a column of times.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def partitions(
     kinds: Sequence[str],
     blocks: Mapping[tuple[int, int], int] | None = None,
 ) -> Grid:
-    """A row for each partition of a judged mapping: kernels, tiles, the times of its resources and its own, what binds.
+    """Table of the partitions of a scored mapping: kernels, tiles, times and bottleneck of each.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def partitions(
 
 
 def speed_facts(score: Score, trains: bool = False) -> list[tuple[str, str]]:
-    """Time, rate and utilization of a step, on a stack of dies those that it keeps up."""
+    """Label and text of time, rate and utilization of a step; on a die stack, the sustained ones."""
     keeps, stack = score.sustained, score.physical
     layer = f"one layer, one microbatch: {seconds(score.layer_time_s)}"
     if stack is not None and keeps is not score:
@@ -149,7 +149,7 @@ def speed_facts(score: Score, trains: bool = False) -> list[tuple[str, str]]:
 
 
 def plan_words(plan: Plan, samples: int) -> str:
-    """A plan, its microbatches of so many samples, and the layers of its stages."""
+    """A plan as text, with microbatches of ``samples`` samples and the layers of its stages."""
     layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
     if plan.uneven:
         first, middle, last = plan.stage_layers
@@ -163,7 +163,7 @@ def plan_words(plan: Plan, samples: int) -> str:
 
 
 def counted(score: Score) -> str:
-    """What rates and energies are told for: a token, or a sample where it is of one token, as of an FFT or a DLRM.
+    """Unit that rates and energies refer to: "token", or "sample" for workloads without tokens.
 
     Of a decode step, which keeps keys and values, it is a token although every sequence has one.
     """
@@ -172,7 +172,7 @@ def counted(score: Score) -> str:
 
 
 def score_report(score: Score) -> RenderableType:
-    """A score by itself, with the limits that its mapping breaks."""
+    """Terminal report of a score, with the limits that its mapping breaks."""
     facts = [*speed_facts(score), ("bottleneck", score.bound_by), *time_facts(score)]
     facts += [("limit broken", violation) for violation in score.violations]
     facts += [("note", note) for note in score.notes or ()]

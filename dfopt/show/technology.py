@@ -15,7 +15,7 @@ from dfopt.units import show_unit
 def chip_report(
     design: Design, parts: Mapping[str, Mapping[str, Any]], price: Mapping[str, Any] | None = None
 ) -> RenderableType:
-    """What a design yields: components with their size, speed and power, what binds them, and what they leave.
+    """Terminal report of a derived chip: components with size, speed and power, and the binding budgets.
 
     ``parts`` are figures by component, as :func:`dfopt.technology.plain_data.plain_figures` has them, and ``price``
     those of :func:`dfopt.technology.plain_data.plain_price`.

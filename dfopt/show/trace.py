@@ -27,7 +27,7 @@ _BUDGET: Final = 60_000  # events: about 8 MB, which a browser opens in a second
 
 
 def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET) -> dict[str, Any]:
-    """The start of a step: a process for a chip of every pipeline stage, with a track for each of its resources.
+    """Chrome trace of the start of a step, with one process for a chip of each pipeline stage.
 
     The first track has the passes of microbatches, in them the layers, in these the partitions; the others say when
     compute, DRAM, network and the links to the neighbours are busy. Gradient reduction comes at the end. The dict,
@@ -180,7 +180,7 @@ def _names(result: Result, coverage: str, used: set[int]) -> Iterator[TraceEvent
 
 
 def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int | None = None) -> None:
-    """Write the `trace` of a result as JSON; also raises `DocumentError` if the file cannot be written.
+    """Write the Chrome trace of a result (`trace`) as JSON; raises `DocumentError` if the file cannot be written.
 
     Examples
     --------

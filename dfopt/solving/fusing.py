@@ -23,7 +23,7 @@ def limits_of(
     dram_left: float = np.inf,
     clock: Clock = UNLIMITED,
 ) -> IntraChipLimits:
-    """The limits of a stage with so many bytes of DRAM for what waits between its partitions.
+    """Limits on the partitions of a stage, from the request and the DRAM left for waiting tensors.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def limits_of(
 
 
 def default_p_max(stage: StageTables, forward_backward: str, clock: Clock = UNLIMITED) -> int:
-    """The usual limit on partitions of a stage: two more than the best cut of a topological order uses.
+    """Default limit on the partitions of a stage: two more than the best cut of a topological order has.
 
     Parameters
     ----------

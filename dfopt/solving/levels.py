@@ -25,7 +25,7 @@ _GRACE_S = 1.0
 
 
 def best_sharding(instance: Instance, tables: InterChipTables, options: Options) -> InterChipMapping:
-    """The sharding of a plan that is best by itself, and the stages of its kernels.
+    """First level: the best sharding of a plan regardless of fusion, with pipeline stages of its kernels.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def best_sharding(instance: Instance, tables: InterChipTables, options: Options)
 
 
 def sharding_record(sharding: InterChipMapping) -> SolveRecord:
-    """The record of the solve of a sharding; a solver may stop without any bound."""
+    """Solve record of a sharding."""
     low = sharding.objective * (1 - min(sharding.solution.gap, 1.0))
     return record_of("interchip", 0, "assignment", sharding.solution, sharding.objective, low, sharding.unit)
 
@@ -60,7 +60,7 @@ def sharding_record(sharding: InterChipMapping) -> SolveRecord:
 def of_sharding(
     instance: Instance, chosen: InterChipMapping, options: Options, tiles: int | None
 ) -> Iterator[PricedPlan]:
-    """A plan with a sharding, priced in every number of tiles that goes with both.
+    """A plan with a sharding, priced for each number of tiles that suits both.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def of_sharding(
 def by_levels(
     instance: Instance, choose: Callable[[], InterChipMapping], options: Options, tiles: int
 ) -> Solved | None:
-    """The best fusion for the sharding that is best by itself, in so many tiles, if it is found in time.
+    """Second level: the best fusion for the sharding of the first level; None if time is up.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ _SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would
 
 
 def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
-    """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
+    """Whether schemes and fusion of a plan are one MILP; with open stages only if that is small."""
     small = len(graph.kernels) ** 2 * plan.stages <= _SMALL
     return not is_cut(graph, plan) or small or request.formulation == "assignment"
 
@@ -50,7 +50,7 @@ def from_levels(
     incumbent: float,
     choose: Callable[[], InterChipMapping],
 ) -> Solved | Pruned:
-    """The best mapping with so many tiles, or what none is below; first the fusion for the sharding that is best alone.
+    """The best mapping with ``tiles`` tiles by one MILP, started from the two-level mapping, or a bound on all.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def from_levels(
 def from_start(
     instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
 ) -> Solved | Pruned:
-    """The best mapping with so many tiles, or what none is below; where none is found, the one to start from.
+    """The best mapping with ``tiles`` tiles by one MILP, started from a known mapping, or a bound on all.
 
     First without what waits between partitions. That is a relaxation wherever blocks can be listed: the mapping that it
     finds is the best if it fits as it is.
@@ -148,7 +148,7 @@ def _instead(solved: Solved, pruned: Pruned) -> Solved:
 def assignment_of(
     instance: Instance, options: Options, menu: Menu, tiles: int, least: int = 1, *, relaxed: bool = False
 ) -> tuple[PlanModel, list[IntraChipLimits]]:
-    """The MILP of a plan, with room for at least so many partitions, and the limits of its stages.
+    """The assignment MILP of a plan with at least ``least`` partitions, and the limits of its stages.
 
     ``relaxed``: what waits between partitions may be left out.
 

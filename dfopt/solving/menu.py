@@ -25,7 +25,7 @@ from dfopt.terms.table import Domain, Table
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """What the work of a chip costs before schemes are chosen.
+    """Costs of all sharding options of a layer, before any scheme is chosen.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class Menu:
 
     @cached_property
     def tables(self) -> InterChipTables:
-        """Options, their communication, layouts and conversions, as the MILP of a sharding has them."""
+        """Options, communication, layouts and conversions, in the form of the sharding MILP."""
         return build(self.instance, self.pins)
 
     @cached_property
     def signature(self) -> tuple[object, ...]:
-        """What the work of a chip depends on beside the setting: degrees, and seconds on the dims."""
+        """Key of all that the costs depend on in addition to the setting: degrees, and seconds over the dims."""
         layer, plan = self.figures.layer, self.instance.plan
         seconds = self.figures.network_o, *(layer.conversion(wanted)[0] for wanted in layer.wanted)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
@@ -59,7 +59,7 @@ class Menu:
 
     @cached_property
     def is_listed(self) -> bool:
-        """Whether all charges of a layer can be listed: not if a tensor has very many readers."""
+        """Whether all charges can be listed; False if a tensor has too many readers."""
         return not has_many_readers(self.figures.layer)
 
     @cached_property
@@ -69,39 +69,39 @@ class Menu:
 
     @cached_property
     def untiled(self) -> Table:
-        """The charges that no number of tiles decides."""
+        """Table of the charges that do not depend on the number of tiles."""
         return Table.of(self.figures.layer, [term for term in self._terms if term in UNTILED])
 
     @memoized
     def priced(self, tiles: int) -> tuple[Layer, Table]:
-        """The layer with so many tiles, and its table of charges."""
+        """The layer with ``tiles`` tiles, and its table of charges."""
         layer = self.figures.layer.at(tiles)
         return layer, Table.of(layer, self._terms)
 
     @cached_property
     def domain(self) -> Domain:
-        """Options, from which pins have taken some, as places among those that kernels have in a layer."""
+        """Options that pins leave to each kernel, as places among its own."""
         return options_left(self.figures.layer, self.pins)
 
     @cached_property
     def unshared(self) -> Domain:
-        """Options by kernel under which chips share no rows of a tile; a kernel may have none."""
+        """By kernel, the options under which chips do not share the rows of a tile; may be empty."""
         shares_ko = self.figures.layer.shares_rows_ko
         pairs = zip(self.domain, shares_ko, strict=True)
         return tuple(tuple(o for o in left if not shares_o[o]) for left, shares_o in pairs)
 
     @cached_property
     def layer(self) -> LayerOptions:
-        """The layer under all options, those that pins have taken included."""
+        """The layer under all options, including those excluded by pins."""
         return LayerOptions.of(self.instance)
 
     @property
     def figures(self) -> Figures:
-        """Figures of all options, those that pins have taken included."""
+        """Figures of all options, including those excluded by pins."""
         return self.layer.figures
 
     def tiled(self, schemes: Mapping[str, Sharding]) -> Iterator[tuple[int, Domain]]:
-        """Numbers of tiles that go with a sharding, as schemes by name of kernels; each with these options alone."""
+        """Numbers of tiles that suit a sharding (scheme by kernel name), each with its options."""
         graph, layer = self.instance.graph, self.figures.layer
         scheme_k = [schemes[kernel.name] for kernel in graph.kernels]
         chosen = zip(self.domain, layer.schemes_k, scheme_k, strict=True)

@@ -20,7 +20,7 @@ Only = dict[tuple[int, str | None], dict[Plan, float]]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback receives while a search runs.
+    """State of a running search, as progress callbacks receive it.
 
     Of a search, ``plan`` is that of the best mapping so far, incumbent and bound are seconds of a step, and ``problem``
     says how many plans may still be better; of an exploration, ``plan`` is the technology in front, and the figures are
@@ -39,7 +39,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Options:
-    """A request under way.
+    """A request under way, with its clock and callbacks.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class Options:
     only: Only | None = None
 
     def asking(self, **changes: Any) -> Options:
-        """Options with fields of the request changed."""
+        """A copy with some fields of the request replaced."""
         return replace(self, request=self.request.model_copy(update=changes))
 
 
 def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
-    """Callback of one solve that passes its trace on under the plan's and the problem's name; none if nobody asks."""
+    """Progress callback for one solve under a plan; None if the caller wants no progress."""
     if options.progress is None:
         return None
     callback = options.progress
@@ -81,7 +81,7 @@ def record_of(
     bound: float,
     note: str,
 ) -> SolveRecord:
-    """The record of a solve that a result keeps.
+    """Solve record for a result document.
 
     Parameters
     ----------

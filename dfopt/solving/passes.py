@@ -14,7 +14,7 @@ from dfopt.terms.step.offload import frees_memory_k
 
 
 def least_of_stages(stages: Iterable[tuple[StageTables, IntraChipLimits]], instance: Instance) -> PassSeconds:
-    """What both passes of layers take at least, by the least of their kernels.
+    """Lower bounds on the seconds of both passes of every kind of layer, from its kernels one by one.
 
     Parameters
     ----------

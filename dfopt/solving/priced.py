@@ -35,7 +35,7 @@ def priced_plan(
     *,
     listed: bool = False,
 ) -> PricedPlan:
-    """Price the stages of a plan with a sharding.
+    """The stages of a plan under a sharding, priced.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def priced_plan(
 
 
 def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, listed: bool = False) -> PricedPlan:
-    """Price the stages of a mapping.
+    """The stages of a given mapping, priced.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, list
 
 
 def lattice_of(instance: Instance, stage: StageTables, clock: Clock = UNLIMITED) -> Lattice | None:
-    """Down-sets of a stage, if its chip fuses kernels and they are few enough to list."""
+    """Down-set lattice of a stage; None if the chip does not fuse kernels or there are too many."""
     if not stage.chip.fused:
         return None
     rule = instance.assumptions.forward_backward if instance.graph.trains else "shared"

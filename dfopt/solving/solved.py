@@ -36,7 +36,7 @@ _ROUNDED = 1e-12
 
 @dataclass(frozen=True)
 class Solved:
-    """One plan solved: its mapping, judged score (as the search leaves it, without heat) and records."""
+    """A solved plan: mapping, score and solve records."""
 
     graph: Graph
     plan: Plan
@@ -49,13 +49,13 @@ class Solved:
     interrupted: bool
 
     def different(self, distinct: str) -> Hashable:
-        """What mappings that are different do not share."""
+        """Key by which mappings count as distinct, for the request's ``distinct``."""
         return different(self.mapping, self.graph.variant, distinct)
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """Proven: under its sharding a plan cannot beat the incumbent."""
+    """Proof that a plan under its sharding cannot beat the incumbent."""
 
     bound: float
     records: tuple[SolveRecord, ...]
@@ -65,7 +65,7 @@ class Pruned:
 def fused(
     ready: PricedPlan, options: Options, records: Sequence[SolveRecord], incumbent: float, begin: Clock | None = None
 ) -> Solved | Pruned:
-    """Fuse the kernels of every stage, then evaluate the mapping.
+    """Solve the fusion of every stage and score the mapping; `Pruned` if it cannot beat the incumbent.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def best_partitions(
     cutoff: float | None = None,
     progress: Callable[[TracePoint], None] | None = None,
 ) -> IntraChipMapping:
-    """The best partitions of a stage with so many bytes of DRAM for what waits between them.
+    """The best partitions of a stage with ``room`` bytes of DRAM for waiting tensors.
 
     Those that are best with any room, and do with less, are best with less.
 
@@ -192,7 +192,7 @@ def _cutoff(ready: PricedPlan, number: int, value: float) -> float | None:
 
 
 def check_stage(score: Score, stage: int, seconds: float) -> None:
-    """Compare the seconds of a stage's partitions with those of the score.
+    """Check that the seconds of a stage by the solver agree with the score.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def scored(
     p_max: int,
     tokens_k: Ints | None = None,
 ) -> Solved:
-    """The mapping that partitions make, with its score.
+    """Mapping and score of given partitions.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Numbers = Any
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of one kind of numbers; conditions are joined with ``&``."""
+    """Mathematical functions for floats or for arrays; conditions are joined with ``&``."""
 
     sqrt: Callable[[Numbers], Numbers]
     sin: Callable[[Numbers], Numbers]
@@ -48,7 +48,7 @@ _PLAIN = (float, int)  # asked some thirty times a chip: a union takes three tim
 
 
 def arithmetic_of(*values: Numbers) -> Functions:
-    """The functions for these numbers: those of arrays where one of them is an array.
+    """Mathematical functions for these numbers: NumPy's if any of them is an array.
 
     Examples
     --------

@@ -30,7 +30,7 @@ _COLUMNS = 8  # of compute tiles, at most: heat flows far in silicon, and each t
 
 
 def derived_stack(design: Design, chip: Derived, on: Stack) -> Stack:
-    """The stack of dies of a derived chip, on the package of another stack.
+    """Die stack of a derived chip, with the package of another stack.
 
     Where ``on`` has DRAM dies its memory is the chip's, and the design has none; else the memory is beside the chip,
     with as many channels of those of ``on`` as the links of the design make, at their rate. Its commands then take the
@@ -71,7 +71,7 @@ def derived_stack(design: Design, chip: Derived, on: Stack) -> Stack:
 
 
 def levels_of(unit: CoreUnit, core: Core, frequencies: list[float]) -> tuple[Level, ...]:
-    """Levels of derived cores: to each share of their clock the voltage that it needs, as a share of their own.
+    """Operating points of derived cores: the voltage, relative to nominal, for each share of the clock.
 
     The clock goes with ``(V - V_t)^2 / V``; below its lowest voltage a circuit stays there.
 
@@ -169,7 +169,7 @@ def _interface(design: Design, chip: Derived) -> Interface:
 
 
 def leaking_w(chip: Derived, unit: CoreUnit) -> float:
-    """Watts that cores and SRAM leak."""
+    """Leakage power of cores and SRAM, W."""
     return float(chip.core.units) * (unit.static_power or 0.0) + math.fsum(
         float(memory.static_power) for memory in chip.sram.values() if memory.size > 0
     )

@@ -20,7 +20,7 @@ from dfopt.technology.operating import limit_names
 
 
 def derived_system(design: Design, chip: Derived | None = None, memory: Dram | None = None) -> System:
-    """The system of a design document: its derived chips, joined as its template says.
+    """System of a design: its derived chips, connected as the template says.
 
     ``chip`` is what the design makes, if that is known already; ``memory`` is that of chips without DRAM beside them.
 
@@ -45,7 +45,7 @@ def system_of(
     price_usd: float | None = None,
     memory: Dram | None = None,
 ) -> System:
-    """The system that a template makes of one derived chip; ``price_usd`` is that of the chip with its memory.
+    """System of a template and one derived chip; ``price_usd`` is the price of the chip with its memory.
 
     ``memory`` is that of a chip which has DRAM dies on it, and none beside it.
 

@@ -25,7 +25,7 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ChipPrice:
-    """Price of one chip in USD, with what it follows from.
+    """Price of one chip in USD, with the figures that it follows from.
 
     What the technology says nothing of is None: without a price of DRAM, or without a package, there is no `usd`.
     """
@@ -45,18 +45,18 @@ class ChipPrice:
 
     @property
     def usd(self) -> float | None:
-        """USD of the whole chip, packaged; None where a part has no price."""
+        """Price of the packaged chip, USD; None if a part has no price."""
         return None if self.package is None else self.package.total
 
 
 def price_of(design: Design, chip: Derived) -> ChipPrice | None:
-    """What the chip of a design costs; none without a wafer, see `chip_price`."""
+    """Price of a design's chip; None without wafer data, see `chip_price`."""
     budgets = design.budgets
     return chip_price(design.technology, budgets.chip_area_mm2, budgets.dies or 1, float(chip.dram.stacks))
 
 
 def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: float) -> ChipPrice | None:
-    """What a chip costs that is made of so many equal dies and stacks of DRAM; none without a wafer.
+    """Price of a chip of ``dies`` equal dies and ``stacks`` DRAM stacks; None without wafer data.
 
     Stacks stand in the package, at the price of those that work; where the technology has layers, each die has so many
     of them on it. Raises `SystemSpecError` where a wafer has room for no
@@ -115,7 +115,7 @@ def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: 
 
 
 def unpriced(technology: Technology) -> list[str]:
-    """Fields of a technology without which its chips have no price, where it lacks them."""
+    """Paths of the fields that a technology lacks for a price of its chips."""
     fields: dict[str, object] = {"wafer": technology.wafer, "package": technology.package}
     if technology.layers is None:
         fields["dram.usd_per_gb"] = technology.stacks.usd_per_gb

@@ -27,7 +27,7 @@ Links between the dies of one chip are counted together.
 
 
 class Core(NamedTuple):
-    """The cores: ``rate`` is the sustained share of ``peak``; ``energy`` is per FLOP at the operating voltage."""
+    """Compute units of a chip; ``rate`` is the sustained share of ``peak``, ``energy`` is that of one FLOP."""
 
     units: Numbers
     clusters: Numbers
@@ -45,7 +45,7 @@ class Core(NamedTuple):
 
 
 class ChipSram(NamedTuple):
-    """One level of SRAM: ``rate`` is the sustained share of ``bandwidth``.
+    """One SRAM level of a chip; ``rate`` is the sustained share of ``bandwidth``.
 
     ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all. A chip
     with sizes has no budgets of which components could leave something, and the area binds what nothing else does.
@@ -64,7 +64,7 @@ class ChipSram(NamedTuple):
 
 
 class ChipDram(NamedTuple):
-    """The DRAM: ``count_bound`` is of stacks, ``link_bound`` of links; ``area_left`` is the controllers'."""
+    """DRAM of a chip; ``count_bound`` and ``link_bound`` name what limits stacks and links."""
 
     stacks: Numbers
     links: Numbers
@@ -85,7 +85,7 @@ class ChipDram(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Links to other chips: ``rate`` is the sustained bandwidth to each neighbour."""
+    """Links to other chips; ``rate`` is the sustained bandwidth to each neighbour, B/s."""
 
     links: Numbers
     voltage: Numbers
@@ -102,18 +102,28 @@ class Links(NamedTuple):
 
 
 def clock_at(unit: CoreUnit, volts: float) -> float:
-    """The clock of a unit at a voltage, in Hz."""
+    """Clock of a compute unit at a voltage, Hz."""
     supply = unit.supply
     return unit.frequency * float(speed(volts - supply.threshold_v, supply.nominal_v, supply.threshold_v))
 
 
 def fastest_clock(unit: CoreUnit) -> float:
-    """A clock that units never exceed; infinite where nothing limits their voltage."""
+    """Upper bound on the clock of compute units, Hz; infinite if their voltage is unlimited."""
     return math.inf if unit.supply.max_v is None else clock_at(unit, unit.supply.max_v)
 
 
 def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: DerivationRules) -> Core:
-    """As many units as fit, and as fast as the power lets them be."""
+    """Derive the compute units: as many as fit the area, as fast as the power allows.
+
+    Parameters
+    ----------
+    unit : CoreUnit
+        The technology.
+    area, power : float or array, mm2 and W
+        Budgets of the cores.
+    rules : DerivationRules
+        Conventions of the derivation.
+    """
     do = arithmetic_of(area, power)
     fit = area // unit.area_mm2 if rules.whole_units else area / unit.area_mm2
     static = unit.static_power or 0.0 if rules.leakage else 0.0
@@ -157,7 +167,19 @@ def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: DerivationRule
 
 
 def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: DerivationRules) -> ChipSram:
-    """As many banks as fit with their links to the clusters, and the bandwidth that the power left by leakage buys."""
+    """Derive an SRAM level: as many banks as fit with their links to clusters, and the bandwidth that the power buys.
+
+    Parameters
+    ----------
+    level : SramLevel
+        The technology.
+    area, power : float or array, mm2 and W
+        Budgets of the level; leakage takes its part of the power first.
+    core : Core
+        The cores that it serves.
+    rules : DerivationRules
+        Conventions of the derivation.
+    """
     do = arithmetic_of(area, power, core.clusters)
     held = 1 - level.overhead
     bits = level.bank * 8
@@ -189,7 +211,17 @@ def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: 
 
 
 def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbers, edge: Numbers) -> ChipDram:
-    """Stacks that fit beside the chip and have a controller on it, and links that the edge has room for."""
+    """Derive the DRAM: stacks that fit the package and have a controller, and links that fit the edge.
+
+    Parameters
+    ----------
+    part : DramStacks
+        The technology.
+    package_area, area, edge : float or array, mm2, mm2 and mm
+        Budgets: package for stacks, chip for controllers, edge for links.
+    power : float or array, W
+        Budget of power.
+    """
     do = arithmetic_of(package_area, area, power, edge)
     placed, controlled = package_area // part.stack_area_mm2, area // part.controller_area_mm2
     stacks = do.maximum(do.minimum(placed, controlled), 0.0)
@@ -228,7 +260,19 @@ def dram_of(part: DramStacks, package_area: Numbers, area: Numbers, power: Numbe
 def links_of(
     part: ChipLinks, area: Numbers, power: Numbers, edge: Numbers, degree: int, rules: DerivationRules
 ) -> Links:
-    """Links that area and edge have room for, shared by ``degree`` neighbours."""
+    """Derive the links to other chips: as many as area and edge allow, shared by ``degree`` neighbours.
+
+    Parameters
+    ----------
+    part : ChipLinks
+        The technology.
+    area, power, edge : float or array, mm2, W and mm
+        Budgets.
+    degree : int
+        Number of neighbours.
+    rules : DerivationRules
+        Conventions of the derivation.
+    """
     do = arithmetic_of(area, power, edge)
     by_area, by_edge = area / part.area_mm2, edge * part.links_per_mm
     n = do.floor(do.minimum(by_area, by_edge))

@@ -40,7 +40,7 @@ _SLACK_W = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class ChipWork:
-    """What a chip of one pipeline stage does for one microbatch.
+    """Work of a chip of one pipeline stage for one microbatch.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class ChipWork:
 
 @dataclass(frozen=True, eq=False)
 class StepWork:
-    """Partitions of a mapping, and the chips of its distinct pipeline stages.
+    """Work of a mapping on the chips of its distinct pipeline stages, for the thermal solution.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class StepWork:
 
 @dataclass(frozen=True)
 class Broken:
-    """A limit that is exceeded: ``logic`` and ``dram`` in kelvin, ``power`` in watts."""
+    """An exceeded limit: ``logic`` and ``dram`` in kelvin, ``power`` in watts."""
 
     what: str
     value: float
@@ -105,7 +105,7 @@ class Broken:
 
 @dataclass(frozen=True, eq=False)
 class ThermalState:
-    """The solution at one level; arrays have a row for each chip of `StepWork`.
+    """Steady state of power and temperature at one clock level; arrays have one row for each chip of `StepWork`.
 
     ``partition_s`` (C, P) and ``memory_s`` (C, P) are seconds of one evaluation, ``stage_s`` (C,) of one microbatch,
     and ``interval_s`` the slowest of these. ``tiles_w`` and ``tiles_k`` (C, I) are the mean power and temperature of
@@ -135,17 +135,17 @@ class ThermalState:
 
     @property
     def converged(self) -> bool:
-        """Whether the temperatures have settled."""
+        """Whether the temperature iteration has converged."""
         return not self.runaway and self.change_k < SLACK_K
 
     @property
     def keeps_limits(self) -> bool:
-        """Whether it could run for ever."""
+        """Whether all limits hold in the steady state."""
         return self.converged and not self.broken
 
 
 def voltage_at(stack: Stack, frequency: float) -> float:
-    """Voltage, as a share of the nominal one, of the slowest level that is as fast as asked for.
+    """Voltage, relative to nominal, of the slowest level with at least this frequency.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def voltage_at(stack: Stack, frequency: float) -> float:
 
 
 def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) -> tuple[ThermalState, int]:
-    """Find the highest level of the whole chip that keeps the limits, and the solution there.
+    """Highest clock level of the whole chip that keeps the limits, and its steady state.
 
     A level caps the frequency of every partition; one that the mapping has put below the cap stays there. A chip that
     waits is at the lowest level in any case, so a mapping whose clocks are all at a level is as warm as one throttled

@@ -46,7 +46,7 @@ class Budgets:
 
     @classmethod
     def of(cls, design: Design) -> Self:
-        """Those of a design document."""
+        """Budgets of a design document."""
         given = design.budgets
         shares = (design.shares_of("area"), design.shares_of("power"), design.shares_of("perimeter"))
         return cls(given.chip_area_mm2, given.package_area_mm2, given.power, *shares, given.dies or 1, given.edge)
@@ -54,7 +54,7 @@ class Budgets:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a technology yields under some budgets."""
+    """Components of a chip derived from a technology and budgets."""
 
     core: Core
     sram: Mapping[str, ChipSram]
@@ -64,13 +64,13 @@ class Derived:
 
     @property
     def power(self) -> Numbers:
-        """What all components draw, in W."""
+        """Power of all components, W."""
         on_chip = self.core.power + sum(level.power for level in self.sram.values())
         return on_chip + self.dram.power + sum(part.power for part in self.links.values())
 
 
 def derive(technology: Technology, budgets: Budgets, rules: DerivationRules = DEFAULT) -> Derived:
-    """The chip that a technology yields under some budgets, or the chips.
+    """Derive the chip, or an array of chips, of a technology under some budgets.
 
     Raises `SystemSpecError` for shares of what the technology does not have, of below 0, and, unless the rules let
     them, for shares of a budget that sum to more than 1.
@@ -130,14 +130,17 @@ def derive(technology: Technology, budgets: Budgets, rules: DerivationRules = DE
 def joined(
     core: Core, sram: Mapping[str, ChipSram], dram: ChipDram, links: Mapping[LinkRole, Links], dies: int = 1
 ) -> Derived:
-    """The chip that some components make: on several dies its memory is no faster than the links between them."""
+    """A chip from derived components; with several dies, links between them limit the memory bandwidth.
+
+    ``sram`` and ``links``: by name of the level, and by role.
+    """
     if dies > 1:
         dram = across(dram, links["between_dies"], dies)
     return Derived(core, sram, dram, links, dies)
 
 
 def derive_design(design: Design) -> Derived:
-    """The chip of a design document: of its sizes, or of its shares by the rules of its profile."""
+    """Derive the chip of a design document, from its sizes or its shares of budgets."""
     if design.sizes is not None:
         core, buffer, dram, links = layered_chip(design)
         return Derived(core, {"buffer": buffer}, dram, links)

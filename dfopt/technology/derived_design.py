@@ -21,7 +21,7 @@ _BESIDE, _LAYERED = "hbm3", "hybrid-vault"
 
 @dataclass(frozen=True)
 class DerivedDesign:
-    """A design and what it makes.
+    """A design with everything that is derived from it on demand.
 
     Raises `SystemSpecError` where that cannot be, when it is asked for: of a design without a template there are
     components, but no system. ``on``: the stack, or its name or path, that says of the stack what the design does not;
@@ -33,28 +33,28 @@ class DerivedDesign:
 
     @cached_property
     def components(self) -> Derived:
-        """The chip, component by component: sizes, rates, powers, what binds them and what they leave."""
+        """The derived chip: size, rate, power and binding budget of each component."""
         return derive_design(self.design)
 
     @cached_property
     def price(self) -> ChipPrice | None:
-        """What a chip costs; none where the technology has no wafer."""
+        """Price of the chip; None without wafer data."""
         return price_of(self.design, self.components)
 
     @cached_property
     def system(self) -> System:
-        """The chips, joined as the template says; without DRAM beside them, with that of the DRAM dies on them."""
+        """System of the chips by the template; chips without DRAM beside them have that of their DRAM dies."""
         stacked = not self.components.dram.rate > 0 and bool(self._on.dram_dies)
         return derived_system(self.design, self.components, memory_of(self._on) if stacked else None)
 
     @cached_property
     def stack(self) -> Stack:
-        """The chip as a stack of dies, on the package of another stack: see `dfopt.technology.as_stack`."""
+        """The chip as a die stack, see `dfopt.technology.as_stack`."""
         return derived_stack(self.design, self.components, self._on)
 
     @property
     def on_name(self) -> str:
-        """The name of the stack that says of the stack what the design does not."""
+        """Name of the stack that supplies package and limits."""
         return self._on.name
 
     @cached_property

@@ -15,7 +15,7 @@ from dfopt.technology.operating import DIES
 
 
 def seam_mm(dies: int, chip_area: Numbers) -> Numbers:
-    """mm of the dies' edges that face another die, both sides counted.
+    """Total length of die edges that face another die, mm; both sides count.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def seam_mm(dies: int, chip_area: Numbers) -> Numbers:
 
 
 def memory_per_link_rate(dies: int) -> float:
-    """Bandwidth of a memory that links between dies can serve, over the rate that all dies can send together.
+    """Memory bandwidth that links between dies can serve, relative to the total rate of the links.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def memory_per_link_rate(dies: int) -> float:
 
 
 def across(dram: ChipDram, links: Links, dies: int) -> ChipDram:
-    """The DRAM of a chip of several dies: no faster than the links between them let it be."""
+    """DRAM of a chip of several dies, with bandwidth limited by the links between dies."""
     most = links.rate * memory_per_link_rate(dies)
     do = arithmetic_of(dram.rate, most)
     return dram._replace(rate=do.minimum(dram.rate, most), bound=do.where(dram.rate > most, DIES, dram.bound))

@@ -46,7 +46,7 @@ _ROUNDS = 4  # of the fixed point of latency and bandwidth; each leaves about a 
 
 @dataclass(frozen=True)
 class ManyBounds:
-    """What limits each of many streams.
+    """Bandwidth limits of many access streams.
 
     ``limits`` (6, streams) is B/s under each of `LIMITS` alone, ``refresh`` and ``turnaround`` are the factors on them,
     ``bandwidth`` is the B/s that follow, and ``binding`` the smallest limit.
@@ -62,7 +62,7 @@ class ManyBounds:
 def bounds_of_streams(
     rows: Sequence[Sequence[float]], t: DramTimings, burst: float, refresh_rate: float = 1.0
 ) -> ManyBounds:
-    """What limits each of many streams, each alone on the channel, in a few numpy operations.
+    """Bandwidth limits of many access streams, each alone on a DRAM channel, vectorized.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def bounds_of_streams(
 
 
 def refresh_share(t: DramTimings, refresh_rate: float = 1.0) -> float:
-    """The share of time that refreshes leave, with a row closed before each and opened after it."""
+    """Share of time left by refreshes, including the precharge before and the activate after each."""
     return max(0.0, 1 - refresh_rate * (t.tRFC + t.tRP + t.tRCDRD + t.CL) / t.tREFI)
 
 
 def knee(busy: ArrayLike, held: ArrayLike) -> Floats:
-    """B/s under two limits together, below both of them."""
+    """Bandwidth under two limits together, B/s, smoothly below both."""
     with np.errstate(divide="ignore"):  # nothing to combine is a bandwidth of 0
         together: Floats = (np.asarray(busy) ** -_KNEE + np.asarray(held) ** -_KNEE) ** (-1 / _KNEE)
     return together
@@ -140,7 +140,7 @@ def knee(busy: ArrayLike, held: ArrayLike) -> Floats:
 def out_of_range(
     bursts: float, banks: float, random: bool, reads: float, entries: float, limits: Sequence[float]
 ) -> str:
-    """Why :func:`bounds_of_streams` does not hold for a stream, or an empty text; found against DRAMsim3 and Ramulator.
+    """Reason why :func:`bounds_of_streams` is inaccurate for a stream (against DRAMsim3 and Ramulator), or empty.
 
     Parameters
     ----------

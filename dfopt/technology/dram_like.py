@@ -6,7 +6,7 @@ from dfopt.documents.stack_dram import DramEnergies, DramStack
 
 
 def like_rate(like: DramStack, channels: int, peak: float, energy: float, flowing: float) -> DramStack:
-    """Channels like those of another stack that move ``peak`` B/s together.
+    """DRAM with channels like those of another stack, scaled to ``peak`` B/s in total.
 
     Commands on columns follow the clock of the connections; what happens inside a bank takes its time.
 

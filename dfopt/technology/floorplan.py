@@ -18,7 +18,7 @@ _DEEPEST = 0.2
 
 @dataclass(frozen=True)
 class Interface:
-    """What lies at two opposite edges of the die, one half at each: areas in m2, lengths in m."""
+    """An interface at two opposite die edges, half at each: area in m2, edge length in m."""
 
     name: str
     area: float
@@ -34,7 +34,7 @@ def floorplan(
     dram: Interface,
     links: tuple[Interface, ...] = (),
 ) -> tuple[Tile, ...]:
-    """The tiles of a logic die; areas are in m2 and lengths in m.
+    """Floorplan tiles of a logic die; areas in m2, lengths in m.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ Components = tuple[Core, ChipSram, ChipDram, dict[LinkRole, Links]]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The sizes of one chip, or of many: each number may be an array."""
+    """Sizes of one stacked chip, or of many as arrays."""
 
     layers: Numbers
     connected: Numbers
@@ -48,14 +48,14 @@ class Point:
 
     @classmethod
     def of(cls, sizes: DesignSizes, technology: Technology) -> Point:
-        """Those of a design; a network on a DRAM die takes nothing of the logic die."""
+        """Sizes of a design; a network on a DRAM die takes no area of the logic die."""
         on_logic = _network_mm2(sizes, technology) if sizes.network_die == "logic" else 0.0
         return cls(sizes.dram_layers, sizes.connected, sizes.buffer, sizes.buffer_port, on_logic)
 
 
 @dataclass(frozen=True, slots=True)
 class AreaLaw:
-    """Units of compute on a logic die, and the bandwidth that they can use: see the top of the file.
+    """Area of the compute units on a logic die as a function of sizes: see the top of the file.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class AreaLaw:
 
     @classmethod
     def of(cls, technology: Technology, die_mm2: float) -> AreaLaw:
-        """That of a technology on a logic die of some mm2."""
+        """Area law of a technology for a logic die of ``die_mm2`` mm2."""
         layers, buffer = _parts(technology)
         return cls(
             die_mm2, technology.core.area_mm2, buffer.bit_area_mm2, buffer.port_area_mm2, layers.area_mm2,
@@ -82,25 +82,25 @@ class AreaLaw:
         )  # fmt: skip
 
     def unit_mm2(self, at: Point) -> Numbers:
-        """Area of a unit with its buffer."""
+        """Area of a compute unit with its buffer, mm2."""
         return self.unit + at.buffer * 8 * self.bit + at.port * self.port
 
     def left_mm2(self, at: Point) -> Numbers:
-        """What layers and network leave of the die; below 0 where they do not fit."""
+        """Die area left by DRAM layers and network, mm2; negative if they do not fit."""
         return self.die - self.vias_mm2(at) - at.network_mm2
 
     def vias_mm2(self, at: Point) -> Numbers:
-        """What layers take of the die, connected or not."""
+        """Die area of the vias of all DRAM layers, connected or not, mm2."""
         return at.layers * self.layer + at.connected * self.connection
 
     def units(self, at: Point) -> Numbers:
-        """Units that fit, a real number."""
+        """Number of compute units that fit, not rounded."""
         left = self.left_mm2(at)
         return arithmetic_of(left).maximum(left, 0.0) / self.unit_mm2(at)
 
 
 def usable(part: DramLayers, at: Point, units: Numbers, frequency: Numbers) -> tuple[Numbers, Numbers]:
-    """Bytes per second that a chip can use of its layers, and which limit that is.
+    """Usable bandwidth of the DRAM layers, B/s, and the code of the limit that sets it.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def usable(part: DramLayers, at: Point, units: Numbers, frequency: Numbers) -> t
 
 
 def layered_chip(taking: Design, giving: Design | None = None) -> Components:
-    """The components of a design with sizes: cores, their buffers, DRAM and links.
+    """Components of a design with sizes: cores, buffers, DRAM and links.
 
     DRAM and links run at their nominal rates, and have the power that this takes; cores have what is left of the
     budget, and their clock follows from it.
@@ -194,9 +194,11 @@ def _beside_w(technology: Technology, sizes: DesignSizes) -> float:
 
 
 def least_drawn(low: Design, high: Design) -> tuple[float, float, dict[LinkRole, Links]]:
-    """Watts of cores and of DRAM, and links, that no design between two others draws less than.
+    """Lower bounds on the power of cores and of DRAM, W, and the slowest links, over all designs between two others.
 
-    The fewest units draw least, and so do layers without traffic and the slowest links.
+    The fewest units draw least, and so do layers without traffic and the slowest links. ``low`` and ``high``: the
+    designs
+    with the smallest and with the largest sizes.
     """
     technology, sizes = low.technology, low.sizes
     assert sizes is not None
@@ -216,7 +218,7 @@ def _parts(technology: Technology) -> tuple[DramLayers, UnitBuffer]:
 
 
 def network_mm2(wire: ChipLinks, rate: Numbers) -> Numbers:
-    """Area that links of a role take for so many bytes per second in one direction."""
+    """Area of the links of a role for ``rate`` B/s in one direction, mm2."""
     return rate * 8 / (wire.frequency * wire.utilization) * wire.area_mm2
 
 

@@ -19,7 +19,7 @@ from dfopt.technology.dram_like import like_rate
 
 
 def layered_dies(dies: tuple[Die, ...], layers: int, pitch: float) -> tuple[Die, ...]:
-    """The dies of a stack with another number of DRAM dies, and another pitch of the bonds between them.
+    """Dies of a stack with another number of DRAM dies and another bond pitch, m.
 
     The DRAM die next to the sink stays as it is; the first of the others stands for all of them.
 
@@ -45,7 +45,7 @@ def layered_dies(dies: tuple[Die, ...], layers: int, pitch: float) -> tuple[Die,
 
 
 def layered_dram(design: Design, part: DramLayers, chip: Derived, like: DramStack) -> DramStack:
-    """The DRAM of a chip with layers: a channel for each port of a connected layer.
+    """DRAM of a chip with layers, with one channel for each port of a connected layer.
 
     Banks of layers that are not connected share the ports of those that are.
     """
@@ -71,7 +71,7 @@ def layered_dram(design: Design, part: DramLayers, chip: Derived, like: DramStac
 
 
 def most_delivered(part: DramLayers, chip: Derived, like: DramStack) -> float:
-    """B/s that no stream gets of the DRAM of a chip, nor of that of a chip with a lower rate and smaller buffers.
+    """Upper bound on the DRAM bandwidth of any stream, B/s, for this chip and for slower ones with smaller buffers.
 
     Refreshes take their share of the rate, and no request is served before its round trip but for the activate; the
     judge takes both limits together in the same way (`dfopt.technology.dram`).

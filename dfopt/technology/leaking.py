@@ -33,7 +33,7 @@ _LOOKS = (1, 3, 6)
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """The tiles that leak, with the responses to their watts: what feeds back. The others only follow.
+    """Leakage feedback of a stack: leaking tiles, and the temperature response to their power.
 
     ``matrix`` (L, L) is how they warm each other, ``all_tiles`` (I, L) how they warm all tiles.
     """
@@ -48,7 +48,7 @@ class Feedback:
 
     @classmethod
     def of(cls, model: PowerModel, heat: Heat) -> Self:
-        """Those of a stack."""
+        """Leakage feedback of a stack."""
         leaky = model.leaky
         columns = np.ascontiguousarray(heat.means_k_per_w[:, leaky])
         own = (model.leakage_beta[leaky], model.leakage_at_k[leaky], model.leakage_w[leaky])
@@ -57,7 +57,7 @@ class Feedback:
 
 @dataclass(frozen=True, eq=False)
 class Leaking:
-    """Temperatures of the tiles with the power that belongs to them; lower bounds where these were ``enough``."""
+    """Tile temperatures with consistent leakage; lower bounds if the iteration stopped at ``enough``."""
 
     temperature: Floats
     watts: Floats
@@ -68,7 +68,7 @@ class Leaking:
 
 
 def leaking(heat: Heat, feedback: Feedback, watts: Floats, voltage: float, enough: Enough | None = None) -> Leaking:
-    """Solve T = T_a + R (watts + leak(T)) for the lowest temperatures, or notice that there are none.
+    """Least fixed point of T = T_a + R (watts + leak(T)), or detection of thermal runaway.
 
     Parameters
     ----------

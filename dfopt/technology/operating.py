@@ -17,7 +17,7 @@ _NAMES = np.array(LIMITS)
 
 
 def limit_names(codes: Numbers) -> Numbers:
-    """The names of limits: text of one, an array of text of many.
+    """Name of a limit by code: text for one code, an array of texts for many.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def limit_names(codes: Numbers) -> Numbers:
 
 
 class OperatingPoint(NamedTuple):
-    """An operating point.
+    """Voltage, clock and power of a circuit, with the binding limit.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class OperatingPoint(NamedTuple):
 def operating(
     power: Numbers, nominal_power: Numbers, supply: Supply, frequency: float, *, low: bool = False, top: bool = True
 ) -> OperatingPoint:
-    """The operating point under a power budget.
+    """Operating point of a circuit under a power budget.
 
     Below its lowest voltage a circuit stays there, with a clock such that ``f V^2`` is what the power allows. ``low``
     lets the voltage fall as DeepFlow's links do, with that clock all the same; they are then off at the threshold.

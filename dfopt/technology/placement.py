@@ -13,7 +13,7 @@ from dfopt.documents.stack_parts import Tile
 
 
 def snake(tiles: Sequence[Tile]) -> list[int]:
-    """Positions of tiles in the order in which a snake visits them: along the first row, back along the next.
+    """Tile positions in boustrophedon order: along the first row, back along the next.
 
     Tiles belong to one row when their middles differ by less than half the lowest tile's height.
 
@@ -44,7 +44,7 @@ def placement_shares(
     mode: Literal["contiguous", "interleaved"],
     order: Sequence[int] | None = None,
 ) -> Floats:
-    """How much of each kernel's compute tiles lies on each compute tile of the floorplan.
+    """Share of each kernel's compute tiles on each compute tile of the floorplan.
 
     ``contiguous``: kernels take their tiles one after the other along the floorplan's ``order``, each as much area as
     its share of the chip's tiles. ``interleaved``: every kernel is spread over the whole floorplan. Kernels that ask

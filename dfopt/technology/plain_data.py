@@ -13,7 +13,7 @@ _LIMITS = ("bound", "count_bound", "link_bound")
 
 
 def plain_figures(chip: Derived, layered: bool = False) -> dict[str, Any]:
-    """Figures of every component of one chip by name, in SI units and mm2; limits by their names.
+    """Figures of all components of a chip by name, in SI units and mm2.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def plain_figures(chip: Derived, layered: bool = False) -> dict[str, Any]:
 
 
 def plain_price(price: ChipPrice | None) -> dict[str, Any] | None:
-    """Areas, yield and USD of one chip by name; what is not known is None.
+    """Areas, yield and price (USD) of a chip by name; unknown ones are None.
 
     Examples
     --------

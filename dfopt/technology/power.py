@@ -36,7 +36,7 @@ HOTTEST_EXPONENT = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Activity:
-    """What some evaluations of kernels do on one chip, and on which compute tiles.
+    """Operations of some evaluations of kernels on one chip, with their placement on compute tiles.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class KernelBlock:
-    """Kernels that run together on one chip, evaluated once; entries of the tuples are kernels.
+    """Kernels that run together on one chip in one evaluation; tuples have one entry a kernel.
 
     ``chip_tiles`` is how many compute tiles the chip has in the count of ``tiles``; 0 where the kernels share the whole
     chip in proportion to their tiles.
@@ -86,7 +86,7 @@ def _padded(rows: Sequence[Sequence[float]]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PowerModel:
-    """The floorplans and energies of a stack as arrays over its tiles; made by `from_stack`.
+    """Floorplans and energies of a stack as arrays over its tiles; made by `from_stack`.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class PowerModel:
 
     @classmethod
     def from_stack(cls, stack: Stack) -> Self:
-        """Lay a stack's floorplans out.
+        """Build the model of a stack.
 
         Raises
         ------
@@ -173,31 +173,31 @@ class PowerModel:
 
     @property
     def count(self) -> int:
-        """Tiles of the stack, I."""
+        """Number of tiles of the stack, I."""
         return len(self.areas)
 
     @cached_property
     def on_logic(self) -> Bools:
-        """Which tiles lie on the logic die."""
+        """Mask of the tiles on the logic die, shape (I,)."""
         return self.logic_tiles > 0
 
     @cached_property
     def leaky(self) -> Ints:
-        """Positions of the tiles that leak."""
+        """Positions of the tiles with leakage."""
         return np.flatnonzero(self.leakage_w)
 
     @cached_property
     def io_heat(self) -> Floats:
-        """Where a joule of the way to the DRAM goes: half of it on the logic die, half on the DRAM dies."""
+        """Share of each tile in the energy of DRAM transfers, (I,): half on the logic die, half on DRAM dies."""
         return 0.5 * self.io_tiles + 0.5 * self.dram_tiles
 
     @staticmethod
     def vector(values: Iterable[float]) -> Floats:
-        """Numbers as an array, for the judge, which imports no numpy."""
+        """Numbers as a float array, for callers without NumPy."""
         return np.array(list(values), dtype=np.float64)
 
     def activity(self, blocks: Sequence[KernelBlock]) -> Activity:
-        """What blocks of kernels do, with the kernels placed on the floorplan."""
+        """Activity of blocks of kernels, placed on the floorplan."""
         placed, areas = np.zeros((3, len(blocks), len(self.compute))), self.areas[self.compute]
         # Blocks of about one size together: padded to the largest of all, one large block would cost as much for each.
         sizes: dict[int, list[int]] = defaultdict(list)
@@ -217,7 +217,7 @@ class PowerModel:
         return Activity(*placed, *(self.vector(getattr(block, name) for block in blocks) for name in totals))
 
     def logic_dynamic(self, activity: Activity) -> Floats:
-        """Joules of the logic's own work at nominal voltage, (B, I).
+        """Energy of the logic at nominal voltage by block and tile, J, shape (B, I).
 
         SRAM energy is on SRAM tiles if there are any, else where the kernel is; that of the on-chip network likewise.
         """
@@ -236,7 +236,7 @@ class PowerModel:
         return spread
 
     def outward_dynamic(self, activity: Activity) -> Floats:
-        """Joules at any voltage of the logic that heat the stack, (B, I).
+        """Energy that does not scale with the logic's voltage by block and tile, J, shape (B, I).
 
         Of DRAM commands, of the way to the logic die, and of what is sent to other chips: on IO tiles, or all over the
         logic die.
@@ -247,7 +247,7 @@ class PowerModel:
         return commands[:, None] * self.dram_tiles + way[:, None] * self.io_heat + sent[:, None] * self.io_tiles
 
     def dynamic_split(self, activity: Activity, voltage: ArrayLike = 1.0) -> dict[str, Floats]:
-        """Joules of each evaluation by component, (B,) each; with what is spent in memory beside the stack."""
+        """Energy of each evaluation by component, J, shape (B,) each; with memory beside the stack."""
         square = np.square(np.asarray(voltage, dtype=np.float64))
         logic, dram = self.stack.logic, self.stack.dram.energies
         bursts = activity.read_bursts + activity.write_bursts
@@ -263,34 +263,34 @@ class PowerModel:
         }
 
     def refresh_w(self, refresh_rate: float) -> float:
-        """Watts of refreshing all channels ``refresh_rate`` times as often as normal."""
+        """Power of refreshing all channels at ``refresh_rate`` times the normal rate, W."""
         dram = self.stack.dram
         return dram.channels * dram.energies.refresh * refresh_rate / dram.timings.tREFI
 
     @property
     def background_w(self) -> float:
-        """Watts that the DRAM of all channels draws, whatever it does."""
+        """Background power of all DRAM channels, W."""
         return self.stack.dram.channels * self.stack.dram.energies.background
 
     def leakage(self, temperature_k: ArrayLike, voltage: float = 1.0) -> Floats:
-        """Watts that leak on each tile at these temperatures, (I,); the logic's at a share of its voltage."""
+        """Leakage power of each tile, W, (I,), at given temperatures (K) and logic voltage relative to nominal."""
         over = np.asarray(temperature_k, dtype=np.float64) - self.leakage_at_k
         watts = self.leakage_w * np.exp(np.minimum(self.leakage_beta * over, HOTTEST_EXPONENT))
         return np.where(self.on_logic, voltage, 1.0) * watts
 
     def leakage_slope(self, temperature_k: ArrayLike, voltage: float = 1.0) -> Floats:
-        """Watts per kelvin: the derivative of `leakage`, (I,)."""
+        """Derivative of `leakage` by temperature, W/K, shape (I,)."""
         return self.leakage_beta * self.leakage(temperature_k, voltage)
 
     def steady_power(self, refresh_rate: float, idle_share: float = 1.0) -> Floats:
-        """Watts of refresh, DRAM background and clock on each tile, (I,); ``idle_share`` is frequency x voltage^2."""
+        """Power of refresh, DRAM background and clock by tile, W, (I,); ``idle_share`` is frequency x voltage^2."""
         dram = (self.refresh_w(refresh_rate) + self.background_w) * self.dram_tiles
         return np.asarray(dram + self.stack.logic.idle * idle_share * self.logic_tiles)
 
     def constant_split(
         self, temperature_k: ArrayLike, refresh_rate: float, idle_share: float = 1.0, voltage: float = 1.0
     ) -> dict[str, float]:
-        """Watts by component that flow whatever is computed, with those of memory beside the stack."""
+        """Constant power by component, W, including memory beside the stack."""
         return {
             "dram_refresh": self.refresh_w(refresh_rate),
             "dram_background": self.background_w,

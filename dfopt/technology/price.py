@@ -26,7 +26,7 @@ _CM2 = 1e-4
 
 
 def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> Floats:
-    """Square dies that a wafer has room for, on average: not rounded down.
+    """Average number of square dies on a wafer, not rounded.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> Floats:
 
 
 def die_yield(area: ArrayLike, wafer: Wafer) -> Floats:
-    """Share of the dies that have no defect, between 0 and 1.
+    """Yield: share of dies without a defect.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def die_yield(area: ArrayLike, wafer: Wafer) -> Floats:
 
 
 def die_price(area: ArrayLike, wafer: Wafer) -> Floats:
-    """USD for a die without a defect; infinite where a wafer has room for none.
+    """Price of a good die, USD; infinite if the wafer has room for none.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def die_price(area: ArrayLike, wafer: Wafer) -> Floats:
 
 
 class PackagePrice(NamedTuple):
-    """USD of a package, part by part; they add up to `total`."""
+    """Price of a package by part, USD; the parts add up to `total`."""
 
     dies: float  # all that were made, good or not, and their bumps
     package: float  # substrate and interposer
@@ -84,12 +84,12 @@ class PackagePrice(NamedTuple):
 
     @property
     def total(self) -> float:
-        """USD of the package with all losses."""
+        """Price of the package with all losses, USD."""
         return sum(self)
 
 
 class StackPrice(NamedTuple):
-    """USD of a logic die with layers of DRAM on it that works, part by part; they add up to `total`."""
+    """Price of a working stack of a logic die and DRAM layers by part, USD; the parts add up to `total`."""
 
     kept: float
     """Share of the stacks that work."""
@@ -99,12 +99,12 @@ class StackPrice(NamedTuple):
 
     @property
     def total(self) -> float:
-        """USD of a working stack: logic die, layers and losses."""
+        """Price of a working stack with losses, USD."""
         return self.logic + self.layers + self.lost
 
 
 def stack_price(area: float, layers: int, logic: Wafer, dram: Wafer, bonding_yield: float, tested: bool) -> StackPrice:
-    """USD of a die of some m2 with so many layers on it: of tested dies, or of dies as they come from their wafers.
+    """Price of a die of ``area`` m2 with ``layers`` DRAM layers on it, from tested or untested dies.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def stack_price(area: float, layers: int, logic: Wafer, dram: Wafer, bonding_yie
 
 
 def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> PackagePrice:
-    """USD of a package with tested dies in it: what is in it, and what is lost on the way.
+    """Price of a package with tested dies: contents and losses.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from dfopt.technology.thermal.types import Body, Slab
 
 
 def body_of(stack: Stack) -> Body:
-    """The slabs of a stack: its dies with the bonds between them, from the far face to the sink, under its package.
+    """Thermal body of a stack: dies and bonds from the far face to the sink, with the package.
 
     A bond is the slab ``NAME/bond`` behind die ``NAME``.
 
@@ -38,7 +38,7 @@ def body_of(stack: Stack) -> Body:
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """How the powers of tiles warm tiles and cells: ``rise = matrix @ watts``.
+    """Thermal response of tiles and cells to the power of tiles: ``rise = matrix @ watts``.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ class Heat:
     ambient_k: float
 
     def cells(self, watts: Floats) -> Floats:
-        """Kelvin of every cell, (..., dies, cells), for the watts of the tiles, (..., I)."""
+        """Temperature of every cell, K, shape (..., dies, cells), for tile powers (..., I) in W."""
         # One product for all cases: the matrix is read once, which takes most of the time.
         rise = watts @ self.cells_k_per_w.T
         return np.asarray((self.ambient_k + rise).reshape(*watts.shape[:-1], len(self.dies), -1))
 
     def die_max(self, watts: Floats) -> Floats:
-        """Kelvin of the hottest cell of each die, (..., dies)."""
+        """Temperature of the hottest cell of each die, K, shape (..., dies)."""
         return np.asarray(self.cells(watts).max(axis=-1))
 
     @cached_property
@@ -79,12 +79,12 @@ class Heat:
         return np.asarray(cells.mean(axis=1))
 
     def die_mean(self, watts: Floats) -> Floats:
-        """Kelvin, mean over each die, (..., dies)."""
+        """Mean temperature of each die, K, shape (..., dies)."""
         return np.asarray(self.ambient_k + watts @ self._of_dies.T)
 
 
 def power_of(stack: Stack) -> PowerModel:
-    """The floorplans and energies of a stack, kept in memory: `PowerModel.from_stack`."""
+    """Power model of a stack, cached: `PowerModel.from_stack`."""
     return _power(Same(stack))
 
 
@@ -94,7 +94,7 @@ def _power(key: Same[Stack]) -> PowerModel:
 
 
 def heat_of(stack: Stack) -> Heat:
-    """The responses of a stack to the powers of its tiles, kept in memory and in the user's cache directory."""
+    """Thermal response of a stack, cached in memory and on disk."""
     return _heat(Same(stack))
 
 

@@ -28,7 +28,7 @@ from dfopt.technology.dram import LIMITS, bounds_of_streams, out_of_range
 
 
 class Flow(NamedTuple):
-    """Bytes that are moved in one pattern, for one microbatch and one layer.
+    """A data stream of one access pattern, for one microbatch and layer.
 
     ``run`` is how many of them are contiguous; ``scattered`` says that each run is somewhere else.
     """
@@ -40,7 +40,7 @@ class Flow(NamedTuple):
 
 
 def contiguous_bytes(held: float, tile: float, row: float, rows: int, split: int = 1) -> float:
-    """Contiguous bytes of a stored tensor.
+    """Contiguous bytes of each run when a stored tensor is read tile by tile.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ def contiguous_bytes(held: float, tile: float, row: float, rows: int, split: int
 
 
 def lookups(moved: float, row: float, reads_only: bool) -> tuple[Flow, Flow]:
-    """What is read and what is written of bytes that are looked up row by row."""
+    """Read and write streams of row-by-row lookups."""
     written, run = 0.0 if reads_only else moved / 2, min(row, moved)
     return Flow(moved - written, run, write=False, scattered=True), Flow(written, run, write=True, scattered=True)
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a partition's flows get at one refresh rate, over all channels: seconds, B/s, and what binds."""
+    """Time, bandwidth and binding limit of a partition's streams at one refresh rate."""
 
     seconds: float
     bandwidth: float
@@ -80,7 +80,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Commands:
-    """DRAM commands of one evaluation of a partition, over all channels, and its mean bursts per activate."""
+    """DRAM commands of one evaluation of a partition, over all channels."""
 
     activates: float
     reads: float
@@ -88,7 +88,7 @@ class Commands:
 
     @property
     def bursts_per_activate(self) -> float:
-        """Column accesses for each row that is opened; 0 without any."""
+        """Column accesses for each opened row; 0 without any."""
         return (self.reads + self.writes) / self.activates if self.activates else 0.0
 
 
@@ -113,7 +113,7 @@ class _Channel(NamedTuple):
 
 
 class ByPattern(NamedTuple):
-    """The flows of a partition as the channels see them, by the numbers of their patterns in their `DramStreams`.
+    """Streams of a partition as the channels see them, by pattern number in their `DramStreams`.
 
     ``turning`` is the mix that turns the bus round, ``parts`` each flow's pattern and bytes.
     """
@@ -124,7 +124,7 @@ class ByPattern(NamedTuple):
 
 
 class DramStreams:
-    """The DRAM of a stack, asked for the flows of partitions.
+    """DRAM of a stack as a server of the data streams of partitions.
 
     A partition's flows share the time: it is the sum over them of bytes / bandwidth, all channels alike. Where a
     partition reads and writes, a controller lets the direction with fewer bursts wait until half of what a channel can
@@ -138,7 +138,7 @@ class DramStreams:
         self._channels_by_rate: dict[float, list[_Channel]] = {}  # of each refresh rate, by number
 
     def by_pattern(self, flows: Sequence[Flow]) -> ByPattern:
-        """The flows of a partition, ready to be served; all that were brought so far are looked at together."""
+        """Streams of a partition in the form that :meth:`serve` takes."""
         if not flows:
             return ByPattern(None, (), Commands(0.0, 0.0, 0.0))
         bursts, size = [self.bursts_per_activate(flow) for flow in flows], self._dram.burst
@@ -157,7 +157,7 @@ class DramStreams:
         return ByPattern(turning, parts, commands)
 
     def bursts_per_activate(self, flow: Flow) -> float:
-        """Bursts that a flow takes from a row each time it is opened, between 1 and all of the row."""
+        """Bursts of a stream for each opened row, from 1 to all of the row."""
         dram = self._dram
         local = flow.run
         if flow.run > dram.interleave:
@@ -165,7 +165,7 @@ class DramStreams:
         return min(max(local / dram.burst, 1.0), self._row_bursts)
 
     def serve(self, flows: ByPattern, refresh_rate: float) -> Served:
-        """Time of one evaluation's flows, and the limit that most of it is spent under."""
+        """Time of the streams of one evaluation, and the limit with the largest part of it."""
         if flows.turning is None:
             return Served(0.0, self._dram.peak, "none")
         channels = self._channels(refresh_rate)
@@ -179,7 +179,7 @@ class DramStreams:
         return Served(seconds, math.fsum(size for _, size in flows.parts) / seconds, longest)
 
     def out_of_range(self, flows: ByPattern, refresh_rate: float) -> list[str]:
-        """Why the formula of :meth:`serve` does not hold for some flows of a partition; nothing where it does."""
+        """Reasons why :meth:`serve` is inaccurate for some streams; empty if it is not."""
         if flows.turning is None:
             return []
         channels = self._channels(refresh_rate)

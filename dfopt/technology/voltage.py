@@ -16,7 +16,7 @@ _FAR = 1e24
 
 
 def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """How far above its threshold a circuit runs that draws ``share`` of the dynamic power at nominal voltage.
+    """Voltage above threshold, V, of a circuit at ``share`` of its nominal dynamic power.
 
     With ``c = share V_n (V_n - V_t)^2`` and ``x = 13.5 c / V_t^3 - 1`` the voltage is
     ``2/3 V_t (1 + cos(acos(x) / 3))``, with cosh and acosh where x is above 1. Written as the distance from the
@@ -40,7 +40,7 @@ def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
 
 
 def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """Clock at so much above the threshold, as a multiple of the clock at nominal voltage.
+    """Clock relative to nominal at a voltage of ``above`` V over the threshold.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
 
 
 def overdrive_at(multiple: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """How far above its threshold a circuit runs at a multiple of the clock at nominal voltage: `speed` backwards.
+    """Voltage above threshold, V, for a clock of ``multiple`` times nominal: the inverse of `speed`.
 
     With ``k = multiple (V_n - V_t)^2 / V_n`` it is the root of ``a^2 = k (a + V_t)`` that is not below 0.
 
@@ -68,7 +68,7 @@ def overdrive_at(multiple: Numbers, nominal: Numbers, threshold: Numbers) -> Num
 
 
 def power_share(at: Numbers, multiple: Numbers, nominal: Numbers) -> Numbers:
-    """Dynamic power at a voltage and a multiple of the nominal clock, as a multiple of that at nominal voltage.
+    """Dynamic power relative to nominal, at voltage ``at`` (V) and ``multiple`` times the nominal clock.
 
     Examples
     --------

@@ -75,7 +75,7 @@ class _Recipe(Named):
 
 @dataclass(frozen=True)
 class Workload:
-    """A builder of graphs; its module is imported when it is first used.
+    """A builder of graphs; its module is imported on first use.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Workload:
 
     @property
     def parameters(self) -> type[Part]:
-        """The document part that its parameters are."""
+        """Document part of its parameters."""
         form: type[Part] = import_module(self.module).Parameters
         return form
 
@@ -165,7 +165,7 @@ def expand(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> 
 
 
 def sizes_of(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> tuple[Figure, ...]:
-    """Counts of a model beside what is published; none of a graph whose workload counts nothing.
+    """Computed sizes of a model next to published ones; empty for a workload without ``counts``.
 
     A workload that counts has a function ``counts`` of its parameters.
 
@@ -249,7 +249,7 @@ def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) ->
 
 
 def load_variants(name_or_path: str | os.PathLike[str], **overrides: Any) -> tuple[Graph, ...]:
-    """The graph that :func:`load_graph` gives, and behind it what computes the same in other ways.
+    """The graph of :func:`load_graph`, followed by graphs that compute the same in other ways.
 
     A workload that knows some has a function ``variants``: of its parameters, the changes that draw the others.
 
@@ -270,7 +270,7 @@ def load_variants(name_or_path: str | os.PathLike[str], **overrides: Any) -> tup
 
 
 def given_parameters(name_or_path: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Parameters that the file of a graph gives; none of explicit kernels.
+    """Parameters in the file of a graph; empty for explicit kernels.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def given_parameters(name_or_path: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def parameters_of(name_or_path: str | os.PathLike[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Parameters that the workload of a graph takes, and those that its file fixes; none of explicit kernels.
+    """Names of the parameters of a graph's workload, and of those that its file fixes; empty for explicit kernels.
 
     A file of one's own says how a model is run; the zoo, and the configuration of a model, only what it is.
 

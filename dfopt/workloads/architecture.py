@@ -15,7 +15,7 @@ _BIASES: Final[Mapping[Any, str]] = {("none", False): "none", ("qkv", False): "q
 
 
 def architecture_of(p: EndsParameters, layers: Iterable[Mapping[int, Block]]) -> Architecture:
-    """What is known of a model, as far as its layers with attention are alike; layers have their parts by place."""
+    """Architecture of a model, as far as all its attention layers agree."""
     biases, norms = set[str | None](), set[str]()
     for parts in layers:
         if isinstance(mixer := parts.get(1), Attention):

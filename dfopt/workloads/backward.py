@@ -35,7 +35,7 @@ from dfopt.errors import GraphError, Issue
 
 @dataclass(frozen=True)
 class Gradient:
-    """A backward kernel of a forward kernel, as far as it departs from the rule of the op.
+    """Rule for a backward kernel where it differs from the default of the op.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def backward_of(
     order: Sequence[str] | None = None,
     updates: Literal["last", "beside"] = "last",
 ) -> Graph:
-    """A forward graph with its backward pass and weight updates: a training step.
+    """Training step of a forward graph: adds the backward pass and weight updates.
 
     Parameters
     ----------

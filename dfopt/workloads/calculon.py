@@ -52,7 +52,7 @@ _KEPT: Final = ("QKV", "Query", "Key", "Value", "Scores", "Scores_Dropout", "MLP
 
 
 class CalculonParameters(PlainLayerParameters):
-    """What Calculon's block is built from: multi-head attention over all scores.
+    """Parameters of Calculon's transformer block: multi-head attention with all scores.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ Parameters = CalculonParameters
 
 
 def counts(p: CalculonParameters) -> Counts:
-    """Parameters of the matrices and norms that are drawn.
+    """Number of parameters of the drawn matrices and norms.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def counts(p: CalculonParameters) -> Counts:
 
 
 def build(p: CalculonParameters, **about: str) -> Graph:
-    """One block as a graph that stands for all of them: per drawn block 17 kernels, 45 when training.
+    """Folded graph of one Calculon block: 17 kernels, or 45 in training, for each drawn block.
 
     Examples
     --------

@@ -13,7 +13,7 @@ NOTHING_FROM_DRAM: Final[dict[str, Any]] = {"inputs": (), "outputs": ()}
 
 
 def check_batch(batch: int | None, microbatch: int) -> None:
-    """Refuse a step with fewer samples than one microbatch; a batch left out is one microbatch.
+    """Raise an error if a step has fewer samples than one microbatch.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def check_batch(batch: int | None, microbatch: int) -> None:
 
 
 def check_routing(routing: Routing | None, tokens: int, layers: Sequence[tuple[int, int]]) -> None:
-    """Refuse a routing of a model without experts, or one that does not fit its experts.
+    """Raise an error for a routing without experts, or one that does not match the number of experts.
 
     Parameters
     ----------

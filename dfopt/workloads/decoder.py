@@ -25,7 +25,7 @@ from dfopt.workloads.step import ServingParameters
 
 
 class DecoderParameters(LayerParameters, ServingParameters):
-    """What a decoder is built from.
+    """Parameters of a decoder-only transformer.
 
     ``heads * head_dim`` may differ from ``hidden``, as it does in Qwen3, Gemma and Mistral Nemo. What is said to
     be for the parameter count changes nothing in the graph.
@@ -103,7 +103,7 @@ class DecoderParameters(LayerParameters, ServingParameters):
 
     @property
     def looks_away(self) -> bool:
-        """Whether a window keeps tokens of a sample from each other."""
+        """Whether a window hides tokens of a sample from each other."""
         return self.window is not None and self._keys > self.window
 
     @property
@@ -148,7 +148,7 @@ Parameters = DecoderParameters
 
 
 def build(p: DecoderParameters, **about: str) -> Graph:
-    """One decoder layer as a graph that stands for all of them.
+    """Folded graph of one decoder layer.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def build(p: DecoderParameters, **about: str) -> Graph:
 
 
 def as_stack(p: DecoderParameters) -> stack.StackParameters:
-    """A decoder as a stack of one kind of layer, or of two where a window tells local from global ones.
+    """A decoder as a stack of one kind of layer, or of two (local and global attention).
 
     Examples
     --------
@@ -220,7 +220,7 @@ def as_stack(p: DecoderParameters) -> stack.StackParameters:
 
 
 def counts(p: DecoderParameters) -> Counts:
-    """How large a decoder is, as :func:`dfopt.workloads.stack.counts` says it.
+    """Sizes of a decoder, as :func:`dfopt.workloads.stack.counts` computes them.
 
     Examples
     --------

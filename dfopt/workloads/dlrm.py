@@ -32,7 +32,7 @@ Parameters = DlrmParameters
 
 
 def build(p: DlrmParameters, **about: str) -> Graph:
-    """A recommendation model as a graph.
+    """Graph of a recommendation model (DLRM).
 
     Features lie along ``m``, samples along ``n``. A backward kernel is called after the forward one it mirrors, with
     ``_bwd`` behind the name, and sits in the same pipeline stage.

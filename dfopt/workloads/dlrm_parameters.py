@@ -13,7 +13,7 @@ Width = Annotated[int, Field(ge=1, le=10**7)]
 
 
 class Tables(Part):
-    """Embedding tables of one size.
+    """Embedding tables of equal size.
 
     Attributes
     ----------
@@ -36,12 +36,12 @@ class Tables(Part):
 
     @property
     def lookups(self) -> int:
-        """Rows that one sample reads of these tables."""
+        """Rows that one sample looks up in these tables."""
         return self.count * self.pooling
 
 
 class DlrmParameters(Part):
-    """What a DLRM is built from.
+    """Parameters of a DLRM (recommendation model).
 
     The MLPs are given by ``dense_features``, ``bottom`` and ``top``, or, if all layers are square, by ``mlp_dim``,
     ``bottom_layers`` and ``top_layers``.
@@ -118,55 +118,55 @@ class DlrmParameters(Part):
 
     @property
     def table_count(self) -> int:
-        """Tables, which is sparse features of a sample."""
+        """Number of tables, which is the number of sparse features."""
         return sum(tables.count for tables in self.tables)
 
     @property
     def lookups(self) -> int:
-        """Rows that one sample reads of all tables."""
+        """Rows that one sample looks up in all tables."""
         return sum(tables.lookups for tables in self.tables)
 
     @property
     def adds(self) -> int:
-        """Rows per pooled one, rounded up: FLOP per element of the lookups."""
+        """Looked-up rows for each pooled row, rounded up: FLOP per element of pooling."""
         return -(-self.lookups // self.table_count)
 
     @property
     def rows(self) -> int:
-        """Rows of all tables."""
+        """Rows of all tables together."""
         return sum(tables.count * tables.rows for tables in self.tables)
 
     @property
     def table_bytes(self) -> float:
-        """All tables."""
+        """Bytes of all tables."""
         return float(self.rows * self.embedding_dim * self.word_bytes)
 
     @property
     def looked_up_bytes(self) -> float:
-        """All rows that the samples of one evaluation look up, before they are added."""
+        """Bytes of all rows that an evaluation looks up, before pooling."""
         return float(self.microbatch * self.lookups * self.embedding_dim * self.word_bytes)
 
     @property
     def table_moments(self) -> int:
-        """Numbers that the optimizer holds for all tables."""
+        """Number of optimizer moments stored for all tables."""
         each = {"rowwise_adagrad": 1, "adagrad": self.embedding_dim, "adam": 2 * self.embedding_dim, "sgd": 0}
         return each[self.table_optimizer] * self.rows
 
     @property
     def pooled_width(self) -> int:
-        """Elements of a sample's pooled rows."""
+        """Elements of the pooled rows of one sample."""
         return self.table_count * self.embedding_dim
 
     @property
     def bottom_widths(self) -> tuple[int, ...]:
-        """Widths along the bottom MLP, its input first."""
+        """Layer widths of the bottom MLP, input first."""
         if self.mlp_dim is not None and self.bottom_layers is not None:
             return (self.mlp_dim,) * (self.bottom_layers + 1)
         return (self.dense_features or 1, *(self.bottom or ()))
 
     @property
     def interaction_width(self) -> int:
-        """Features that the interaction hands to the top MLP.
+        """Number of features that the interaction passes to the top MLP.
 
         ``dot`` gives the bottom MLP's output and one product for every pair of the features, of which there is
         one per table and that output (Naumov et al., section 2.1.3).
@@ -178,7 +178,7 @@ class DlrmParameters(Part):
 
     @property
     def top_widths(self) -> tuple[int, ...]:
-        """Widths along the top MLP, its input first."""
+        """Layer widths of the top MLP, input first."""
         if self.mlp_dim is not None and self.top_layers is not None:
             return (self.interaction_width, *(self.mlp_dim,) * self.top_layers)
         return (self.interaction_width, *(self.top or ()))

@@ -25,7 +25,7 @@ Form = Literal["expanded", "absorbed"]
 
 @dataclass(frozen=True)
 class Attending:
-    """Attention of the new tokens of every sequence to some keys, as makers of kernels over scores.
+    """Factory of the kernels over attention scores of a segment.
 
     Scores lie with keys along ``m`` and queries along ``n``. ``pairs`` of them in a sequence are computed.
 
@@ -55,7 +55,7 @@ class Attending:
         return Kernel(name=name, op="elementwise", m=self.keys, role=role, normalizes=normalizes, **self._shape)
 
     def product(self, name: str, m: int, k: int, role: Role | None, states: tuple[SequenceState, ...] = ()) -> Kernel:
-        """A product of two activations: the scores, or the sum of values that they weigh.
+        """A matmul of two activations: scores, or the weighted sum of values.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Attending:
 
 
 class Drawing(Sketch):
-    """A layer that is drawn, and how its backward pass departs from the rules of the ops.
+    """A layer under construction, with gradient rules that differ from the defaults of the ops.
 
     What is done with every token is one kernel for the tokens of all segments. What differs from segment to segment,
     such as attention, is drawn by a view of its own (:meth:`each`), whose kernels carry the number of the segment.
@@ -139,27 +139,27 @@ class Drawing(Sketch):
 
     @property
     def tokens(self) -> int:
-        """Tokens of one evaluation, or of a view."""
+        """Number of tokens of one evaluation, or of a view."""
         return sum(segment.tokens for segment in self.segments)
 
     @property
     def sequences(self) -> int:
-        """Sequences of one evaluation, or of a view."""
+        """Number of sequences of one evaluation, or of a view."""
         return sum(segment.sequences for segment in self.segments)
 
     @property
     def segment(self) -> Segment:
-        """The segment of a view of one."""
+        """The segment of a view of a single one."""
         (only,) = self.segments
         return only
 
     @property
     def still(self) -> bool:
-        """Whether the tokens of a segment are no stream: single ones of sequences, or few beside many others."""
+        """Whether the tokens of a segment do not stream: single tokens of sequences, or few next to many others."""
         return self.keeps and self.segment.new < self._rows
 
     def of(self, places: Sequence[int]) -> Self:
-        """A view that draws some segments; of all it is the drawing itself."""
+        """A view that draws the segments at some positions; for all segments the drawing itself."""
         if tuple(places) == self.places:
             return self
         view = copy.copy(self)  # it adds to the same kernels and tensors
@@ -169,21 +169,21 @@ class Drawing(Sketch):
         return view
 
     def each(self) -> tuple[Self, ...]:
-        """A view of every segment."""
+        """One view for every segment."""
         return tuple(self.of((place,)) for place in self.places)
 
     def prefixed(self, prefix: str) -> Self:
-        """A view whose kernels and states are called with something in front, as where two mixers are side by side."""
+        """A view that puts a prefix before names of kernels and states, for parallel mixers."""
         view = copy.copy(self)  # it adds to the same kernels and tensors
         view.prefix = self.prefix + prefix
         return view
 
     def called(self, name: str) -> str:
-        """What a kernel or a state of that name is called here."""
+        """Name of a kernel or state in this view."""
         return self.prefix + name + self.suffix
 
     def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
-        """Add a kernel, called after the segments of a view, and its inputs; gives its name."""
+        """Add a kernel with its inputs, named after the segments of the view; return its name."""
         if not self.suffix:
             named = kernel.model_copy(update={"name": self.called(kernel.name)}) if self.prefix else kernel
             return super().draw(named, *inputs)
@@ -193,7 +193,7 @@ class Drawing(Sketch):
         return super().draw(kernel.model_copy(update={"name": self.called(kernel.name)}), *own)
 
     def own(self, source: str | Read) -> Read:
-        """What is read of the tokens of a view, of a kernel over more of them."""
+        """Read of a view's tokens from a kernel over more tokens."""
         read = Read(source) if isinstance(source, str) else source
         kernel = self._kernel(read.src)
         if kernel.n == self.tokens:
@@ -202,7 +202,7 @@ class Drawing(Sketch):
         return read._replace(bytes=size / kernel.n * self.tokens)
 
     def joined(self, names: Sequence[str]) -> tuple[Read, ...]:
-        """Outputs of views, side by side the operand of a kernel over the tokens of all."""
+        """Reads of the outputs of views, which together are one operand of a kernel over all tokens."""
         if len(names) == 1:
             return (Read(names[0]),)
         kernels = [self._kernel(name) for name in names]
@@ -212,32 +212,32 @@ class Drawing(Sketch):
         return next(kernel for kernel in reversed(self.kernels) if kernel.name == name)
 
     def bytes(self, elements: int) -> float:
-        """Bytes of some elements of a tensor."""
+        """Bytes of ``elements`` elements of a tensor."""
         return elements * self.words.activations
 
     def cached_bytes(self, elements: int) -> int:
-        """Bytes of some elements of keys, values or latents that are kept."""
+        """Bytes of ``elements`` cached elements of keys, values or latents."""
         return math.ceil(elements * self.words.kv)
 
     def state_bytes(self, elements: int, own: float) -> int:
-        """Bytes of some elements of a recurrent state, which has so many for each of its own."""
+        """Bytes of ``elements`` elements of a recurrent state, ``own`` bytes each unless a data type is stated."""
         return math.ceil(elements * (own if self.words.state is None else self.words.state))
 
     def pointwise(self, name: str, m: int, *inputs: str | Read, **fields: Any) -> str:
-        """Draw an elementwise kernel over ``m`` features of every token."""
+        """Draw an elementwise kernel over ``m`` features of every token; return its name."""
         return self.draw(Kernel(name=name, op="elementwise", m=m, n=self.tokens, **fields), *inputs)
 
     def masked(self, name: str) -> None:
-        """Let a kernel keep a mask of a byte per element for its backward pass."""
+        """Let a kernel keep a mask of one byte per element for its backward pass."""
         place = next(place for place in reversed(range(len(self.kernels))) if self.kernels[place].name == name)
         self.kernels[place] = self.kernels[place].model_copy(update={"mask_bytes": 1.0})
 
     def by_head(self, name: str, heads: int, dim: int, *inputs: str | Read, **fields: Any) -> str:
-        """Draw an elementwise kernel over heads of every token."""
+        """Draw an elementwise kernel over the heads of every token; return its name."""
         return self.pointwise(name, dim, *inputs, outer=heads, **fields)
 
     def linear(self, name: str, m: int, k: int, *sources: str | Read, outer: int = 1, **fields: Any) -> str:
-        """Draw a product with a weight on every token; ``outer`` = heads if each head has a weight of its own."""
+        """Draw a GEMM with a weight for every token; return its name."""
         return self.draw(Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, **fields), *sources)
 
 

@@ -21,7 +21,7 @@ WAYS: Final[tuple[Recompute, ...]] = ("none", "attention", "layernorm+attention"
 
 
 def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
-    """Microbatches that are tried where nobody says which.
+    """Microbatch sizes to try if the user gives none.
 
     Of a phase of serving all divisors of the batch; else ``own``, and up to eight times more or fewer samples.
 
@@ -43,7 +43,7 @@ def load_executions(
     ways: Sequence[str] | None = None,
     **overrides: Any,
 ) -> tuple[Graph, ...]:
-    """Graphs of one step, for `optimize`: the first, and the others as its ``variants``.
+    """Graphs of one step in all free ways, for `optimize`: the graph and its ``variants``.
 
     Parameters
     ----------

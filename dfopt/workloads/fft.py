@@ -33,7 +33,7 @@ from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
 
 class FftParameters(Part):
-    """What an FFT is built from.
+    """Parameters of an FFT.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class FftParameters(Part):
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Rows (points of a column) and columns (points of a row)."""
+        """Rows (points of a column) and columns (points of a row) of the FFT as a matrix."""
         if self.encoding == "dfmodel":
             return (math.isqrt(self.length),) * 2
         power = self.length.bit_length() - 1
@@ -101,7 +101,7 @@ Parameters = FftParameters
 
 
 def build(p: FftParameters, **about: str) -> Graph:
-    """An FFT as a graph: columns, twiddle factors, rows; or the two kernels of DFModel.
+    """Graph of an FFT: columns, twiddle factors, rows; or DFModel's two kernels.
 
     Examples
     --------

@@ -24,7 +24,7 @@ _TRIED = 64  # places where a layer may begin: those where least enters it
 
 @dataclass(frozen=True)
 class Run:
-    """Layers in a row that are alike: the kernels from ``start`` on, ``period`` in each."""
+    """Equal consecutive layers: ``repeat`` layers of ``period`` kernels from position ``start``."""
 
     start: int
     period: int
@@ -32,16 +32,16 @@ class Run:
 
     @property
     def end(self) -> int:
-        """Position of the first kernel behind them."""
+        """Position of the first kernel after the run."""
         return self.start + self.period * self.repeat
 
     @property
     def saved(self) -> int:
-        """Kernels that need not be drawn."""
+        """Number of kernels that folding saves."""
         return self.period * (self.repeat - 1)
 
     def place(self, kernel: int) -> tuple[int, int] | None:
-        """Layer and position in it of a kernel; none if it is in no layer."""
+        """Layer of a kernel and its position in it; None outside of the run."""
         inside = self.start <= kernel < self.end
         return divmod(kernel - self.start, self.period) if inside else None
 
@@ -92,7 +92,7 @@ def _wiring(graph: Graph) -> _Wiring:
 
 
 def find_run(graph: Graph) -> Run | None:
-    """The layers that save most kernels when one is drawn for all; none if nothing with weights repeats.
+    """The run of equal layers whose folding saves most kernels; None if nothing with weights repeats.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _sources(wiring: _Wiring, run: Run, kernel: int) -> Counter[_Source]:
 
 
 def with_entrances(graph: Graph, run: Run) -> tuple[Graph, Run]:
-    """Let what several kernels of a layer read of the layer before enter through one kernel, in every layer.
+    """Add a kernel to every layer through which all inputs from the previous layer enter.
 
     Returns
     -------
@@ -267,7 +267,7 @@ def _has_one_source(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: lis
 
 
 def fold(graph: Graph, run: Run) -> Graph:
-    """Draw the layers of a run once.
+    """Fold a graph: draw the equal layers of a run once.
 
     Kernels before and behind them are layers of their own; what passes between those and the layers, or past the
     layers, goes through DRAM, from which it is read in any layout.

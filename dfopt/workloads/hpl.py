@@ -50,7 +50,7 @@ _MOST = 10**15  # what the field of a kernel's shape takes
 
 
 class HplParameters(Part):
-    """What an HPL run is built from.
+    """Parameters of an HPL (Linpack) run.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class HplParameters(Part):
 
     @property
     def steps(self) -> int:
-        """Panels."""
+        """Number of panels."""
         return self.n // self.block
 
     @property
     def groups(self) -> int:
-        """Groups of steps that are drawn."""
+        """Number of drawn groups of panels."""
         if self.encoding == "dfmodel":
             return self.steps if self.first is None else self.first
         return min(_GROUPS, self.steps) if self.drawn is None else self.drawn
@@ -125,7 +125,7 @@ Parameters = HplParameters
 
 
 def build(p: HplParameters, **about: str) -> Graph:
-    """An HPL run as a graph.
+    """Graph of an HPL run.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from dfopt.workloads.step import StepParameters
 
 
 class LayerParameters(StepParameters):
-    """Sizes of a layer and how often it is there; ``heads * head_dim`` may differ from ``hidden``.
+    """Sizes of a transformer layer, and the number of layers.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class LayerParameters(StepParameters):
 
     @property
     def width(self) -> int:
-        """Features of Q, K and V over all heads; need not be ``hidden``."""
+        """Features of Q, K or V over all heads; may differ from ``hidden``."""
         return self.heads * self.head_dim
 
     @property
     def at_once(self) -> int:
-        """Layers that are drawn one after another."""
+        """Number of layers drawn in a row."""
         return self.checkpoint_every or self.drawn
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class LayerParameters(StepParameters):
 
 
 class PlainLayerParameters(LayerParameters):
-    """Sizes of a GPT-style layer, whose MLP has four times the features of the residual stream unless it says so.
+    """Sizes of a GPT-style layer, with an MLP of 4 x ``hidden`` features by default.
 
     Attributes
     ----------
@@ -95,5 +95,5 @@ class PlainLayerParameters(LayerParameters):
 
     @property
     def ffn_features(self) -> int:
-        """Features inside the MLP."""
+        """Hidden features of the MLP."""
         return 4 * self.hidden if self.ffn is None else self.ffn

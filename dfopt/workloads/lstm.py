@@ -47,7 +47,7 @@ from dfopt.workloads.sketch import Read
 
 
 class LstmParameters(Part):
-    """What a language model of LSTM cells is built from.
+    """Parameters of an LSTM language model.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class LstmParameters(Part):
 
     @property
     def ends(self) -> EndsParameters:
-        """The model without its layers."""
+        """Parameters of embedding and logits."""
         same = {name: getattr(self, name) for name in ("hidden", "vocab", "seq", "microbatch", "batch", "mode")}
         return EndsParameters(**same, word_bytes=self.word_bytes, final_norm=False)
 
@@ -103,7 +103,7 @@ Parameters = LstmParameters
 
 
 def counts(p: LstmParameters) -> Counts:
-    """Parameters of the embedding, of the cells with a bias for each gate, and of the logits; nothing is cached.
+    """Number of parameters: embedding, cells with one bias for each gate, and logits; nothing is cached.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def counts(p: LstmParameters) -> Counts:
 
 
 def build(p: LstmParameters, **about: str) -> Graph:
-    """A language model of LSTM cells as a graph, in which one drawn layer stands for all of them.
+    """Folded graph of an LSTM language model.
 
     Examples
     --------

@@ -34,7 +34,7 @@ AGAIN: Final = "again."
 
 
 def recompute_of(text: str) -> str:
-    """A value of ``recompute`` with its names in the order of `PARTS`.
+    """Normalized value of ``recompute``, with names in the order of `PARTS`.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def _ordered(way: str) -> str:
 
 
 def ways_of(which: str) -> tuple[str, str | None]:
-    """What all layers do, and what some do instead, if any.
+    """Recomputation of all layers, and the further one of some layers or None.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def ways_of(which: str) -> tuple[str, str | None]:
 
 
 def some_recomputed(graph: Graph, again: Graph) -> Graph:
-    """A graph of both: every kind of layer that repeats is there as it is in the second one too (``Graph.recomputed``).
+    """Graph with both variants of every repeated layer: with and without recomputation (``Graph.recomputed``).
 
     Examples
     --------
@@ -106,7 +106,7 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
 
 
 def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
-    """The training graph of a layer that keeps less for its backward pass, and computes the rest again.
+    """Training graph of a layer with activation recomputation.
 
     ``attention``: the scores, and what follows until they meet the values. ``full``: all but what is handed on from
     the layer before. Of several the smaller ones first: ``full+attention`` is all of it, and within that the scores
@@ -142,7 +142,7 @@ def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
 
 
 def without_full(which: str) -> str:
-    """What a layer computes again within a whole that does.
+    """What a layer recomputes within a fully recomputed one.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def without_full(which: str) -> str:
 
 
 def checkpointed(graph: Graph, which: str, every: int) -> Graph:
-    """Layers drawn one after another that keep nothing but the input of the first, and compute all else again.
+    """Training graph of several layers with one checkpoint: only the first layer's input is kept.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def checkpointed(graph: Graph, which: str, every: int) -> Graph:
 
 
 def unused(graph: Graph, which: str) -> list[str]:
-    """Names of a value that choose no kernel of a graph, but for attention, which not every model has.
+    """Names in a ``recompute`` value that match no kernel of a graph, except attention.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def unused(graph: Graph, which: str) -> list[str]:
 
 
 def forward(graph: Graph) -> set[str]:
-    """All kernels of the forward pass."""
+    """Names of all forward kernels."""
     return {kernel.name for kernel in _forward(graph)}
 
 
@@ -192,12 +192,12 @@ def _forward(graph: Graph) -> Iterator[Kernel]:
 
 
 def with_roles(graph: Graph, roles: Collection[str]) -> set[str]:
-    """Forward kernels of some roles."""
+    """Names of the forward kernels with given roles."""
     return {kernel.name for kernel in _forward(graph) if kernel.role in roles}
 
 
 def behind_its_input(graph: Graph) -> set[str]:
-    """Forward kernels but those that take what another layer hands on: their outputs are a layer's checkpoint."""
+    """Names of the forward kernels that do not read another layer's output, which is the layer's checkpoint."""
     first = {tensor.dst for tensor in graph.carried if tensor.direction == "forward"}
     return forward(graph) - first
 
@@ -267,7 +267,7 @@ SOME: Final = ("full/none", "full/attention", "full+attention/attention")
 
 
 def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False) -> Graph:
-    """A training graph that keeps no output of some forward kernels for its backward pass.
+    """Training graph in which the backward pass recomputes the outputs of given forward kernels.
 
     Those that it reads are drawn again, as ``NAME_again`` in the stage of the first, with what they need of the others;
     ``as_it_stands``: all of them, and what they make is written as the first time, where the graph lists what is.

@@ -9,7 +9,7 @@ from dfopt.documents.modules import Module
 
 
 class Read(NamedTuple):
-    """What a kernel reads: of whom, as which operand of a product, how much of it if not the whole output, and what.
+    """An input of a kernel: source, operand, bytes if not the whole output, and part.
 
     Operand 1 of a product is its ``k x n`` side, operand 2 its ``m x k`` side.
     """
@@ -21,7 +21,7 @@ class Read(NamedTuple):
 
 
 class Sketch:
-    """Kernels and tensors drawn so far, the tensors in the order of their consumers.
+    """Kernels and tensors drawn so far.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Sketch:
         self.tensors: list[Tensor] = []
 
     def of_module(self, module: Module, since: int) -> None:
-        """Say which module the kernels belong to that were drawn since there were so many, as far as nothing is said.
+        """Assign a module to the kernels drawn since position ``since`` that have none.
 
         Examples
         --------
@@ -53,7 +53,7 @@ class Sketch:
                 self.kernels[place] = kernel.model_copy(update={"module": module})
 
     def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
-        """Add a kernel and its inputs; gives its name, for the kernels that read it."""
+        """Add a kernel with its inputs; return its name."""
         self.kernels.append(kernel)
         for source in inputs:
             read = Read(source) if isinstance(source, str) else source

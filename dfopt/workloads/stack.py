@@ -43,7 +43,7 @@ _PARTS: Final = ("mixer", "feed_forward")
 
 
 class StackParameters(EndsParameters):
-    """What a stack of layers is built from.
+    """Parameters of a stack of layers of several kinds.
 
     Attributes
     ----------
@@ -69,18 +69,18 @@ class StackParameters(EndsParameters):
 
     @property
     def layers_in_order(self) -> tuple[StackSection, ...]:
-        """Sections of the model itself."""
+        """Sections of the model itself, without prediction modules."""
         return tuple(section for section in self.sections if not section.predicts)
 
     @property
     def modules(self) -> list[tuple[str, ...]]:
-        """Layers of every module that predicts a further token."""
+        """Kinds of the layers in every multi-token prediction module."""
         asked = (section for section in self.sections if section.predicts and self.predict)
         return [section.layers for section in asked for _ in range(section.repeat)]
 
     @property
     def times(self) -> dict[str, int]:
-        """How often every kind of layer is there."""
+        """Number of layers of every kind."""
         every = [(section.layers, section.repeat) for section in self.layers_in_order]
         every += [(module, 1) for module in self.modules]
         totals = {name: sum(layers.count(name) * repeat for layers, repeat in every) for name in self.layers}
@@ -88,13 +88,13 @@ class StackParameters(EndsParameters):
 
     @property
     def open(self) -> tuple[LatentAttention, ...]:
-        """Latent attention whose form layers leave open."""
+        """Latent attentions whose form is open."""
         mixers = [mixer for layer in self.layers.values() if isinstance(mixer := layer.mixer, LatentAttention)]
         return tuple(mixer for mixer in mixers if mixer.form == "auto" and self.mode == "forward")
 
     @property
     def forms(self) -> tuple[Form, ...] | None:
-        """The form of every segment where layers leave it open: as asked for, else what is less work for the first."""
+        """Form of open latent attention for every segment: as requested, else that with fewer FLOP."""
         if not self.open:
             return None
         segments = self.evaluation.segments
@@ -104,11 +104,11 @@ class StackParameters(EndsParameters):
 
     @property
     def variant(self) -> str | None:
-        """What the graph is called among those that compute the same: after the forms of its segments, if it serves."""
+        """Name of the graph among those that compute the same: forms of its segments, or what training recomputes."""
         return ", ".join(self.forms) if self.forms else super().variant
 
     def drawing(self) -> Drawing:
-        """An empty drawing of a layer."""
+        """A new, empty drawing of a layer."""
         drawing = super().drawing()
         drawing.forms = self.forms
         return drawing
@@ -157,7 +157,7 @@ Parameters = StackParameters
 
 
 def counts(p: StackParameters) -> Counts:
-    """Count the parameters of a model, with what its graph does not draw, and what it keeps of a token.
+    """Number of parameters of a model, undrawn ones included, and cached bytes per token.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def counts(p: StackParameters) -> Counts:
 
 
 def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
-    """The layers of a model as a graph, in which one drawn layer stands for all of its kind.
+    """Folded graph of a stack: one drawn layer for each kind.
 
     Of several kinds, kernels are called after theirs, ``KIND.NAME``.
 
@@ -261,7 +261,7 @@ def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[t
 
 
 def variants(p: StackParameters) -> tuple[dict[str, Form | tuple[Form, ...]], ...]:
-    """Parameters that draw what computes the same in another way: the other form of latent attention, if left open.
+    """Parameter changes for graphs that compute the same: the other form of open latent attention.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from dfopt.workloads.blocks import Block, FeedForward, Mixer
 
 
 class LayerKind(Part):
-    """A kind of layer: a mixer, then a feed-forward, each added to the residual stream; one of them may be missing.
+    """A kind of layer: a mixer and a feed-forward, each added to the residual stream; one may be missing.
 
     Attributes
     ----------
@@ -59,19 +59,19 @@ class LayerKind(Part):
 
     @property
     def parts(self) -> dict[int, Block]:
-        """Mixer and feed-forward, as far as they are there, by their place."""
+        """Mixer and feed-forward by place, without missing ones."""
         both = enumerate((self.mixer, self.feed_forward), start=1)
         return {number: part for number, part in both if part is not None}
 
     @property
     def norms_of_layer(self) -> int:
-        """Norms of the layer itself."""
+        """Number of norms of the layer itself."""
         each = {"pre": 1, "pre_post": 2, "post": 1, "after": 1}[self.norms]
         return 1 if self.parallel == "shared" else each * len(self.parts)
 
 
 class StackSection(Section):
-    """A pattern of layers and how often it repeats, of the model itself or of what predicts further tokens.
+    """A pattern of layers with its repeats, of the model itself or of a prediction module.
 
     Attributes
     ----------

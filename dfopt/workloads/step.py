@@ -18,7 +18,7 @@ from dfopt.workloads.recompute import Recompute
 
 
 class StepParameters(Part):
-    """Samples of one evaluation and of a step.
+    """Samples of one evaluation and of a step, and the mode.
 
     Attributes
     ----------
@@ -68,43 +68,43 @@ class StepParameters(Part):
 
     @property
     def evaluation(self) -> Phase:
-        """What one evaluation works on: whole samples."""
+        """The phase of one evaluation: whole samples."""
         segment = Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
         return Phase(segments=(segment,))
 
     @property
     def tokens(self) -> int:
-        """Tokens of one evaluation."""
+        """Number of tokens of one evaluation."""
         return self.evaluation.tokens
 
     @property
     def wanted(self) -> int:
-        """Tokens whose logits are computed; of a whole sample all."""
+        """Number of tokens whose logits are computed: all tokens of a whole sample."""
         return self.tokens
 
     @property
     def produced(self) -> int | None:
-        """Tokens that sequences gain at least; none of whole samples."""
+        """Least number of new tokens; None for whole samples."""
         return None
 
     @property
     def variant(self) -> str | None:
-        """What the graph is called among those that compute the same: after what a training step computes again."""
+        """Name of the graph among those that compute the same, by what a training step recomputes."""
         return None if self.mode == "forward" or self.recompute == "none" else f"recompute: {self.recompute}"
 
     @property
     def words(self) -> Words:
-        """Bytes of an element of every class of data."""
+        """Bytes of an element of every data class."""
         return words_of(self.dtypes, self.word_bytes)
 
     @property
     def typed(self) -> dict[str, Any]:
-        """Fields of a graph that say how many bytes its elements have."""
+        """Graph fields for the data types or word size."""
         return {"word_bytes": self.word_bytes, "dtypes": self.dtypes}
 
     @property
     def sized(self) -> dict[str, Any]:
-        """Fields of the graph."""
+        """Graph fields for batch, tokens and data types."""
         trained = {"main_gradients": self.main_gradients or "fp32", "trained": self.trained}
         held = trained if self.mode == "training" else {}
         return {
@@ -150,7 +150,7 @@ def _listed(data: Any) -> Any:
 
 
 class ServingParameters(StepParameters):
-    """Samples of one evaluation, or a phase of serving.
+    """Samples of one evaluation, or a serving phase.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class ServingParameters(StepParameters):
 
     @property
     def keeps(self) -> bool:
-        """Whether anything is kept of the tokens for the next evaluation."""
+        """Whether any state is kept for the next evaluation."""
         return self.phase is not None
 
     @property
@@ -229,19 +229,19 @@ class ServingParameters(StepParameters):
 
     @property
     def evaluation(self) -> Phase:
-        """What one evaluation works on."""
+        """The phase of one evaluation."""
         if self.phase is None:
             return super().evaluation
         return self.phase if isinstance(self.phase, Phase) else _PHASES[self.phase](self)
 
     @property
     def wanted(self) -> int:
-        """Tokens whose logits are computed; of a whole sample all."""
+        """Number of tokens whose logits are computed: all tokens of a whole sample."""
         return self.tokens if self.phase is None else self.evaluation.wanted
 
     @property
     def produced(self) -> int | None:
-        """Tokens that sequences gain at least; none of whole samples."""
+        """Least number of new tokens; None for whole samples."""
         return None if self.phase is None else self.evaluation.produced
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ from dfopt.workloads.unroll import unroll
 
 
 class TransformerParameters(PlainLayerParameters):
-    """What a transformer is built from.
+    """Parameters of a GPT-style transformer.
 
     ``heads * head_dim`` may differ from ``hidden``: Q, K and V produce ``heads * head_dim`` features and the
     projection consumes them.
@@ -55,7 +55,7 @@ Parameters = TransformerParameters
 
 
 def counts(p: TransformerParameters) -> Counts:
-    """Parameters of the matrices that are drawn, and keys and values of a token, though no graph here keeps them.
+    """Number of parameters of the drawn matrices, and KV-cache bytes per token.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def counts(p: TransformerParameters) -> Counts:
 
 
 def build(p: TransformerParameters, **about: str) -> Graph:
-    """One transformer layer as a graph that stands for all of them: per drawn layer 18 kernels, 41 when training.
+    """Folded graph of one transformer layer: 18 kernels, or 41 in training, for each drawn layer.
 
     Examples
     --------

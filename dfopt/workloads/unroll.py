@@ -17,13 +17,13 @@ _PartT = TypeVar("_PartT", bound=Part)
 
 
 def renamed(part: _PartT, called: Callable[[str], str], **more: Any) -> _PartT:
-    """A kernel, tensor or end of a graph in which kernels have other names, with other values of some fields."""
+    """A kernel, tensor or end with names mapped by ``called``, and other fields replaced."""
     names = {field: called(name) for field in _NAMES if (name := getattr(part, field, None)) is not None}
     return part.model_copy(update={**names, **more})
 
 
 def unroll(graph: Graph, copies: int | None = None) -> Graph:
-    """Replace a folded graph by one in which its layers are drawn.
+    """Unroll a folded graph: draw all its layers.
 
     Parameters
     ----------

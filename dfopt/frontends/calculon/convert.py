@@ -31,7 +31,7 @@ _NOTES: Final = ("must_be_filled is not in system.yaml: any part of a network ma
 
 @dataclass(frozen=True)
 class ImportedCase:
-    """An application on a system as our documents, and what an execution fixes of the mapping.
+    """A Calculon application, system and execution as dfopt documents.
 
     ``recipe`` is the graph as a file has it: the workload ``calculon`` with its parameters.
     """
@@ -46,7 +46,7 @@ class ImportedCase:
     place: Mapping[Item, str] = field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:
-        """What to call ``dfopt.optimize(case.graph, case.system, ...)`` with."""
+        """Keyword arguments for ``dfopt.optimize(case.graph, case.system, ...)``."""
         pins = self.pins
         fixed = (
             {}
@@ -65,7 +65,7 @@ def load_case(
     chips: int | None = None,
     overlaps: bool = False,
 ) -> ImportedCase:
-    """Read Calculon's files.
+    """Import Calculon files.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def write_case(
     chips: int | None = None,
     overlaps: bool = False,
 ) -> list[str]:
-    """Write graph.yaml, system.yaml, assumptions.yaml and of an execution pins.yaml.
+    """Import Calculon files and write graph.yaml, system.yaml, assumptions.yaml and, for an execution, pins.yaml.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ _LACKS: Final[Mapping[str, tuple[Callable[[Execution], bool], str]]] = {
 
 
 def check(execution: Execution, path: str) -> None:
-    """Raise one `DocumentError` with every field whose value cannot be said."""
+    """Raise one `DocumentError` that lists all unsupported fields of an execution."""
     issues = [
         Issue(f"$.{name}", f"found {shown(getattr(execution, name))}: {lacks}", "not supported yet")
         for name, (can_be_said, lacks) in _LACKS.items()
@@ -81,9 +81,19 @@ def _degrees(execution: Execution) -> Iterator[tuple[str, int, int]]:
 
 
 def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str) -> list[int]:
-    """Chips along the dim of each network: the product of the degrees of all that is on it.
+    """Number of chips along the dim of each network: the product of the degrees on it.
 
-    Raises `DocumentError`, with the path of the execution, if a network has not so many processors.
+    Parameters
+    ----------
+    execution, networks : Execution, sequence of NetworkFile
+        The execution, and the networks of its system.
+    path : str
+        File of the execution, for errors.
+
+    Raises
+    ------
+    DocumentError
+        If a network does not have so many processors.
     """
     sizes, issues = [1] * len(networks), []
     for (_, degree, network), (_, name) in zip(_degrees(execution), _AXES, strict=True):
@@ -111,7 +121,7 @@ _OFFLOADED: Final[Mapping[str, tuple[Item, ...]]] = {
 
 
 def placed(execution: Execution, system: System, path: str) -> dict[Item, str]:
-    """What lies in the second memory, by item; `DocumentError` if there is none, or what is computed is no training.
+    """Memory of each offloaded item; `DocumentError` without a second memory or outside of training.
 
     Of a forward pass there is nothing but weights: that program moves these beside it, too.
     """
@@ -128,7 +138,7 @@ def placed(execution: Execution, system: System, path: str) -> dict[Item, str]:
 
 
 def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:
-    """Degrees and dims of a plan; axes that share a network have parts of its dim, tensor parallelism the innermost.
+    """Plan fields for degrees and dims; axes on one network share its dim, tensor parallelism innermost.
 
     Examples
     --------
@@ -156,7 +166,7 @@ _SPLIT: Final = {"Query": _COLUMNS, "Key": _COLUMNS, "Value": _COLUMNS, "QKV": _
 
 
 def shardings(graph: Graph, execution: Execution) -> dict[str, Sharding]:
-    """The scheme of every kernel of a block under Calculon's tensor parallelism, that of Megatron-LM.
+    """Sharding scheme of every kernel of a block under Calculon's (Megatron-LM's) tensor parallelism.
 
     Weights are split by columns and then by rows, attention by heads. What is between is whole on every chip with
     all-reduces, and split along the tokens with reduce-scatter and all-gather.

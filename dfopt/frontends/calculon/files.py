@@ -38,7 +38,7 @@ Curve = Annotated[tuple[tuple[Size, Share], ...], Field(min_length=1, max_length
 
 
 class Application(Part):
-    """A transformer of ``num_blocks`` equal blocks.
+    """Application file: a transformer of ``num_blocks`` equal blocks.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Application(Part):
 
 
 class Engine(Part):
-    """A matrix or vector engine that computes in one type.
+    """A matrix or vector engine for one data type.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Engine(Part):
 
 
 class MemoryFile(Part):
-    """A memory; one of 0 GiB is not there.
+    """A memory; one of 0 GiB does not exist.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class MemoryFile(Part):
 
 
 class Ops(Part):
-    """How many times a tensor passes a link, for each communication: a scalar, and how many n-th more of it.
+    """For each collective, the number of times that a tensor passes a link: (scalar, offset per 1/n).
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Ops(Part):
 
 
 class NetworkFile(Part):
-    """A network that ``size`` processors share.
+    """A network of ``size`` processors.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class NetworkFile(Part):
 
 
 class SystemFile(Part):
-    """A processor with its memories, and the networks between processors.
+    """System file: a processor with its memories, and the networks between processors.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class SystemFile(Part):
 
 
 class Execution(Part):
-    """How an application runs on a system: 23 fields, all of them written.
+    """Execution file: how an application runs on a system; all 23 fields are required.
 
     Attributes
     ----------
@@ -280,7 +280,7 @@ class Execution(Part):
 
 
 def read(kind: type[F], path: str | Path) -> F:
-    """One of the files, or a `DocumentError` with every unknown key, missing field and value that cannot be."""
+    """Read one of Calculon's files; `DocumentError` lists unknown keys, missing fields and invalid values."""
     data = load_strict(Path(path))
     try:
         return kind.model_validate(data)

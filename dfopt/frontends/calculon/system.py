@@ -23,12 +23,12 @@ _UNIT_FLOP, _UNIT_BYTES = 1e9, 1e6
 
 
 def dim_name(network: int) -> str:
-    """What the dim of a network is called."""
+    """Name of the network dim of Calculon's network number ``network``."""
     return f"network{network}"
 
 
 def engines(file: SystemFile, datatype: str, path: str) -> tuple[Engine, Engine]:
-    """The matrix and the vector engine of a type; `DocumentError` if one of them lacks it."""
+    """Matrix and vector engine of a data type; `DocumentError` if one is missing."""
     issues = [
         Issue(f"$.{unit}", f"computes in {', '.join(types)}, not in {datatype}", "take another datatype")
         for unit, types in (("matrix", file.matrix), ("vector", file.vector))
@@ -44,7 +44,7 @@ def engines(file: SystemFile, datatype: str, path: str) -> tuple[Engine, Engine]
 
 
 def system_of(file: SystemFile, name: str, datatype: str, sizes: Sequence[int], path: str) -> System:
-    """The system of a file of Calculon, whose chips compute in one type.
+    """System of a Calculon file, whose chips compute in one data type.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _dim(number: int, network: NetworkFile, size: int) -> NetworkDim:
 
 
 def sizes_without_execution(file: SystemFile, path: str, chips: int | None = None) -> list[int]:
-    """Chips along the dim of each network, without an execution: groups of the network before it.
+    """Number of chips along the dim of each network if no execution is given: nested groups.
 
     Parameters
     ----------

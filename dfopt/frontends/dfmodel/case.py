@@ -39,11 +39,11 @@ _FIELDS = {
 
 
 class Unsupported(Exception):
-    """A case uses a feature of DFModel that dfopt does not have; the message names it."""
+    """Raised where a case uses a feature of DFModel that dfopt lacks; the message names it."""
 
 
 class Override(Part):
-    """Something that a case does not say of itself, and why it is so.
+    """Values that a case file does not state, with the reason for them.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Override(Part):
 
 
 class Overrides(Document):
-    """Overrides of DFModel cases, by the name of the case file without its suffix.
+    """Overrides of DFModel cases by the case file's name, without suffix.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Overrides(Document):
 
 @dataclass(frozen=True)
 class ImportedCase:
-    """A DFModel case as our documents.
+    """A DFModel case as dfopt documents.
 
     ``pins.sharding`` is the result of their inter-chip step where the case records it (bytes alone leave ties, so it is
     part of what their second step was given); ``pins.partition`` are the partitions fixed by the user. ``padding`` is
@@ -106,7 +106,7 @@ class ImportedCase:
     overrides: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """What to call ``dfopt.optimize(case.graph, case.system, ...)`` with."""
+        """Keyword arguments for ``dfopt.optimize(case.graph, case.system, ...)``."""
         pins = self.pins
         return {
             "assumptions": self.assumptions,
@@ -119,7 +119,7 @@ class ImportedCase:
 
 
 def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Override, ...]]:
-    """The data of a case with its overrides, and the overrides.
+    """Data of a case with its overrides applied, and those overrides.
 
     Parameters
     ----------
@@ -147,17 +147,17 @@ def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Ov
 
 
 def topology_of(system: Data) -> str | None:
-    """The field of a ``system`` message that holds its network, such as ``r_sw``: ring and switch."""
+    """Name of the network field in a ``system`` message, such as ``r_sw`` (ring and switch)."""
     return next((key for key in system if set(key.split("_")) <= {"r", "sw", "fc"}), None)
 
 
 def block_of(execution: Data) -> str | None:
-    """The field of an ``execution`` message that holds its workload, such as ``fft``."""
+    """Name of the workload field in an ``execution`` message, such as ``fft``."""
     return next((block for block in _FIELDS if block in execution), None)
 
 
 def missing(setup: Data, graph: Data) -> list[Issue]:
-    """What the import needs and a case does not hold, each with the override that would supply it.
+    """Values that the import needs and a case lacks, as issues with the override that supplies each.
 
     A size of zero, which leaves the choice to the authors' solver, is missing too.
     """

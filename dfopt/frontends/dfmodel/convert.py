@@ -48,7 +48,7 @@ _NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED, "graph": _ALONE}
 
 
 def load_case(path: str | Path, overrides: str | Path | None = None) -> ImportedCase:
-    """Read a case: a JSON file, or a setup in text format (any other suffix).
+    """Import a DFModel case: a JSON file, or a setup in protobuf text format (any other suffix).
 
     ``overrides`` is a document that supplies what cases leave out, or the folder of one called ``overrides.yaml``.
     Raises `DocumentError` for what is no DFModel case, leaves out what the import needs, or uses a feature that is
@@ -65,7 +65,7 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
 
 
 def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCase:
-    """Turn the parsed data of a case into documents, as :func:`load_case` does.
+    """Import parsed case data, like :func:`load_case`.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _with_weight_setup(graph: Graph, training: Data, system: Data, notes: list[s
 
 
 def write_case(path: str | Path, folder: str | Path, overrides: str | Path | None = None) -> list[str]:
-    """Write a case as graph.yaml, system.yaml, assumptions.yaml and pins.yaml into a folder.
+    """Import a case and write graph.yaml, system.yaml, assumptions.yaml and pins.yaml into a folder.
 
     Parameters
     ----------

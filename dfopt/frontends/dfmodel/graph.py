@@ -38,7 +38,7 @@ Built = tuple[list[Kernel], Callable[[Data], float], Data]
 
 
 def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], name: str) -> Graph:
-    """The graph of a case.
+    """Graph of a case.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], n
 
 
 def kernel_of(data: Data, **changes: Any) -> Kernel:
-    """One kernel of a case, with changes by the caller; what it communicates explicitly is left to the caller too."""
+    """One kernel of a case, with fields replaced; explicit communication is left to the caller."""
     variant, tiling = data["variant"], data.get("tiling", "N_TILING")
     op: Op = "elementwise"
     if variant == "gemm_input1_weight":

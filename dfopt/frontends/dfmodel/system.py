@@ -20,7 +20,7 @@ _CARRIES = {"dlrm": "DP", "hpl": "TP", "fft": "TP"}
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a setup: bandwidth in bytes per second, and the parallelism it carries (empty: not said)."""
+    """A network axis of a setup: bandwidth in B/s, and the parallelism on it (empty: not stated)."""
 
     name: str
     wiring: Wiring
@@ -30,7 +30,7 @@ class Axis:
 
 
 def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
-    """The network axes of a ``system`` message, each with what it carries for a workload; none for a single chip.
+    """Network axes of a ``system`` message with the parallelism on each; empty for a single chip.
 
     Raises `Unsupported` if the workload cannot be laid on them.
 
@@ -90,7 +90,7 @@ def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
 
 
 def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
-    """The system of a ``system`` message, and the names of the dims that carry each parallelism.
+    """System of a ``system`` message, and the names of the dims of each parallelism.
 
     Parameters
     ----------

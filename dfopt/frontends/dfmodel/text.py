@@ -32,7 +32,7 @@ _FILLED: Final = re.compile(
 
 
 def parsed(text: str, name: str) -> Data:
-    """The fields of a message in text format; kernels and connections are lists.
+    """Fields of a protobuf text message; kernels and connections are lists.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def _issues(path: str, message: Data, word: int) -> Iterator[Issue]:
 
 
 def case_of(text: str, name: str) -> Data:
-    """The data of a case, from a setup in text format.
+    """Case data of a setup in protobuf text format.
 
     Raises
     ------

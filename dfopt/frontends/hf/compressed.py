@@ -18,13 +18,13 @@ _CHOSEN: Final = 4  # tokens of the groups that overlap, and that an indexer cho
 
 
 def ratios(value: Any) -> dict[str, Any] | None:
-    """Tokens of a group in every layer, 0 where there are none."""
+    """Value of a list of group sizes by layer, 0 for none; None if it cannot be read."""
     valid = isinstance(value, list) and value and all(is_whole(ratio, 0) for ratio in value)
     return {"ratios": value} if valid else None
 
 
 def compressed_layers(given: Given) -> dict[str, Any]:
-    """Layers of experts with attention to a window and, by their ratio, to groups of tokens."""
+    """Stack of expert layers with attention to a window and to compressed groups of tokens."""
     ratios, number = given["ratios"], given["layers"]
     if len(ratios) not in (number, number + given["predicts"]):
         few = f"expected one for each of {number} layers, and of {given['predicts']} that predict further tokens"

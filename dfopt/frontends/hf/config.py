@@ -42,7 +42,7 @@ _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
 def recipe(
     data: Mapping[str, Any], path: str | os.PathLike[str], quant_config: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The graph file of a config: the workload ``decoder`` with its sizes, or a ``stack`` where layers differ.
+    """Graph file data of a Hugging Face config: workload ``decoder``, or ``stack`` where layers differ.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def _spelled(name: str, value: Any) -> str:
 
 
 def read(path: str | os.PathLike[str], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The graph file of a config, given by its file or by the folder of a model.
+    """Graph file data of a config file or of a model's folder.
 
     Parameters
     ----------

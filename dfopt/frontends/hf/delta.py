@@ -12,7 +12,7 @@ __all__ = ["delta_layers", "kda_layers", "linear_attention"]
 
 
 def delta_layers(given: Given) -> dict[str, Any]:
-    """Layers of the gated delta rule, and of gated attention."""
+    """Stack of gated-delta-rule layers and gated-attention layers."""
     order, every = given.get("types"), given.get("interval")
     in_turn = None if every is None else every_so_many(given["layers"], every, "delta", "attention")
     if order is None and in_turn is None:
@@ -33,7 +33,7 @@ def delta_layers(given: Given) -> dict[str, Any]:
 
 
 def kda_layers(given: Given) -> dict[str, Any]:
-    """Layers of Kimi delta attention and of latent attention, a few dense ones first."""
+    """Stack of Kimi delta attention and latent attention, with a few dense layers first."""
     own, number = given["linear"], given["layers"]
     kinds = {place: "kda" for place in own["kda_layers"]} | {place: "latent" for place in own["full_attn_layers"]}
     if sorted(kinds) != list(range(1, number + 1)) or len(own["kda_layers"]) + len(own["full_attn_layers"]) != number:
@@ -55,7 +55,7 @@ _OF_KDA: Final = ("head_dim", "num_heads", "short_conv_kernel_size")
 
 
 def linear_attention(value: Any) -> dict[str, Any] | None:
-    """Sizes of Kimi delta attention, and the places of layers with it and of the others, from 1 on."""
+    """Value of the linear-attention block: sizes, and layer numbers from 1; None if it cannot be read."""
     if not isinstance(value, Mapping) or set(value) != {*_OF_KDA, "kda_layers", "full_attn_layers"}:
         return None
     places = [value[name] for name in ("kda_layers", "full_attn_layers")]

@@ -34,7 +34,7 @@ def _stacked(given: Given, layer: Mapping[str, Any], **ends: Any) -> dict[str, A
 
 
 def bert(given: Given) -> dict[str, Any]:
-    """Norms behind the residual, embeddings of words, of positions and of types of tokens, and a pooler."""
+    """Parameters of BERT: post-norms, word, position and type embeddings, and a pooler."""
     padded = given.get("padded", 0)
     if given["positions"] <= padded:
         raise ValueError(f"positions: found {given['positions']}, expected more than the {padded} that are not used")
@@ -45,7 +45,7 @@ def bert(given: Given) -> dict[str, Any]:
 
 
 def image(given: Given) -> dict[str, Any]:
-    """Patches of an image, beside a token for all of it if there is one, and norms in front."""
+    """Parameters of vision transformers: patches, perhaps a class token, and pre-norms."""
     if given["patch"] > given["side"]:
         raise ValueError(f"patch: found {given['patch']}, expected {given['side']} at most, as of the whole image")
     tokens = (given["side"] // given["patch"]) ** 2 + given.get("class_token", 1)
@@ -57,7 +57,7 @@ def image(given: Given) -> dict[str, Any]:
 
 
 def whisper(given: Given) -> dict[str, Any]:
-    """Pairs of attention to the decoder's own tokens and to those of the encoder."""
+    """Parameters of Whisper's decoder: pairs of self-attention and cross-attention."""
     sizes = {"heads": given["heads"], "head_dim": head_dim_of(given), "bias": "no_key"}
     inside = {"kind": "mlp", "ffn": given["ffn"], "gated": False, "bias": True}
     cross = {"kind": "cross_attention", **sizes, "tokens": given["encoded"]}
@@ -72,7 +72,7 @@ def whisper(given: Given) -> dict[str, Any]:
 
 
 def every_so_many_global(data: Mapping[str, Any]) -> list[str] | None:
-    """What the class of ModernBERT takes: all tokens for the first in every so many layers."""
+    """Default layer types of ModernBERT: global attention in the first of every few layers."""
     number, turn = number_of_layers(data), data.get("global_attn_every_n_layers", 3)
     if number is None or not is_whole(turn):
         return None
@@ -80,7 +80,7 @@ def every_so_many_global(data: Mapping[str, Any]) -> list[str] | None:
 
 
 def modern(given: Given) -> dict[str, Any]:
-    """Gated MLPs, positions that turn, and windows that look both ways in all but some layers.
+    """Parameters of ModernBERT: gated MLPs, rotary positions, and two-sided windows in most layers.
 
     Norms have no biases, and the first one is the embedding's; both are counted, a ten-thousandth of all.
     """

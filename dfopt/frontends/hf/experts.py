@@ -11,21 +11,21 @@ __all__ = ["ffn_of_experts", "letters", "ling", "to_the_last", "unplaced"]
 
 
 def to_the_last(given: Given) -> dict[str, Any]:
-    """Experts up to the last layer: layers behind them that are dense again are not drawn."""
+    """Parameters of expert layers up to the last; dense layers after them are not drawn."""
     if given["last"] not in (-1, given["layers"] - 1):
         raise ValueError(f"last: found {given['last']} of {given['layers']} layers, expected the last one, or -1")
     return {}
 
 
 def unplaced(given: Given) -> dict[str, Any]:
-    """Layers that attend to all tokens carry no position where others attend to a window."""
+    """Parameters of layers in which global attention has no positions next to windowed layers."""
     turns = local_in_turn(given)
     types = turns.get("types") or given.get("types") or []
     return {**turns, "own": {"global": {"rotary_dim": 0}} if "local" in types else {}}
 
 
 def ling(given: Given) -> dict[str, Any]:
-    """Shared experts are as large as the others; heads of no size are those that the residual is divided among."""
+    """Parameters of Ling: shared experts as large as others, and a default head size."""
     head_dim = given["head_dim"] or head_dim_of(given)
     if given.get("shared_ffn", given["expert_ffn"]) != given["expert_ffn"]:
         raise ValueError(f"shared_ffn: found {given['shared_ffn']}, expected {given['expert_ffn']}, as all experts")
@@ -33,12 +33,12 @@ def ling(given: Given) -> dict[str, Any]:
 
 
 def letters(value: Any) -> dict[str, Any] | None:
-    """How often a layer attends to all tokens: the last of so many, or of so many letters."""
+    """Value of a layer pattern: a number, or letters of one period; None if it cannot be read."""
     if isinstance(value, str) and len(value) > 1 and value == "L" * (len(value) - 1) + "G":
         return {"pattern": len(value)}
     return {"pattern": value} if value is None or is_whole(value) else None
 
 
 def ffn_of_experts(given: Given) -> dict[str, Any]:
-    """No dense layers, and no size of theirs."""
+    """Parameters of a model with expert layers only, without a dense size."""
     return {"ffn": given["expert_ffn"]}

@@ -30,12 +30,12 @@ _MOST_LAYERS: Final = 1000
 
 
 def is_whole(value: Any, least: int = 1) -> TypeGuard[int]:
-    """Whether a value is a whole number of at least so much; True is none."""
+    """Whether a value is an integer of at least ``least``; booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def number_of_layers(data: Mapping[str, Any]) -> int | None:
-    """The number of layers of a config, if it has one that is read."""
+    """Number of layers in a config, or None."""
     number = data.get("num_hidden_layers")
     return number if is_whole(number) and number <= _MOST_LAYERS else None
 
@@ -45,7 +45,7 @@ def number_of_layers(data: Mapping[str, Any]) -> int | None:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of configs: what its values give, what is expected, and whether a file must have it."""
+    """How to read a config field: what its values give, what to expect, and whether it is required."""
 
     gives: Gives
     expected: str
@@ -197,6 +197,8 @@ def _same_as(name: str) -> Takes:
 
 
 def divide(names: Sequence[str]) -> Takes:
+    """Default of a field: the quotient of two other fields if they are integers and it is whole, else None."""
+
     def takes(data: Mapping[str, Any]) -> int | None:
         size, by = (data.get(name) for name in names)
         return size // by if is_whole(size) and is_whole(by) and size % by == 0 else None
@@ -291,13 +293,13 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_spelled_out)]
 
 
 class Entry(BaseModel):
-    """A part of a data file."""
+    """Base of the parts of a data file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 class Modules(Entry):
-    """What the weights of a type of model are called, by the part that they belong to.
+    """Weight names of a model type, by part of the model.
 
     ``few`` are weights that count with those of attention, whatever is done with them: routers, and gates of experts.
     ``*`` stands for the layer's number. Names begin behind one of ``fronts``.
@@ -314,7 +316,7 @@ class Modules(Entry):
 
 
 class Family(Entry):
-    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out.
+    """How to read the configs of one ``model_type``: fixed parameters, fields and defaults.
 
     A value of ``left_out`` may be a function of the config, which gives none where others are missing.
     """

@@ -21,12 +21,12 @@ __all__ = [
 
 
 def learned_positions(given: Given) -> dict[str, Any]:
-    """A table of positions, and nothing that turns queries and keys."""
+    """Parameters of learned positions, without rotary ones."""
     return {"learned_positions": given["positions"] + given.get("more_positions", 0), "rotary_dim": 0}
 
 
 def falcon(given: Given) -> dict[str, Any]:
-    """One head of keys and values, or as many as are said; attention and MLP side by side, reading one norm or two."""
+    """Parameters of Falcon: key and value heads, and parallel attention and MLP with one norm or two."""
     parameters: dict[str, Any] = {"rotary_dim": 0} if given["alibi"] else {}
     if given["new_architecture"]:
         parameters |= {"parallel": "shared" if given.get("norms_beside") == 1 else "own"}
@@ -37,14 +37,14 @@ def falcon(given: Given) -> dict[str, Any]:
 
 
 def as_wide(given: Given) -> dict[str, Any]:
-    """An embedding as wide as the residual: projections between the two are not drawn."""
+    """Parameters of a model whose embedding is as wide as the residual stream."""
     if given.get("embedded") not in (None, given["hidden"]):
         raise ValueError(f"embedded: found {given['embedded']}, expected {given['hidden']}, as hidden_size")
     return {}
 
 
 def turns_of_lists(value: Any) -> dict[str, Any] | None:
-    """Kinds of attention, each list of them so many times."""
+    """Value of a list of layer types with repeats; None if it cannot be read."""
     valid = isinstance(value, list) and all(
         isinstance(turn, list)
         and len(turn) == 2
@@ -58,7 +58,7 @@ def turns_of_lists(value: Any) -> dict[str, Any] | None:
 
 
 def neo_layers(given: Given) -> dict[str, Any]:
-    """Layers that attend to all tokens, and layers that attend to a window."""
+    """Stack of global and windowed attention layers (GPT-Neo)."""
     types, turns = given.get("types"), given.get("turns")
     if None not in (types, turns) and types != turns:
         raise ValueError("turns: found other layers than attention_layers says")
@@ -71,7 +71,7 @@ _OF_MPT: Final = frozenset({
 
 
 def mpt_attention(value: Any) -> dict[str, Any] | None:
-    """Heads of keys and values; positions are added to scores."""
+    """Value of MPT's attention block: key and value heads, with ALiBi; None if it cannot be read."""
     if not isinstance(value, Mapping) or set(value) - {*_OF_MPT, "alibi", "attn_type", "prefix_lm", "qk_ln"}:
         return None
     heads: dict[str, dict[str, int]] = {"multihead_attention": {}, "multiquery_attention": {"kv_heads": 1}}
@@ -85,11 +85,11 @@ def mpt_attention(value: Any) -> dict[str, Any] | None:
 
 
 def mpt_layers(given: Given) -> dict[str, Any]:
-    """Heads of keys and values as the mapping of attention says, and nothing that turns queries and keys."""
+    """Parameters of MPT: key and value heads of its attention block, and no rotary positions."""
     return {"rotary_dim": 0, **given["of_attention"]}
 
 
 def one_head_or_all(data: Mapping[str, Any]) -> int | None:
-    """One head of keys and values, unless the class is told that each head has its own."""
+    """Default number of key and value heads: 1, or None (all) if every head has its own."""
     heads = data.get("num_attention_heads")
     return 1 if data.get("multi_query") is not False else heads if is_whole(heads) else None

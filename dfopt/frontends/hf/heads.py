@@ -12,7 +12,7 @@ __all__ = ["gated_alike", "heads_of_kinds", "laguna", "mimo", "other_heads", "pl
 
 
 def heads_of_kinds(given: Given) -> dict[str, Any]:
-    """Layers of a kind have as many heads as each other."""
+    """Parameters of layers whose number of heads depends on their type."""
     heads = given.get("heads_of_layers")
     if heads is None:
         return {}
@@ -27,13 +27,14 @@ def heads_of_kinds(given: Given) -> dict[str, Any]:
 
 
 def gated_alike(value: Any) -> dict[str, Any] | None:
+    """Value of a list of gates that are the same in all layers; None if it cannot be read."""
     gates = {"per_head": "head", "per_element": "element"}
     alike = isinstance(value, list) and value and all(gate == value[0] for gate in value)
     return {"gates": gates[value[0]]} if alike and isinstance(value[0], str) and value[0] in gates else None
 
 
 def laguna(given: Given) -> dict[str, Any]:
-    """What is said of gates, and of layers without experts, in two ways."""
+    """Parameters of Laguna, whose config states gates and dense layers in two ways."""
     if given.get("gates", given["gate"]) != given["gate"]:
         raise ValueError(f"gates: found gates of every {given['gates']}, but gating says of every {given['gate']}")
     dense = [place for place, routed in enumerate(given["sparse"]) if not routed]
@@ -43,7 +44,7 @@ def laguna(given: Given) -> dict[str, Any]:
 
 
 def places_in_words(value: Any, to: str) -> dict[str, Any] | None:
-    """Numbers of layers, as a list or in one string."""
+    """Value of layer numbers as a list or a string; None if it cannot be read."""
     if isinstance(value, str):
         parts = [part.strip() for part in value.split(",")]
         value = [int(part) for part in parts if part] if all(part.isdecimal() for part in parts if part) else None
@@ -51,7 +52,7 @@ def places_in_words(value: Any, to: str) -> dict[str, Any] | None:
 
 
 def other_heads(value: Any) -> dict[str, Any] | None:
-    """What layers of a window have instead of the others' heads."""
+    """Value of the head sizes of windowed layers; None if it cannot be read."""
     if value is None:
         return {}
     names = {"num_attention_heads": "heads", "num_attention_groups": "kv_heads", "head_dim": "head_dim"}
@@ -64,7 +65,7 @@ def other_heads(value: Any) -> dict[str, Any] | None:
 
 
 def step(given: Given) -> dict[str, Any]:
-    """Layers of all tokens and of a window, and behind them in the same lists those that predict further tokens."""
+    """Stack of global and windowed layers, whose lists also have the prediction modules (Step)."""
     number, more = given["layers"], given["predicts"]
     parameters: dict[str, Any] = {}
     for name in ("types", "sparse"):
@@ -89,7 +90,7 @@ def step(given: Given) -> dict[str, Any]:
 
 
 def mimo(given: Given) -> dict[str, Any]:
-    """Layers of a window have heads of keys and values of their own, and sinks; values are narrower than keys."""
+    """Stack of global and windowed layers with different heads, sinks and narrow values (MiMo)."""
     sizes = {"swa_heads": "heads", "swa_dim": "head_dim", "swa_value_dim": "value_dim"}
     for name, other in sizes.items():
         if given.get(name, given[other]) != given[other]:

@@ -39,7 +39,7 @@ def _in_places(given: Given, usual: str, other: str) -> list[str]:
 
 
 def bamba(given: Given) -> dict[str, Any]:
-    """Layers of Mamba 2, and of attention where a list says so, each with an MLP."""
+    """Stack of Mamba 2 layers and listed attention layers, each with an MLP (Bamba)."""
     layers = {
         "mamba": {"mixer": _scan(given, given["expand"] * given["hidden"]), "feed_forward": _mlp(given)},
         "attention": {"mixer": _attention(given), "feed_forward": _mlp(given)},
@@ -48,13 +48,13 @@ def bamba(given: Given) -> dict[str, Any]:
 
 
 def half_of_a_head(data: Mapping[str, Any]) -> int | None:
-    """Features that carry a position: half of those of a head."""
+    """Default number of rotary features: half of a head."""
     dim = data.get("head_dim") or divide(("hidden_size", "num_attention_heads"))(data)
     return dim // 2 if is_whole(dim, 2) else None
 
 
 def granite(given: Given) -> dict[str, Any]:
-    """Layers of Mamba 2 and of attention, each with an MLP, beside experts if there are any."""
+    """Stack of Mamba 2 and attention layers, each with an MLP and perhaps experts (Granite)."""
     inside: dict[str, Any] = {"kind": "mlp", "ffn": given["shared_ffn"]}
     if given["experts"]:
         if not given["chosen"]:
@@ -73,14 +73,14 @@ def granite(given: Given) -> dict[str, Any]:
 
 
 def falcon_h1(given: Given) -> dict[str, Any]:
-    """Layers of attention and Mamba 2 side by side, and an MLP."""
+    """Stack of layers with attention and Mamba 2 in parallel, and an MLP (Falcon H1)."""
     inner = given["inner"] or given["expand"] * given["hidden"]
     both = {"kind": "beside", "mixers": [_attention(given), _scan(given, inner)]}
     return put_together(given, {"layer": {"mixer": both, "feed_forward": _mlp(given)}}, ["layer"] * given["layers"])
 
 
 def lfm2(given: Given) -> dict[str, Any]:
-    """Layers of a convolution between gates, and of attention, with an MLP or with experts behind some dense ones."""
+    """Stack of gated-convolution and attention layers, with MLPs or experts after some dense layers (LFM2)."""
     types = given.get("types")
     if types is None and given.get("places") is None:
         raise ValueError("types: missing, expected conv and full_attention, or full_attn_idxs")

@@ -36,7 +36,7 @@ _LOCAL: Final = {"local": "window", "chunked": "chunk"}
 
 
 def layers_of(given: Given) -> dict[str, Any]:
-    """The stack of a decoder.
+    """Parameters of a decoder as a stack of layers.
 
     Parameters
     ----------
@@ -75,19 +75,19 @@ def layers_of(given: Given) -> dict[str, Any]:
 
 
 def mixer_of(kind: str, given: Given, *names: str, **more: Any) -> dict[str, Any]:
-    """A mixer of a kind, with the sizes of these names that are given."""
+    """Parameters of a mixer of some kind, from the given fields with these names."""
     return {"kind": kind, **{name: given[name] for name in names if given.get(name) is not None}, **more}
 
 
 def head_dim_of(given: Given) -> int:
-    """Features of a head: those of the residual, divided among the heads."""
+    """Default head size: residual features divided by heads."""
     if given["hidden"] % given["heads"]:
         raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
     return int(given["hidden"] // given["heads"])
 
 
 def routed(given: Given) -> dict[str, Any]:
-    """Experts beside some that every token uses, all as large as each other, whose router has a bias."""
+    """Parameters of experts with equal shared experts and a router with bias."""
     shared = {"shared": given["shared"] * given["expert_ffn"]} if given["shared"] else {}
     return mixer_of("moe", given, "experts", "chosen", ffn=given["expert_ffn"], router_bias=True) | shared
 
@@ -95,7 +95,7 @@ def routed(given: Given) -> dict[str, Any]:
 def put_together(
     given: Given, layers: Mapping[str, Any], order: Sequence[str], predicting: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The parameters of a stack.
+    """Parameters of a stack from kinds of layers and their order.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def every_so_many(layers: int, period: int, usual: str, other: str) -> list[str]
 
 
 def local_in_turn(given: Given) -> dict[str, Any]:
-    """Layers that attend to a window, but for the last in every ``pattern`` of them; or as ``types`` say."""
+    """Stack of windowed layers with global attention in the last of every ``pattern``, or as ``types`` lists."""
     if given.get("pattern") is None:
         return {}
     kinds = every_so_many(given["layers"], given["pattern"], "local", "global")
@@ -194,12 +194,12 @@ def local_in_turn(given: Given) -> dict[str, Any]:
 
 
 def local_everywhere(given: Given) -> dict[str, Any]:
-    """A window that every layer attends to, if there is any."""
+    """Parameters of a window in every layer, if there is one."""
     return {"types": ["local" if given.get("window") else "global"] * given["layers"]}
 
 
 def experts_behind(given: Given) -> dict[str, Any]:
-    """Layers of experts behind some dense ones; or as ``sparse`` says."""
+    """Stack of dense layers followed by expert layers, or as ``sparse`` lists."""
     if "dense" not in given and "sparse" in given:
         return {}
     dense = min(given.get("dense", 0), given["layers"])
@@ -210,19 +210,19 @@ def experts_behind(given: Given) -> dict[str, Any]:
 
 
 def dense_first(given: Given) -> dict[str, Any]:
-    """Layers of experts behind some dense ones, with shared experts as large as those that a token chooses."""
+    """Stack of dense layers followed by expert layers with shared experts."""
     return {**experts_behind(given), "shared": given.get("shared", 0) * given["expert_ffn"]}
 
 
 def experts_in_turn(given: Given) -> dict[str, Any]:
-    """Layers of experts, the last in every so many, but for some that a list names."""
+    """Stack with expert layers at regular intervals, without listed ones."""
     turns = every_so_many(given["layers"], given["sparse_step"], "dense", "experts")
     dense = given.get("only_dense") or ()
     return {"sparse": [kind == "experts" and place not in dense for place, kind in enumerate(turns)]}
 
 
 def in_sections(kinds: Sequence[str]) -> list[dict[str, Any]]:
-    """The layers of a model as sections, patterns that repeat: with as few layers in them as can be.
+    """Layers of a model as sections of repeated patterns, as short as possible.
 
     Examples
     --------

@@ -11,7 +11,7 @@ __all__ = ["jamba_layers", "layers_of_predictors", "one_of_each", "one_scan2_eac
 
 
 def one_scan_each(given: Given) -> dict[str, Any]:
-    """Layers of Mamba, and nothing else."""
+    """Stack of Mamba layers only."""
     inner = given.get("inner") or given["expand"] * given["hidden"]
     if inner != given["expand"] * given["hidden"]:
         raise ValueError(f"inner: found {inner}, expected expand x hidden_size, {given['expand'] * given['hidden']}")
@@ -28,14 +28,14 @@ _OF_MAMBA2: Final = ("state", "convolution", "chunk", "conv_bias", "state_bytes"
 
 
 def mamba2_of(given: Given) -> dict[str, Any]:
-    """The mixer of Mamba 2 of some sizes."""
+    """Parameters of a Mamba 2 mixer."""
     return mixer_of(
         "mamba2", given, *_OF_MAMBA2, heads=given["m_heads"], head_dim=given["m_dim"], groups=given["m_groups"]
     )
 
 
 def one_scan2_each(given: Given) -> dict[str, Any]:
-    """Layers of Mamba 2, and nothing else."""
+    """Stack of Mamba 2 layers only."""
     inner = given["expand"] * given["hidden"]
     if given["m_heads"] * given["m_dim"] != inner:
         raise ValueError(f"m_heads: found {given['m_heads']} of {given['m_dim']} features, expected {inner} together")
@@ -46,7 +46,7 @@ _SIGNS: Final = {"M": "mamba", "*": "attention", "-": "mlp", "E": "experts"}
 
 
 def one_of_each(given: Given) -> dict[str, Any]:
-    """Layers that are Mamba 2, attention, an MLP or experts, each behind a norm of its own."""
+    """Stack of layers with one block each: Mamba 2, attention, MLP or experts."""
     order, listed_too = given.get("types"), given.get("listed")
     if order is None and listed_too is None:
         raise ValueError("types: missing, expected a sign for every layer, or layers_block_type")
@@ -71,13 +71,13 @@ def one_of_each(given: Given) -> dict[str, Any]:
 
 
 def layers_of_predictors(data: Mapping[str, Any]) -> list[str] | None:
-    """What the class takes for the layers of modules that predict further tokens, if there are any."""
+    """Default layer types of prediction modules, or None without modules."""
     asked, pattern = data.get("num_nextn_predict_layers"), data.get("mtp_hybrid_override_pattern")
     return ["attention", "moe"] if asked and not pattern else None
 
 
 def jamba_layers(given: Given) -> dict[str, Any]:
-    """Layers of Mamba and of attention, every other with experts."""
+    """Stack of Mamba and attention layers, every other one with experts (Jamba)."""
     places = range(given["layers"])
     inner = given["expand"] * given["hidden"]
     sizes = {"inner": inner, "time_rank": _rank_of_steps(given), "inner_norms": True}
@@ -101,6 +101,6 @@ def jamba_layers(given: Given) -> dict[str, Any]:
 
 
 def signs(value: Any, to: str) -> dict[str, Any] | None:
-    """A string with a sign for every layer."""
+    """Value of a string with one sign per layer; None if it cannot be read."""
     valid = isinstance(value, str) and value and all(sign in _SIGNS for sign in value)
     return {to: [_SIGNS[sign] for sign in value]} if valid else None

@@ -25,7 +25,7 @@ __all__ = ["EXPERTS_ONLY", "TABLE", "Quantized", "Scheme", "quantization_of"]
 
 
 class Scheme(NamedTuple):
-    """Types of weights, and of activations as products with them take those; none = as they are."""
+    """Data types of weights, and of activations in products with them; None: unchanged."""
 
     weights: str
     operands: str | None = None
@@ -39,7 +39,7 @@ EXPERTS_ONLY: Final = ("lm_head", "model.embed_tokens", "model.layers.*.mlp.rout
 
 @dataclass(frozen=True)
 class Quantized:
-    """A description of types.
+    """A quantization description: data types of weights, activations and KV cache.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class _Reading:
 
 
 def quantization_of(config: Mapping[str, Any], where: str) -> tuple[Quantized, list[Issue]]:
-    """What a description says, and what is wrong with it.
+    """Quantization in a config, and the issues in its description.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ _RULES: Final[tuple[tuple[str, tuple[str, ...], _Rule], ...]] = (
 
 
 def as_published(text: TextConfig) -> TextConfig:
-    """The config of a text model with the fields that published files have.
+    """A text model's config in the form of published files.
 
     Examples
     --------

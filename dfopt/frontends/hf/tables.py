@@ -16,12 +16,12 @@ Entries = Mapping[str, Mapping[str, Any]]
 
 
 def table(name: str) -> dict[str, Any]:
-    """A file of tables."""
+    """Contents of a data file of the frontend."""
     return load_strict(_FOLDER / f"{name}.yaml")
 
 
 def full_entry(entries: Entries, name: str) -> dict[str, Any]:
-    """An entry with all that it says by being ``like`` others, one after the other.
+    """An entry with everything that it inherits by ``like`` from others.
 
     Of mappings it has theirs and its own, less what it drops of theirs; words grow; anything else is its own, if
     it says it.

@@ -157,7 +157,7 @@ def _is_no_weight(pattern: str) -> bool:
 def typed(
     workload: str, parameters: Mapping[str, Any], quantized: Quantized, wide: object, modules: Modules
 ) -> tuple[str, dict[str, Any], list[Issue]]:
-    """The graph of a model with the types that a description gives its weights.
+    """Graph parameters of a model with the data types of its quantization.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def _typed_layer(
 
 
 def words(parameters: Mapping[str, Any]) -> str:
-    """What a description says of the types of a graph.
+    """Text on the data types of a graph, for its description.
 
     Examples
     --------

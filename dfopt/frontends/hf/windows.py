@@ -23,7 +23,7 @@ __all__ = [
 
 
 def llama_4(given: Given) -> dict[str, Any]:
-    """Layers in turn that carry no position and attend to all tokens; experts in every so many, beside a shared one."""
+    """Stack with global layers without positions and expert layers at intervals (Llama 4)."""
     number = given["layers"]
     placed = given.get("placed") or every_so_many(number, given["unplaced_turn"], "chunked", "global")
     if given.get("types", placed) != placed:
@@ -44,17 +44,17 @@ def llama_4(given: Given) -> dict[str, Any]:
 
 
 def all_one(value: Any) -> dict[str, Any] | None:
-    """A 1 for every layer."""
+    """Value of a list with a 1 for every layer; None if it cannot be read."""
     return {} if isinstance(value, list) and all(type(number) is int and number == 1 for number in value) else None
 
 
 def predicted(given: Given) -> dict[str, Any]:
-    """Modules that predict further tokens, where the model has them at all."""
+    """Parameters of multi-token prediction modules, if the model has them."""
     return {"predicts": given.get("modules", 0) if given.get("has_modules") else 0}
 
 
 def minimax_3(given: Given) -> dict[str, Any]:
-    """Layers whose attention reads blocks that an indexer chooses, and layers of experts, as lists of layers say.
+    """Stack of block-sparse attention and expert layers as listed (MiniMax).
 
     Each group of heads chooses blocks of its own, as many as all heads here. Weights of the indexer's heads, which this
     one does not have, are counted: 25 thousand a layer.
@@ -79,7 +79,7 @@ _SPARSE_WORDS: Final = frozenset({
 
 
 def sparse_attention(value: Any) -> dict[str, Any] | None:
-    """Block-sparse attention: an indexer of its own chooses blocks of tokens, in layers that a list names."""
+    """Value of the block-sparse attention block and its layers; None if it cannot be read."""
     if not isinstance(value, Mapping) or value.get("use_sparse_attention") is not True:
         return None
     turns = value.get("sparse_attention_freq")
@@ -96,14 +96,14 @@ def sparse_attention(value: Any) -> dict[str, Any] | None:
 
 
 def no_positions(given: Given) -> dict[str, Any]:
-    """Layers in turn that carry no position."""
+    """Stack with layers without positions at regular intervals."""
     placed = given.get("placed") or every_so_many(given["layers"], given["unplaced_turn"], "chunked", "global")
     kinds = {"chunked": "rotary", "global": "plain"}
     return {"types": [kinds[place] for place in placed], "own": {"plain": {"rotary_dim": 0}}}
 
 
 def hybrid(given: Given) -> dict[str, Any]:
-    """Where some layers attend to a window, the others carry no position."""
+    """Stack of windowed layers, and global layers without positions."""
     types, turns = given.get("types") or [], given.get("turns")
     if turns is not None and given.get("window") is not None and not types:
         letters = {"L": "local", "G": "global"}
@@ -115,14 +115,14 @@ def hybrid(given: Given) -> dict[str, Any]:
 
 
 def turns(value: Any) -> dict[str, Any] | None:
-    """How often a layer attends to all tokens, as a number or in letters that repeat."""
+    """Value of the period of global layers, as a number or letters; None if it cannot be read."""
     if value is None or is_whole(value):
         return {"turns": value}
     return {"turns": value} if isinstance(value, str) and value and set(value) <= {"L", "G"} else None
 
 
 def shared_indexers(given: Given) -> dict[str, Any]:
-    """Layers whose attention reads what an earlier layer chose have no indexer of their own."""
+    """Stack of sparse-attention layers, some of which reuse an earlier layer's selection."""
     if "types" not in given:
         if given.get("index_turn", 1) != 1 or given.get("index_pattern") is not None:
             raise ValueError("types: missing, but index_topk_freq or index_topk_pattern say that layers differ")
@@ -132,7 +132,7 @@ def shared_indexers(given: Given) -> dict[str, Any]:
 
 
 def gemma_4(given: Given) -> dict[str, Any]:
-    """Global layers have heads of their own size and number, whose values may be their keys; experts beside an MLP."""
+    """Stack of windowed and global layers with different heads, and experts next to an MLP (Gemma 4)."""
     missing = [name for name in ("experts", "chosen", "expert_ffn") if given.get(name) is None]
     if given["experts_beside"] and missing:
         raise ValueError(f"{missing[0]}: found none, but enable_moe_block is true")

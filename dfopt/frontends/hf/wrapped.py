@@ -25,7 +25,7 @@ FRONTS: Final = ("model.language_model.", "language_model.model.", "language_mod
 
 
 class Wrapper(Entry):
-    """A ``model_type`` whose text model has a config of its own.
+    """How to find the text model's config within the config of one ``model_type``.
 
     Examples
     --------
@@ -67,7 +67,7 @@ NOT_DRAWN: Final[Mapping[str, str]] = {kind: why for why, kinds in _FILE.not_dra
 
 
 class TextConfig(NamedTuple):
-    """The config of a text model, where its fields stand, and what beside it is left out."""
+    """Config of a text model, the location of its fields, and the parts left out."""
 
     data: Mapping[str, Any]
     paths: Mapping[str, str]
@@ -79,12 +79,12 @@ class TextConfig(NamedTuple):
     notes: tuple[str, ...] = ()  # what is taken of two that differ
 
     def path(self, name: str) -> str:
-        """Where a field stands, or would."""
+        """Path of a field in the file."""
         return self.paths.get(name, f"{self.inside}.{name}")
 
 
 def text_of(data: Mapping[str, Any], file: str) -> TextConfig:
-    """The config of the text model: the file itself, or what lies inside.
+    """Config of the text model: the file itself, or a part of it.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def _listed(value: Any) -> Any:
 
 
 class Arguments(Part):
-    """The options that say what a step of training is, and how it is shared out; ``options.yaml`` has the others.
+    """Megatron-LM options that describe a training step and its parallelism; ``options.yaml`` has the others.
 
     Attributes
     ----------
@@ -264,61 +264,61 @@ class Arguments(Part):
 
     @property
     def split_layers(self) -> int:
-        """Layers that stages share out equally, with an embedding and a loss that count as one each."""
+        """Number of layers that stages share equally; an embedding and a loss may count as one each."""
         counted = self.account_for_embedding_in_pipeline_split, self.account_for_loss_in_pipeline_split
         return self.num_layers + sum(counted)
 
     @property
     def stage_layers(self) -> int:
-        """Layers of a stage, at most."""
+        """Largest number of layers in a pipeline stage."""
         return -(-self.split_layers // self.pipeline_model_parallel_size)
 
     @property
     def chunk_layers(self) -> int:
-        """Layers of a chunk of a stage, at most."""
+        """Largest number of layers in a chunk of a stage."""
         chunks = self.num_virtual_stages_per_pipeline_rank or 1
         return self.num_layers_per_virtual_pipeline_stage or self.stage_layers // chunks
 
     @property
     def chunks(self) -> int:
-        """Chunks of layers in a stage."""
+        """Number of chunks in a stage."""
         if self.num_layers_per_virtual_pipeline_stage is not None:
             return self.stage_layers // self.num_layers_per_virtual_pipeline_stage
         return self.num_virtual_stages_per_pipeline_rank or 1
 
     @property
     def uneven(self) -> bool:
-        """Whether stages have not equally many layers."""
+        """Whether stages have different numbers of layers."""
         ends = self.decoder_first_pipeline_num_layers, self.decoder_last_pipeline_num_layers
         uneven = self.num_layers % self.pipeline_model_parallel_size or self.split_layers > self.num_layers
         return bool(uneven) or ends != (None, None)
 
     @property
     def checkpoint_every(self) -> int:
-        """Layers behind each checkpoint, by the uniform method."""
+        """Number of layers for each checkpoint, by the uniform method."""
         uniform = self.recompute_granularity == "full" and self.recompute_method != "block"
         return (self.recompute_num_layers or 1) if uniform else 1
 
     @property
     def ffn(self) -> int:
-        """Features inside a feed-forward, or inside an expert; SwiGLU has two thirds of 4 x hidden, in whole 64s."""
+        """Features inside an MLP or expert; by default 4 x hidden, with SwiGLU two thirds of it in multiples of 64."""
         usual = int(4 * self.hidden_size * 2 / 3 / 64) * 64 if self.swiglu else 4 * self.hidden_size
         dense = self.ffn_hidden_size or usual
         return dense if self.num_experts is None else self.moe_ffn_hidden_size or dense
 
     @property
     def gated(self) -> bool:
-        """Whether a feed-forward has a gate."""
+        """Whether MLPs have a gate."""
         return self.swiglu or self.quick_geglu
 
     @property
     def groups(self) -> int:
-        """Heads of keys and values."""
+        """Number of key and value heads."""
         return self.num_query_groups if self.group_query_attention else self.num_attention_heads
 
     @property
     def rotary(self) -> bool:
-        """Whether queries and keys are turned by their position."""
+        """Whether positions are rotary."""
         return self.position_embedding_type in ("rope", "mrope")
 
     @property

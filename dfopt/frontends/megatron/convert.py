@@ -41,7 +41,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class Run:
-    """A step of training as our documents.
+    """A Megatron-LM training step as dfopt documents.
 
     ``recipe`` is the graph as a file has it, ``fixed`` what to call ``dfopt.optimize`` with beside graph and system,
     ``notes`` what the arguments say and a solve is not told.
@@ -54,18 +54,18 @@ class Run:
     notes: tuple[str, ...]
 
     def options(self) -> dict[str, Any]:
-        """What to call ``dfopt.optimize(run.graph, system, ...)`` with."""
+        """Keyword arguments for ``dfopt.optimize(run.graph, system, ...)``."""
         return {**self.pins.on_axes, "pin_sharding": self.pins.sharding, **self.fixed}
 
     def words(self) -> list[str]:
-        """The options of ``dfopt solve`` that fix a run, beside those that a document of pins has."""
+        """Options of ``dfopt solve`` that fix the run, in addition to those in its pins."""
         values = {name: value[0] if isinstance(value, tuple) else value for name, value in self.fixed.items()}
         words = [f"{option}{values[name]}" for name, option in _OPTIONS.items() if name in values]
         return words + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
 def load_run(path: str | Path) -> Run:
-    """Read a file of arguments.
+    """Import a file of Megatron-LM arguments.
 
     The number of chips is no argument: it is that of the system, and copies of the batch are what the degrees leave.
 
@@ -253,7 +253,7 @@ def _notes(a: Arguments) -> list[str]:
 
 
 def write_run(path: str | Path, folder: str | Path) -> list[str]:
-    """Write graph.yaml and pins.yaml; see :func:`load_run`.
+    """Import arguments and write graph.yaml and pins.yaml; return lines that describe the files and the command.
 
     The answer says what was written, what was not read, and the command that solves it on a system.
     """

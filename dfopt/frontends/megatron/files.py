@@ -35,7 +35,7 @@ _READ: Final = {field.replace("_", "-"): field for field in Arguments.model_fiel
 
 
 def option(field: str) -> str:
-    """What an option is called that a field holds.
+    """Command-line option of a field.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def option(field: str) -> str:
 
 
 def words_of(path: str | Path) -> tuple[dict[str, Any], list[str]]:
-    """Options and their values, by name without dashes in front, true of those without a value; and notes.
+    """Options with their values from a file (name without dashes; true without a value), and notes.
 
     A file that ends in ``.yaml``, ``.yml`` or ``.json`` maps names to values; one that begins with an option has shell
     words, with comments behind ``#`` and lines that end in a backslash; any other one is a script (`Script`).
@@ -114,7 +114,7 @@ def _options(words: list[str], name: str) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> tuple[Arguments, list[str], list[str]]:
-    """The arguments as that tool settles them, notes on what is not priced, and a note on what costs nothing.
+    """Arguments as Megatron-LM completes them, notes on what is not modelled, and on what costs nothing.
 
     One `DocumentError` has all that is wrong or cannot be said.
 

@@ -14,7 +14,7 @@ from dfopt.frontends.megatron.arguments import Arguments
 
 
 def refusals(a: Arguments) -> Iterator[Issue]:
-    """What Megatron-LM itself would refuse, or what there is no plan for."""
+    """Issues of arguments that Megatron-LM would reject, or that no plan expresses."""
 
     def issue(field: str, message: str, remedy: str) -> Issue:
         return Issue(f"$.{field}", f"found {message}", remedy)

@@ -45,14 +45,14 @@ _COUNTED: Final[dict[type, Callable[[int, int], int]]] = {
 
 
 class Command(NamedTuple):
-    """A Python program that a script starts: words of what launches it, and its own."""
+    """A Python command in a script: words of its launcher, and its own words."""
 
     launcher: list[str]
     words: list[str]
 
 
 def unknown_in(text: str) -> list[str]:
-    """What of a text only a shell would know.
+    """Parts of a text that only a shell could evaluate.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _unknown(text: str) -> str:
 
 
 class Script:
-    """A script up to its end: commands that start a Python program, what variables hold, and defaults that were taken.
+    """Interpreter for simple shell scripts: collects Python commands, variables and used defaults.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class Script:
         self._branches: list[tuple[bool | None, bool | None]] = []  # whether one is taken, and one of those up to it
 
     def run(self, text: str) -> None:
-        """Follow the statements of a text.
+        """Interpret the statements of a text.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Script:
         self.variables[name] = [earlier[0] + value[0]] if joined else [*earlier, *value]
 
     def expand(self, word: str) -> list[str]:
-        """What a word becomes: one, several or none."""
+        """Words that a shell word expands to."""
         fields = "".join(self._pieces(word, split=True)).split(_FIELD)
         return [field.replace(_EMPTY, "") for field in fields if field]
 

@@ -17,7 +17,7 @@ _FEATURES: Final[tuple[Sharding, ...]] = ("outer", "m")
 
 
 def megatron_shardings(graph: Graph, tensor: int, sequence_parallel: bool) -> dict[str, Sharding]:
-    """The scheme of every kernel under Megatron-LM's tensor parallelism; none of one chip.
+    """Sharding scheme of every kernel under Megatron-LM's tensor parallelism; empty for one chip.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def attend(
     keeps: bool,
     flop: int = 6,
 ) -> tuple[str, Axes]:
-    """Draw an attention of Q, K and V.
+    """Draw an attention operator with inputs Q, K and V.
 
     Parameters
     ----------

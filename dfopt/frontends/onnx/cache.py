@@ -18,7 +18,7 @@ _VIEWS: Final = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose"
 
 
 def draw_cache(canvas: Canvas, node: OnnxNode) -> bool:
-    """Draw a `Concat` as a cache of sequences that grows; whether it is one.
+    """Draw a `Concat` as a growing KV cache; return whether it is one.
 
     Its dims are sequences, tokens, heads and features of a head, in the order in which the new ones have them.
     """

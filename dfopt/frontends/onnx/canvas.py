@@ -33,7 +33,7 @@ class _Held:
 
 
 class Canvas:
-    """What is drawn of a model so far.
+    """The graph under construction from an ONNX model.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Canvas:
             self.values[name] = Value(name, kind, one_each(letters, kind.shape), "", kind.size)
 
     def value(self, name: str) -> Value:
-        """A value that is drawn, or a constant."""
+        """A drawn value or a constant, by name."""
         value = self.values.get(name)
         if value is not None:
             return value
@@ -70,7 +70,7 @@ class Canvas:
         return Value(name, kind, axes, constant=True, made_of=self.model.constants.get(name, frozenset()))
 
     def inputs(self, node: OnnxNode) -> list[Value]:
-        """All inputs of a node that are given."""
+        """All inputs that a node has."""
         return [self.value(name) for name in node.inputs if name]
 
     def draw(
@@ -82,7 +82,7 @@ class Canvas:
         part: str = "",
         **more: Any,
     ) -> str:
-        """Add a kernel that reads some values, with constants from DRAM; gives its name.
+        """Add a kernel that reads some values, with constants from DRAM; return its name.
 
         ``sizes`` are fields of the kernel, ``part`` tells kernels of one node from each other.
         """
@@ -97,12 +97,12 @@ class Canvas:
         return name
 
     def unused(self, name: str) -> str:
-        """A name for another kernel."""
+        """An unused kernel name based on ``name``."""
         again = (f"{name}_{number}" for number in range(2, len(self.kernels) + 3))
         return next(other for other in (name, *again) if other not in self.kernels)
 
     def hold(self, kernel: str, value: Value, read: float | None = None) -> None:
-        """Let a kernel read a constant from DRAM, or ``read`` elements of it; a single number is no data."""
+        """Let a kernel read a constant, or ``read`` elements of it, from DRAM; scalars are ignored."""
         if value.type.size > 1:
             kinds = [self.model.types[name] for name in value.made_of]
             stored = sum(kind.size for kind in kinds if kind.kind not in _INDICES) or value.type.size
@@ -111,7 +111,7 @@ class Canvas:
             self.held.append(_Held(kernel, value.made_of, size if read is None else read, size, each, trained))
 
     def share_constants(self, kernel: str, parts: Mapping[str, float]) -> None:
-        """Let kernels that are parts of another one read and hold their shares of its constants."""
+        """Give kernels that are parts of another one their shares of its constants."""
         constants = [constant for constant in self.held if constant.kernel == kernel]
         self.held = [constant for constant in self.held if constant.kernel != kernel]
         for part, share in parts.items():
@@ -121,7 +121,7 @@ class Canvas:
                 self.held.append(replace(constant, kernel=part, made_of=of, read=read, size=size))
 
     def weigh(self, kernel: str, weight: Value) -> None:
-        """Let a product have a constant as its weight."""
+        """Set a constant as the weight of a product."""
         self.weights[kernel] = weight.made_of, self._stored(weight).kind
 
     def _stored(self, value: Value) -> Type:
@@ -131,7 +131,7 @@ class Canvas:
         return min(value.type, largest, key=lambda kind: kind.item_bytes)
 
     def give(self, name: str, kernel: str, axes: Axes) -> Value:
-        """Let a kernel produce a value."""
+        """Register a kernel's output as the value ``name``."""
         kind = self.model.types[name]
         self.size_of[kernel] += kind.size
         several = self.size_of[kernel] > kind.size
@@ -139,14 +139,14 @@ class Canvas:
         return self.values[name]
 
     def inner(self, kernel: str, axes: Axes) -> Value:
-        """What a kernel produces for another one of the same node."""
+        """Output of a kernel for another kernel of the same node."""
         sizes = extents(axes)
         kind = Type("FLOAT", (math.prod(sizes.values()),))
         self.size_of[kernel] = kind.size
         return Value(kernel, kind, axes, kernel, kind.size)
 
     def pointwise(self, node: OnnxNode, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
-        """Draw an elementwise kernel whose output has these axes; ``flop`` for each element."""
+        """Draw an elementwise kernel with these output axes and ``flop`` FLOP per element; return its name."""
         return self.draw(node, "elementwise", extents(axes), *reads, part=part, flop_per_element=flop, **more)
 
     def product(
@@ -159,7 +159,7 @@ class Canvas:
         part: str = "",
         **more: Any,
     ) -> tuple[str, Axes]:
-        """Draw a product of values whose dims have labels, as those of an Einsum; gives the kernel and its axes.
+        """Draw a product of values with labelled dims, as in an Einsum; return the kernel and its axes.
 
         Labels of both that the output has are independent products, others of both are contracted. The side of a
         constant is a weight, else the labels of the first alone are the tokens and those of the second the features.
@@ -204,7 +204,7 @@ class Canvas:
 
     # -- the whole -----------------------------------------------------------------------------
     def graph(self, **about: Any) -> Graph:
-        """The graph of everything that is drawn."""
+        """The graph of everything drawn."""
         self._place_constants()
         self._mark_attention()
         self._choose_streams()
@@ -252,7 +252,7 @@ class Canvas:
         return int(fields.get("outer", 1) * fields["m"] * fields["k"])
 
     def notes(self) -> str:
-        """What is counted otherwise than it is stored: weights have one type, and every product has its own."""
+        """Text on differences from the file: weights have one data type, and each product its own weight."""
         used: defaultdict[frozenset[str], list[int]] = defaultdict(list)
         for name, (made_of, _) in self.weights.items():
             used[made_of].append(self._elements(name))

@@ -34,7 +34,7 @@ def read(
     tokens: str = "",
     folded: bool | None = None,
 ) -> Graph:
-    """The graph of an ONNX model.
+    """Import an ONNX model as a graph.
 
     Parameters
     ----------

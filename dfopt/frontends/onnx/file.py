@@ -13,7 +13,7 @@ from dfopt.errors import refuse
 
 
 def parse(path: Path, file: str) -> onnx.ModelProto:
-    """The model of a file, its functions taken apart; external data are not read."""
+    """Model of an ONNX file with functions inlined; external data are not read."""
     try:
         model = onnx.load_model_from_string(read_bytes(path, onnx.checker.MAXIMUM_PROTOBUF), format="protobuf")
     except DecodeError:

@@ -49,18 +49,18 @@ class Type:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def item_bytes(self) -> float:
-        """Bytes of an element as it is stored."""
+        """Bytes of an element in the file."""
         return ELEMENTS[self.kind][0]
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node that computes something from inputs that are no constants, with its place in the file."""
+    """A node with non-constant inputs, and its position in the file."""
 
     op: str
     domain: str
@@ -73,23 +73,23 @@ class OnnxNode:
 
     @property
     def where(self) -> str:
-        """The node as a place in the file."""
+        """Path of the node in the file."""
         return f"$.graph.node[{self.place}]"
 
     @property
     def what(self) -> str:
-        """The node in words."""
+        """Description of the node in words."""
         domain = f" of domain {self.domain!r}" if self.domain not in STANDARD else ""
         return f"{self.op}{domain}, node {self.name!r}"
 
     def refuse(self, message: str, remedy: str = "") -> DocumentError:
-        """The error that this node is not understood."""
+        """A `DocumentError` that the node is not supported."""
         return DocumentError("", [Issue(self.where, f"{self.what}: {message}", remedy)])
 
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """Nodes in the order of their evaluation, and what is known of values.
+    """Nodes of a model in evaluation order, with types and constants.
 
     ``constants`` are values that depend on no input, with the stored tensors that they are made of; ``values`` are the
     arrays of the small ones.
@@ -105,7 +105,7 @@ class OnnxModel:
 
     @cached_property
     def readers(self) -> Mapping[str, list[OnnxNode]]:
-        """Nodes by what they read."""
+        """Nodes that read each value, by its name."""
         readers: defaultdict[str, list[OnnxNode]] = defaultdict(list)
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
@@ -116,7 +116,7 @@ class OnnxModel:
 def read_model(
     path: str | os.PathLike[str], dims: Mapping[str, int], shapes_of: Mapping[tuple[str, str], Any]
 ) -> OnnxModel:
-    """Read a file and find out the shape of everything.
+    """Read an ONNX file and infer all shapes.
 
     Parameters
     ----------

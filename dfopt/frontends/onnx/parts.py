@@ -13,7 +13,7 @@ from dfopt.frontends.onnx.values import Value, extents
 
 
 def draw_parts(canvas: Canvas) -> None:
-    """Take kernels apart whose features are all read, each by readers of a part of them, and none as a whole.
+    """Split kernels whose output features are read in disjoint parts only.
 
     These are products with a weight, and what is computed element by element behind them, such as a bias.
     """

@@ -22,7 +22,7 @@ CELLS: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def draw_cells(canvas: Canvas, node: OnnxNode) -> None:
-    """Draw a layer of cells: products, gates, and state.
+    """Draw a recurrent layer (LSTM, GRU or RNN): products, gates and state.
 
     Raises
     ------

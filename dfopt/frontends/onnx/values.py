@@ -23,7 +23,7 @@ _PRODUCT: Final = {"m": "h", "h": "h", "n": "s", "s": "s", "?": "s"}
 
 @dataclass(frozen=True)
 class Value:
-    """A value: elements of one kernel's output, of an input of the model, or a constant.
+    """A value: elements of a kernel's output, of a model input, or a constant.
 
     ``part`` says which of the elements: the name of the value as which they were cut out, nothing for all of them.
     ``elements`` are so many of the source. Those of a ``cache`` are of earlier evaluations, and lie in DRAM.
@@ -41,11 +41,11 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of its dims."""
+        """Sizes of the dims."""
         return self.type.shape
 
     def seen_as(self, name: str, kind: Type, axes: Axes) -> Value:
-        """A value of the same elements, or of a part of them, under another name and in another shape."""
+        """A value with the same elements, or a part of them, under another name and shape."""
         kind = kind if self.source else Type(self.type.kind, kind.shape)
         if kind.size < self.elements:
             return replace(self, name=name, type=kind, axes=axes, elements=kind.size, part=name)
@@ -53,7 +53,7 @@ class Value:
 
 
 def one_each(letters: Iterable[str], shape: Sequence[int]) -> Axes:
-    """Dims of one factor each.
+    """Axes with one factor per dim.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def one_each(letters: Iterable[str], shape: Sequence[int]) -> Axes:
 
 
 def extents(axes: Axes) -> dict[str, Any]:
-    """The extents of a kernel whose output has these axes.
+    """Kernel extents for an output with these axes.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def extents(axes: Axes) -> dict[str, Any]:
 
 
 def of_products(dim: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """A dim along which there is a product for each: heads, where features were cut up; samples of tokens."""
+    """Factors of a dim along which products are independent: heads, or samples of tokens."""
     return tuple((_PRODUCT[letter], size) for letter, size in dim)
 
 
 def normalized(axes: Axes, dims: Collection[int]) -> Axes:
-    """Axes of what is normalised along some dims: these are its features, what were others are heads.
+    """Axes after a normalization along some dims: these become features, former features become heads.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def normalized(axes: Axes, dims: Collection[int]) -> Axes:
 
 
 def regrouped(axes: Axes, shape: Sequence[int]) -> Axes:
-    """Axes in another shape of as many elements: factors stay what they are, and are cut where a dim ends.
+    """Axes reshaped to another shape of as many elements; factors are split at dim boundaries.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def _main(letters: Collection[str]) -> str:
 
 
 def resized(axes: Axes, shape: Sequence[int]) -> Axes:
-    """Axes of a value of which a part is taken along some dims, or that is spread along them; new dims come first."""
+    """Axes of a slice of a value, or of a value expanded along some dims; new dims come first."""
     old = [(("?", 1),)] * (len(shape) - len(axes)) + list(axes)
     dims = []
     for dim, size in zip(old, shape, strict=True):
@@ -146,7 +146,7 @@ def resized(axes: Axes, shape: Sequence[int]) -> Axes:
 
 
 def broadcast(shape: Sequence[int], values: Iterable[Value]) -> Axes:
-    """Axes of what is computed element by element: each dim is that of the largest value which has all of it."""
+    """Axes of an elementwise result: each dim from the largest value that has it in full."""
     axes: list[tuple[tuple[str, int], ...]] = []
     ordered = sorted((value for value in values if not value.constant), key=lambda value: -value.type.size)
     for place, size in enumerate(shape):

@@ -36,7 +36,7 @@ _ROW: Final = 0.27  # inches of a part
 
 @drawn
 def breakdown(*results: Result, ax: Axes | None = None) -> Axes:
-    """Draw what takes the time of a step: resources of the chip, communication that shows, bubble.
+    """Plot the time of a step by cause: chip resources, exposed communication, pipeline bubble.
 
     One result is a waterfall, in which each part starts where the last one ends; several are a bar each. The parts add
     up to the step. `PlanError` if there is no result.
@@ -53,7 +53,7 @@ def breakdown(*results: Result, ax: Axes | None = None) -> Axes:
 
 @drawn
 def step(*results: Result, ax: Axes | None = None) -> Axes:
-    """Draw the same by the passes of training: forward, backward, recompute, optimizer, then communication and bubble.
+    """Plot the time of a step by pass: forward, backward, recompute, optimizer, communication, bubble.
 
     See :mod:`dfopt.documents.breakdown`. `PlanError` as of `breakdown`.
 

@@ -41,7 +41,7 @@ _WORDS: Final = {
 
 
 def rows_of(runs: Any) -> list[Row]:
-    """One mapping of column to value per cell, of what ``df.sweep`` returned, its frame, or a list of mappings.
+    """Rows (column to value) of the cells of a sweep, from `df.sweep`, its frame, or a list of mappings.
 
     `PlanError` if it is something else, or empty.
     """
@@ -62,7 +62,7 @@ def _with_rate_per_dollar(row: Row) -> Row:
 
 
 def figure_of(row: Row, name: str) -> float | None:
-    """A figure of a row; none where the cell does not have it."""
+    """A figure of a row as a number; None if the cell does not have it."""
     try:
         number = float(row[name])
     except (KeyError, TypeError, ValueError):
@@ -71,7 +71,7 @@ def figure_of(row: Row, name: str) -> float | None:
 
 
 def text_of(row: Row, name: str) -> str:
-    """A label of a row as text; empty where there is none."""
+    """A label of a row as text; empty if missing."""
     value = row.get(name)
     if value is None or value != value or str(value) in ("", "<NA>"):
         return ""
@@ -81,7 +81,9 @@ def text_of(row: Row, name: str) -> str:
 
 
 def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) -> str:
-    """The column of this name; `PlanError` if there is none, or it has no figure where one is wanted.
+    """Check that a column exists, and has numbers if ``figures``; return its name.
+
+    ``option`` is the argument to name in the `PlanError` otherwise.
 
     Examples
     --------
@@ -98,7 +100,7 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
 
 
 def axis_columns(rows: Sequence[Row]) -> list[str]:
-    """Columns that name a cell: the study's axes, and parameters, which come before the first figure."""
+    """Columns that identify a cell: axes of the study and parameters."""
     names = [str(name) for name in rows[0]]
     first = names[: names.index("status")] if "status" in names else names
     return [
@@ -109,13 +111,13 @@ def axis_columns(rows: Sequence[Row]) -> list[str]:
 
 
 def varying(rows: Sequence[Row], given: Sequence[str] = ()) -> list[str]:
-    """Axes that tell the cells apart beside the ``given`` ones: none that the others tell, see `telling`."""
+    """Axes that distinguish the cells in addition to the ``given`` ones, without redundant ones; see `telling`."""
     names = [*axis_columns(rows), *given]  # what is apart may be a figure, or a column that no row has
     return telling([{name: text_of(row, name) for name in names} for row in rows], given)
 
 
 def label_of(name: str) -> tuple[str, float]:
-    """What to call a column, with its unit, and the factor to that unit.
+    """Label of a column with its unit, and the factor to that unit.
 
     Examples
     --------
@@ -135,7 +137,7 @@ def _unit(name: str) -> tuple[str, str, float, Dimension | None]:
 
 
 def with_unit_of(name: str) -> Callable[[float], str]:
-    """How a figure of a column is written with its unit, as at the ticks of an axis.
+    """Formatter that writes a value of a column with its unit, as at axis ticks.
 
     Examples
     --------
@@ -155,7 +157,7 @@ def with_unit_of(name: str) -> Callable[[float], str]:
 
 
 def axis_of(name: str) -> tuple[str, Callable[[float], str]]:
-    """The words at an axis of figures, and how its ticks are written; a long unit stands in the words.
+    """Axis label of a column, and the formatter of its ticks; a long unit is part of the label.
 
     Examples
     --------
@@ -172,7 +174,7 @@ _PREFIXES: Final = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, 
 
 
 def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:
-    """What to set against each other where nobody says: a cost that differs between cells, and a rate."""
+    """Default columns of a scatter plot: a cost that varies between cells, and a rate."""
     costs = ("price_usd", "power_w", "chips", "dram_used_bytes")
     rates = ("flop_per_s", "tokens_per_s", "utilization")
     values = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates + RATES}
@@ -187,7 +189,7 @@ _ENDS: Final = {"gb_per_s": "GB/s", "tb_per_s": "TB/s", "tflops": "TFLOP/s", "mb
 
 
 def axis_title(name: str) -> str:
-    """What to write at an axis of labels: the column in words, with the unit that its name ends in.
+    """Title of an axis of labels: the column in words, with the unit in its name.
 
     Examples
     --------
@@ -200,5 +202,5 @@ def axis_title(name: str) -> str:
 
 
 def smaller_is_better(name: str) -> bool:
-    """Whether less of a figure is better: times, costs, what is used up. Of a column of one's own more is better."""
+    """Whether less of a column is better, as for times, costs and resources; False for custom columns."""
     return name in _LOWER

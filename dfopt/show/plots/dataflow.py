@@ -26,7 +26,7 @@ _HEAD: Final = 0.09  # inches of an arrow's head, and between the arrows that co
 
 @dataclass(frozen=True)
 class Sketch:
-    """What is drawn: boxes with their text and colour, arrows, whether they are cut, and their bytes."""
+    """Boxes and arrows of a dataflow plot, with their texts, colours, cuts and bytes."""
 
     labels: tuple[str, ...]
     colours: tuple[str, ...]
@@ -37,7 +37,7 @@ class Sketch:
 
 
 def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
-    """At most ``limit`` boxes, and arrows; of what is larger, partitions as a whole, or the first kernels."""
+    """Boxes and arrows of a result or graph, at most ``limit``: of larger ones whole partitions or first kernels."""
     graph, placed = (what.graph, what.mapping.kernels) if isinstance(what, Result) else (what, ())
     index, count = graph.index(), len(graph.kernels)
     pairs: dict[tuple[int, int], float] = {}
@@ -85,7 +85,7 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
 
 @drawn
 def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> Axes:
-    """Draw the kernels of a graph in their order and the tensors between them; of a result, partitions and cuts.
+    """Plot the kernels of a graph and the tensors between them; for a result also partitions and cuts.
 
     The number in front of a kernel is its partition, the colour of its box its pass. Tensors inside a partition are
     thin; those cut, which pass through DRAM, are dashed, the thicker the more bytes they have.

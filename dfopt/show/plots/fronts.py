@@ -18,7 +18,7 @@ _MARKERS: Final = "osD^vPX"
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Positions of the points that no other beats, of equal ones the first; smaller is better, sorted by the first."""
+    """Indices of the Pareto-optimal points, sorted by the first coordinate; smaller is better."""
     best, positions = math.inf, []
     for position in sorted(range(len(points)), key=lambda position: points[position]):
         if points[position][1] < best:
@@ -31,7 +31,7 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 def pareto(
     runs: Any, x: str = "price_usd", y: str = "flop_per_s", by: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw two figures of every cell of a sweep against each other, and the front that no cell beats in both.
+    """Plot two figures of all cells of a sweep, with their Pareto front.
 
     Every workload has a front of its own: cells that do other work do not beat each other; or else every value of the
     column ``by``. Less is better of times, prices, powers and resources, more of the others. `PlanError` if a column is

@@ -29,7 +29,7 @@ def free_labels(
     others: Sequence[tuple[float, float]] = (),
     far: bool = True,
 ) -> None:
-    """Write a label beside each point where none covers another or a point; the first ones have the first choice.
+    """Place labels next to points such that none overlaps another label or a point; the first have priority.
 
     Points that lie on each other share one label, of at most ``most`` texts. The limits of the axes must be set.
 

@@ -13,7 +13,7 @@ _MOST = 80  # rows; of more, each is less than a line of letters high
 
 @drawn
 def matrices(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
-    """Draw the matrices of a stage: a row for each kernel and tensor, a column for each partition, a letter each.
+    """Plot the assignment matrices of a stage: rows are kernels and tensors, columns are partitions.
 
     A kernel has the letter A in its partition. A tensor has B, H, D or L, see the legend. ``stage`` is one of the
     mapping; `PlanError` if there is none such.

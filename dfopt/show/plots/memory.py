@@ -29,7 +29,7 @@ _NEAR: Final = 0.1  # of its capacity, from which on the capacity is drawn
 
 @drawn
 def memory(result: Result, ax: Axes | None = None) -> Axes:
-    """Draw the bytes that a chip of each pipeline stage holds, by state, against the capacity of its memory.
+    """Plot the bytes that a chip of each pipeline stage stores, by state, against the memory's capacity.
 
     A chip of several memories has a bar for each. Stages that are alike have one bar.
 

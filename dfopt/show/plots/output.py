@@ -47,7 +47,7 @@ def _write(figure: Figure, target: Any, pad: float, **options: Any) -> None:
 
 @drawn
 def save(ax: Any, path: str | os.PathLike[str]) -> None:
-    """Write the figure of some axes, or a whole figure, the same bytes each time.
+    """Save the figure of some axes, or a whole figure, to a reproducible file.
 
     The suffix decides: ``.svg``, in which text stays text, so it can be searched and edited; ``.png`` (160 dots per
     inch) or ``.pdf``.

@@ -17,7 +17,7 @@ _MOST = 60
 
 @drawn
 def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
-    """Draw the partitions of one layer and microbatch on one chip: a row each, with what it keeps busy, and when.
+    """Plot the partitions of one layer and microbatch on one chip: when each resource is busy, one row each.
 
     ``stage`` is one of the mapping, of a model whose layers differ a kind of layer; `PlanError` if there is none such.
 
@@ -63,7 +63,7 @@ def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
 
 
 def longest(parts: Sequence[PartitionScore], most: int) -> tuple[list[PartitionScore], int, float]:
-    """The partitions that take longest, in order; how many others there are, and how many seconds these take."""
+    """The ``most`` longest partitions in order, the number of others, and the seconds that those take."""
     out = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[most:]}
     rest = sum(part.time_s for part in parts if id(part) in out)
     return [part for part in parts if id(part) not in out], len(out), rest

@@ -41,7 +41,7 @@ def _enough(plan: Plan) -> int:
 
 @drawn
 def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = None) -> Axes:
-    """Draw a step: when each pipeline stage works on which microbatch, its bubble, and how much communication hides.
+    """Plot a step over time: microbatches in each pipeline stage, the bubble, and hidden communication.
 
     Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are drawn;
     by default as many as the schedule needs to be seen. `PlanError` if ``microbatches`` is below 1, or the interleaved

@@ -22,7 +22,7 @@ _ARROW: Final = {"arrowstyle": "-|>", "color": PALETTE["vermillion"], "linewidth
 
 @drawn
 def plan(result: Result, ax: Axes | None = None) -> Axes:
-    """Draw one copy of the model on the machine: pipeline stages with their chips, layers, memory and time.
+    """Plot one replica of the model on the machine: pipeline stages with chips, layers, memory and time.
 
     A square is a chip, a frame is a stage, an arrow sends activations; frames behind are the other copies of the batch.
     Below stands which network dims carry each axis.

@@ -10,7 +10,7 @@ from dfopt.units import number
 
 @drawn
 def progress(result: Result, ax: Axes | None = None) -> Axes:
-    """Draw the best answer and the bound of a whole search against time; where they meet, the answer is optimal.
+    """Plot incumbent and bound of a search over time, relative to the final value.
 
     Both are in multiples of the value of the answer.
 

@@ -39,13 +39,13 @@ class Dot(NamedTuple):
 
 
 def injection_bandwidth(dim: NetworkDim) -> float:
-    """Bytes per second that a chip can send into a network dim, over all its links of that dim."""
+    """Bandwidth, B/s, of a chip into a network dim, over all its links of that dim."""
     links = {"ring": 2, "line": 2, "switch": 1, "fully_connected": max(dim.size - 1, 1)}[dim.topology]
     return links * dim.link_bandwidth
 
 
 def network_bandwidth(result: Result) -> float | None:
-    """What a chip can send per second into the fastest dim that carries tensor parallelism; of all dims if none does.
+    """Bandwidth, B/s, of a chip into the fastest dim with tensor parallelism, or else into the fastest dim.
 
     None for a system of one chip.
     """
@@ -90,7 +90,7 @@ def _dots(result: Result) -> list[Dot]:
 
 @drawn
 def roofline(*results: Result, ax: Axes | None = None) -> Axes:
-    """Draw what partitions, or several mappings, reach under the ceilings of compute, DRAM and network of a chip.
+    """Plot partitions, or several mappings, in the roofline of a chip: ceilings of compute, DRAM and network.
 
     A partition has two points at one height: a circle at its FLOP per byte of DRAM, a diamond at its FLOP per byte of
     network. Their area is its share of the work of a step, their colour what binds it. Of several results each has

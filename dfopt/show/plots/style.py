@@ -49,7 +49,7 @@ CYCLE: Final = tuple(PALETTE[name] for name in ("sky", "orange", "green", "purpl
 
 
 class Look(NamedTuple):
-    """How a kind of time is drawn: a colour, and a hatch that tells it apart in grey."""
+    """Label, colour and hatch of a kind of time; the hatch distinguishes it in grey."""
 
     label: str
     colour: str
@@ -87,7 +87,7 @@ _T = TypeVar("_T")
 
 
 def matplotlib_for(what: str, needs: str) -> Any:
-    """Matplotlib; `PlanError` where it is missing, which says what needs it."""
+    """The matplotlib module; raises `PlanError` that names what needs it if it is missing."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -96,7 +96,7 @@ def matplotlib_for(what: str, needs: str) -> Any:
 
 
 def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A function that draws, under the common style; one clear error where Matplotlib is missing."""
+    """Decorator of plot functions: applies the common style, and raises one clear error without Matplotlib."""
 
     @functools.wraps(function)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -113,7 +113,7 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 @contextmanager
 def width(pixels: float, alone: bool = True) -> Iterator[None]:
-    """Draw figures at most so many pixels wide on a page, 420 as for a phone; 1280 without it.
+    """Context manager that limits figures to a page width in pixels (420 for a phone; default 1280).
 
     ``alone``: whether titles say what was asked; on a page that says so itself they need not.
 
@@ -132,22 +132,22 @@ def width(pixels: float, alone: bool = True) -> Iterator[None]:
 
 
 def inches(wanted: float) -> float:
-    """The width of a figure that wants this one, as far as there is room."""
+    """Width of a figure in inches: the wanted one, or less if the page is narrower."""
     return min(wanted, _WIDTH.get())
 
 
 def letters(wanted: int) -> int:
-    """How many letters of a label there is room for, of those that are wanted on a page of 1280 pixels."""
+    """Number of label letters that fit, scaled from ``wanted`` on a page of 1280 pixels."""
     return max(12, min(wanted, int(wanted * _WIDTH.get() / 9.0)))
 
 
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """The caller's axes, or those of a new figure of this size in inches, to which `head` adds."""
+    """The given axes, or those of a new figure of this size in inches."""
     return ax if ax is not None else panels(width, [height])[0]
 
 
 def panels(width: float, heights: Sequence[float]) -> list[Axes]:
-    """Axes one below the other in a new figure of one's own."""
+    """Axes in one column of a new figure."""
     import matplotlib.pyplot as plt
 
     figure, grid = plt.subplots(
@@ -159,14 +159,14 @@ def panels(width: float, heights: Sequence[float]) -> list[Axes]:
 
 
 def figure_with(ax: Axes | Figure) -> Figure:
-    """The whole figure that axes are in."""
+    """The figure that contains the axes."""
     return cast("Figure", ax.get_figure(root=True))
 
 
 def bars(
     ax: Axes, row: float, lengths: Iterable[tuple[Look, float]], start: float = 0.0, height: float = 0.68
 ) -> float:  # fmt: skip
-    """Draw bars one after the other in a row; gives where the last one ends.
+    """Draw consecutive bars in a row and return the end of the last one.
 
     Parameters
     ----------
@@ -188,13 +188,13 @@ def bars(
 
 
 def gridlines(ax: Axes, axis: Literal["both", "x"] = "both") -> None:
-    """Light lines at the ticks, behind what is drawn."""
+    """Add light gridlines at the ticks, behind the data."""
     ax.grid(True, axis=axis, color="#E6E6E6", linewidth=0.5)
     ax.set_axisbelow(True)
 
 
 def colour_bar(ax: Axes, mappable: Any, label: str) -> Any:
-    """A bar of what the colours mean, beside the axes."""
+    """Add a colour bar beside the axes."""
     bar = figure_with(ax).colorbar(mappable, ax=ax, pad=0.02, shrink=0.9)
     bar.set_label(label)
     bar.outline.set_visible(False)
@@ -202,27 +202,27 @@ def colour_bar(ax: Axes, mappable: Any, label: str) -> Any:
 
 
 def on(colour: tuple[float, float, float, float]) -> str:
-    """The colour of letters that can be read on another one."""
+    """Colour of readable text on a background colour (RGBA)."""
     red, green, blue, _ = colour
     return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"  # luminance, ITU-R BT.709
 
 
 def patch(fill: Look, label: str | None = None) -> Any:
-    """A legend entry for a kind of time."""
+    """Legend handle of a kind of time."""
     from matplotlib.patches import Patch
 
     return Patch(facecolor=fill.colour, hatch=fill.hatch, edgecolor="black", linewidth=0.4, label=label or fill.label)
 
 
 def entry(label: str, **style: Any) -> Any:
-    """A legend entry for marks; of a line where ``linestyle`` is given."""
+    """Legend handle of a marker, or of a line if ``linestyle`` is given."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **{"linestyle": "", **style})
 
 
 def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
-    """A title, and below it a legend outside of the plot, where it covers nothing.
+    """Add a title and a legend above the plot.
 
     Both go above the axes; in a figure of one's own they start at its left edge, and the figure grows by their height.
     """
@@ -254,7 +254,7 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
 
 
 def laid_out(figure: Figure) -> Any:
-    """Place all of a figure as its layout wants it, without drawing it; gives the renderer that measured its texts."""
+    """Apply a figure's layout without drawing it, and return the renderer that measured its texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text
 
@@ -276,7 +276,7 @@ def laid_out(figure: Figure) -> Any:
 
 
 def unit_ticks(axis: Any, write: Callable[[float], str]) -> None:
-    """Label an axis of figures with their unit; a logarithmic one at powers of ten, a short one between them too."""
+    """Label axis ticks with their unit; on a logarithmic axis mainly at powers of ten."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if axis.get_scale() == "log":
@@ -296,12 +296,12 @@ _STEPS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def scale(largest_s: float) -> tuple[float, str]:
-    """Seconds per unit, and the unit, that suit an axis of times up to ``largest_s``."""
+    """Seconds per unit, and the unit, for an axis of times up to ``largest_s``."""
     return next(((size, unit) for size, unit in _STEPS if largest_s >= size), _STEPS[-1] if largest_s > 0 else (1, "s"))
 
 
 def about(result: Result) -> str:
-    """What was asked and of which machine, for a title; where a stack of dies changes the step, that too."""
+    """Title of a result: question and machine, and the die stack if it changes the step."""
     lines, physical = [*headline(result)] * _ALONE.get(), result.score.physical
     if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
         step = show_unit(physical.step_time_s, "time", 3)
@@ -310,13 +310,13 @@ def about(result: Result) -> str:
 
 
 def mapping_name(result: Result) -> str:
-    """The plan of a result, and how it computes where that is not the usual way."""
+    """Plan of a result as text, and its execution if unusual."""
     alone = "kernel by kernel" if result.assumptions.execution == "kernel_by_kernel" else ""
     return ", ".join(filter(None, (result.plan.label, result.graph.variant, alone)))
 
 
 def short(names: Iterable[str], letters: int = 46) -> str:
-    """Names in a row, with the middle ones counted where they do not fit.
+    """Names in one line of at most ``letters`` letters; the middle ones are only counted if they do not fit.
 
     Examples
     --------

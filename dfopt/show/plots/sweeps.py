@@ -24,7 +24,7 @@ def heat_map(
     limits: tuple[float, float] | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw one figure of a sweep over two axes of its study, with the number in every cell.
+    """Plot one figure of a sweep over two axes of its study, with the value in every cell.
 
     The mean where several cells of the sweep meet; hatched where none has a mapping, blank where there is no cell. The
     form follows DFModel (Ko et al.), Fig. 10. `PlanError` if a column is missing or has no figures, or nothing varies.
@@ -178,7 +178,7 @@ def heat_maps(
     y: str | Sequence[str] | None = None,
     across: int = 2,
 ) -> Figure:
-    """Draw small multiples: one heat map for every label of an axis, all with one colour scale.
+    """Plot small multiples: one heat map for every label of an axis, with a common colour scale.
 
     `PlanError` as of `heat_map`; or if ``by`` has more than 16 labels.
 

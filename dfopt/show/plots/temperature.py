@@ -22,7 +22,7 @@ _TITLE: Final = 5.4  # inches that the lines of the title take
 def temperature(
     what: PhysicalScore | Result, ax: Axes | None = None, stack: Stack | None = None, stage: int | None = None
 ) -> Axes:
-    """Draw a map of every die of a chip, from the far face to the sink, with the mean temperature of each tile.
+    """Plot the temperature map of every die of a chip, with the mean of each tile.
 
     ``what`` is the judge's figures on a stack, or a result that has them. The floorplans of ``stack`` say where tiles
     are; by default it is that of the result's system. ``stage`` is the one whose chip is drawn; by default the hottest.

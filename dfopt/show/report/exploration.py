@@ -15,7 +15,7 @@ _WIDE = 120  # characters of a line
 
 
 def designs_section(exploration: Exploration) -> PagePart:
-    """Sizes, proof and worth of budgets as `dfopt explore` prints them; the rest of the page is of the best design."""
+    """Page section on the designs of an exploration: sizes, proof and worth of budgets."""
     output = StringIO()
     print_to(output, exploration_report(exploration), _WIDE)
     above = paragraph("What follows is the mapping of the best design.")

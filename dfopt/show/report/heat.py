@@ -11,7 +11,7 @@ from dfopt.units import show_unit
 
 
 def heat_page(report: HeatReport, version: str = "") -> str:
-    """A heat report, which ``dfopt heat -o`` wrote, as one HTML file that refers to nothing outside of itself."""
+    """Self-contained HTML page of a heat report, as ``dfopt heat -o`` wrote it."""
     title = f"{report.graph} on {report.system}"
     proof = PagePart("proof", "Proof and prices", [facts(proof_facts(report))])
     sections = [

@@ -27,7 +27,7 @@ _SHELVES: Final[dict[str, ZooKind]] = {
 
 @dataclass(frozen=True)
 class Remark:
-    """A number of a zoo file that the file itself does not take for confirmed.
+    """Remark of a zoo file on a number that is not confirmed.
 
     ``kind`` is the word it uses, ``line`` what is set there, and ``text`` the remark.
     """
@@ -40,7 +40,7 @@ class Remark:
 
 
 def remarks(kind: ZooKind, name: str) -> tuple[Remark, ...]:
-    """What a file of a shelf of the zoo, and the parts it names, say of numbers that nobody has confirmed."""
+    """Remarks of a zoo file and of its parts on numbers that are not confirmed."""
     if name not in zoo(kind):
         return ()
     return tuple(remark for path, label in _files(kind, name, set()) for remark in _of_file(path, label))
@@ -81,7 +81,7 @@ def _of_file(path: Path, label: str) -> Iterator[Remark]:
 
 
 def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark], notes: Sequence[str]) -> PagePart:
-    """The section on inputs: facts, remarks of the zoo's files, and what can and cannot be said of other numbers."""
+    """Page section on inputs: facts, remarks of zoo files, and notes on other numbers."""
     parts: list[Html | None] = [facts(rows) if rows else None, subtitle("Unconfirmed inputs")]
     if remarks:
         listed = [

@@ -23,7 +23,7 @@ _WIDE, _NARROW = 1100, 380  # pixels of a figure, on a desk and on a phone of 42
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawn figure, or why there is none.
+    """A figure of a page as SVG, or the reason why there is none.
 
     ``narrow`` is the same for a phone. ``paper``: its colours mean an order, as in a map of temperatures, so that it
     stays on white in the dark.
@@ -38,7 +38,7 @@ class Drawing:
 
     @property
     def html(self) -> Html:
-        """The figure with its caption, or the reason in its place."""
+        """HTML of the figure with its caption, or of the reason in its place."""
         if not self.svg:
             return paragraph(f"{self.caption} Not shown: {self.why}.", kind="note")
         kind = "paper" if self.paper else "plain"
@@ -49,12 +49,12 @@ class Drawing:
 
 
 def needs_matplotlib() -> None:
-    """Say once, and before the work, what a report needs; and draw into files, also where there is a display."""
+    """Raise early if Matplotlib is missing, and select its file backend."""
     matplotlib_for("report", "figures").use("Agg")
 
 
 def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Drawing:
-    """Draw a figure of a page; what the plot refuses to draw is said in its place.
+    """Draw a figure of a page; if the plot raises a `PlanError`, its text takes the place.
 
     Parameters
     ----------
@@ -87,19 +87,19 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
 
 @dataclass(frozen=True)
 class PagePart:
-    """A part of a page: the name and the title that links to it have, and what stands in it."""
+    """A section of a page: anchor, title and contents."""
 
     name: str
     title: str
     parts: Sequence[Html | Drawing | None]
 
     def inner(self, figures: Mapping[str, Drawing]) -> str:
-        """HTML of the part below its heading, with ``figures`` in their present form."""
+        """HTML of the section below its heading, with the given figures."""
         return join(*(figures[part.name].html if isinstance(part, Drawing) else part for part in self.parts)).code
 
 
 def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
-    """The top of a page.
+    """HTML of the top of a page.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: 
 
 
 def assemble(title: str, head: Html, sections: Iterable[PagePart | None], version: str, limit: int = LIMIT) -> str:
-    """A page as one HTML file, which asks for nothing else, neither from the network nor from a disk.
+    """Self-contained HTML page from its sections.
 
     Figures that do not fit are left out, the largest first, and the page says so.
 

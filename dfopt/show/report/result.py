@@ -40,7 +40,7 @@ def result_report(
     limit: int = LIMIT,
     before: Sequence[PagePart] = (),
 ) -> str:
-    """A result as one HTML file that refers to nothing outside of itself.
+    """Self-contained HTML page of a result.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _MOST: Final = 200  # plans, solves or stages
 
 
 def search_section(result: Result) -> PagePart:
-    """Proof, plans, solves, progress, alternatives."""
+    """Page section on the search: proof, plans, solves, progress and alternatives."""
     counts = result.plan_counts
     listed = ", ".join(f"{count} {STATES[status]}" for status, count in counts.most_common())
     rows: list[tuple[str, object]] = [
@@ -118,7 +118,7 @@ def _alternatives(result: Result) -> Html | None:
 
 
 def sensitivity_section(result: Result) -> PagePart | None:
-    """Step time with 10 % more of each resource, if that was asked for."""
+    """Page section on step times with 10 % more of each resource; None if not requested."""
     if not result.sensitivity:
         return None
     grid = sensitivity(result)

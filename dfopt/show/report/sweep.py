@@ -40,7 +40,7 @@ def sweep_report(  # noqa: PLR0913 - a public function with options
     version: str = "",
     limit: int = LIMIT,
 ) -> str:
-    """The cells of a sweep as one HTML file.
+    """Self-contained HTML page of the cells of a sweep.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _MEMORY: OrderedDict[str, Floats] = OrderedDict()
 
 
 def directory() -> Path | None:
-    """Where files go: ``$XDG_CACHE_HOME/dfopt`` or ``~/.cache/dfopt``; None with ``DFOPT_CACHE=off``."""
+    """Cache directory: ``$XDG_CACHE_HOME/dfopt`` or ``~/.cache/dfopt``; None with ``DFOPT_CACHE=off``."""
     if os.environ.get("DFOPT_CACHE", "").lower() in ("off", "0", "no"):
         return None
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -35,7 +35,7 @@ def directory() -> Path | None:
 
 
 def kept(name: str, shape: tuple[int, int], work: Callable[[], Floats]) -> Floats:
-    """The matrix of a name, read-only: known in memory or as a file, else worked out and kept in both."""
+    """A cached read-only matrix by name: from memory, from a file, or computed by ``work``."""
     if shape[0] * shape[1] > _LARGEST:
         return work()
     matrix = _MEMORY.pop(name, None)

@@ -19,7 +19,7 @@ from dfopt.technology.thermal.types import Body
 
 @dataclass(frozen=True)
 class Layered:
-    """A network whose sheets are all alike from cell to cell, one number per sheet.
+    """Thermal network of uniform layers: one conductance per layer and direction.
 
     Conductances (W/K) between neighbours along ``x`` and ``y``, ``up`` to the next sheet (one fewer), ``ground`` of a
     cell to ambient; ``shape`` is (sheets, ny, nx). Each cell of the last sheet has the conductance ``link`` to its node
@@ -37,7 +37,7 @@ class Layered:
 
 @dataclass(frozen=True)
 class Network:
-    """Nodes and what connects them.
+    """Thermal network: nodes, conductances and capacities.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Network:
 
     @property
     def nodes(self) -> int:
-        """How many."""
+        """Number of nodes."""
         return self.ground.size
 
 
@@ -96,7 +96,7 @@ def _window(sheet: Sheet, ids: Ints, of: Sheet) -> tuple[slice, slice]:
 
 
 def network_of(body: Body, nx: int, ny: int) -> Network:
-    """The network of a body on a grid of nx by ny cells over the die."""
+    """Thermal network of a body with ``nx`` by ``ny`` cells over the die."""
     package = body.package
     at_face = package.mode == "hotspot"
     sheets = sheets_of(body, nx, ny)

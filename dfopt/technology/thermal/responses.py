@@ -38,7 +38,7 @@ def _shares(low: float, size: float, side: float, cells: int) -> Floats:
 
 
 def tile_weights(tiles: Sequence[Tile], nx: int, ny: int, side_x: float, side_y: float) -> Floats:
-    """The share of each tile's area that lies in each cell, (tiles, ny, nx), on a die of these sides in metres.
+    """Share of each tile's area in each cell, (tiles, ny, nx), on a die with sides in metres.
 
     They are the watts per cell of one watt in the tile, and the weights of its mean.
 
@@ -55,7 +55,7 @@ def tile_weights(tiles: Sequence[Tile], nx: int, ny: int, side_x: float, side_y:
 
 
 def responses(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -> Floats:
-    """Rise of every cell per watt in each tile, K/W, shape (tiles, slabs, ny, nx).
+    """Temperature rise of every cell per watt in each tile, K/W, shape (tiles, slabs, ny, nx).
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def responses(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -
 
 
 def digest(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -> str:
-    """A name for the `responses` of a body, grid and tiles: SHA-256 of all that decides them.
+    """SHA-256 of everything that decides the `responses` of a body, grid and tiles.
 
     Names of slabs, heat capacities and the ambient temperature do not; a tile is told by the place of its slab.
     """

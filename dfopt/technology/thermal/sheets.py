@@ -22,7 +22,7 @@ SINK_CELLS: Final = 3
 
 @dataclass(frozen=True)
 class Sheet:
-    """One sheet of cells.
+    """One layer of cells of the thermal grid.
 
     ``thickness`` in metres; ``conductivity`` (W/mK) and ``heat_capacity`` (J/m3K) of shape (ny, nx); ``dx``, ``dy`` the
     widths of its columns and rows; ``x0``, ``y0`` where its window begins, counted in cells from the corner of the die.
@@ -41,22 +41,22 @@ class Sheet:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and columns."""
         return self.dy.size, self.dx.size
 
     @property
     def areas(self) -> Floats:
-        """Square metres of each cell, (ny, nx)."""
+        """Area of each cell, m2, shape (ny, nx)."""
         return np.multiply.outer(self.dy, self.dx)
 
     @property
     def uniform(self) -> bool:
-        """Whether all cells are alike."""
+        """Whether all cells are equal."""
         return all(bool(np.ptp(a) == 0) for a in (self.conductivity, self.heat_capacity, self.dx, self.dy))
 
 
 def graded(first: float, length: float) -> Floats:
-    """Widths of cells that fill ``length``, each wider than the one before; the first is about ``first`` wide.
+    """Increasing cell widths that add up to ``length``; the first is about ``first``.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def graded(first: float, length: float) -> Floats:
 
 
 def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
-    """The sheets of the slabs of a body, far face first: source part and rest of each."""
+    """Cell layers of the slabs of a body, far face first, each split into source part and rest."""
     dx, dy = np.full(nx, body.side_x / nx), np.full(ny, body.side_y / ny)
     sheets: list[Sheet] = []
     for index, slab in enumerate(body.slabs):
@@ -87,7 +87,7 @@ def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
 
 
 def plates_of(body: Body, dx: Floats, dy: Floats) -> list[Sheet]:
-    """Sheets of the package of a body, for cells of some widths over the die."""
+    """Cell layers of a body's package, for given cell widths over the die, m."""
     package = body.package
     if isinstance(package, HtcPackage):
         if package.plate_thickness is None:

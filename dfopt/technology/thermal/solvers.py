@@ -21,15 +21,15 @@ _DENSE = 2500  # cells under the die: their dense matrix takes 50 MB and some se
 
 
 class Solver(Protocol):
-    """A factorised network."""
+    """Interface of a factorized thermal network."""
 
     def solve(self, rhs: Floats) -> Floats:
-        """Kelvin at each node for watts at each node, shape (nodes,) or (nodes, cases)."""
+        """Temperature rise of each node, K, for powers in W of shape (nodes,) or (nodes, cases)."""
         ...  # pragma: no cover
 
 
 class Factorised:
-    """Sparse LU of a network, or of its nodes from ``first`` on.
+    """Sparse LU factorization of a network, or of its nodes from ``first`` on.
 
     The matrix is symmetric and diagonally dominant, so the ordering may look at its pattern alone: minimum degree of
     A + A', without pivoting, leaves 2.5 times fewer numbers than the default ordering on a stack of 8 DRAM dies.
@@ -50,12 +50,12 @@ class Factorised:
         self._lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=symmetric)
 
     def solve(self, rhs: Floats) -> Floats:
-        """Kelvin at each node; a step of refinement would move a rise of 50 K by 2e-11 K."""
+        """Temperature rise of each node, K; a refinement step would move a rise of 50 K by 2e-11 K."""
         return np.asarray(self._lu.solve(rhs))
 
 
 class Cosine:
-    """Cosine transform along x and y, a tridiagonal system (Thomas algorithm) along the stack for each mode."""
+    """Direct solver: cosine transform in x and y, and a tridiagonal system along the stack for each mode."""
 
     def __init__(self, layered: Layered) -> None:
         count, ny, nx = layered.shape
@@ -74,7 +74,7 @@ class Cosine:
             self._pivot[i] = diagonal[i] - layered.up[i - 1] ** 2 / self._pivot[i - 1]
 
     def solve(self, rhs: Floats) -> Floats:
-        """Kelvin at each node."""
+        """Temperature rise of each node, K."""
         return self.backward(self.forward(rhs)).reshape(rhs.shape)
 
     def forward(self, rhs: Floats) -> Floats:
@@ -99,12 +99,12 @@ class Cosine:
 
     @property
     def last(self) -> Floats:
-        """Kelvin per watt of each wave of the last sheet, (ny, nx)."""
+        """Response of each mode of the last layer, K/W, shape (ny, nx)."""
         return np.asarray(1.0 / self._pivot[-1])
 
 
 class Condensed:
-    """Cosine transform for the die, sparse LU for the package, and a dense matrix between the two.
+    """Coupled solver: cosine transform for the die, sparse LU for the package, and a dense coupling matrix.
 
     With g the link of each cell between them, c the package's temperatures under the die and l those of the last
     sheet of the die: ``c = z + g G l`` and ``l = y + g Q c``. Here z is what the package has under the die on its own,
@@ -143,7 +143,7 @@ class Condensed:
         return response.reshape(ny * nx, ny * nx)
 
     def solve(self, rhs: Floats) -> Floats:
-        """Kelvin at each node."""
+        """Temperature rise of each node, K."""
         cases = rhs.reshape(rhs.shape[0], -1)
         own, watts = cases[: self._cells], cases[self._cells :].copy()
         waves = self._die.forward(own)
@@ -160,7 +160,7 @@ class Condensed:
 
 
 def solver_of(network: Network) -> Solver:
-    """The quickest solver that fits."""
+    """The fastest solver for a network."""
     layered = network.layered
     if layered is None or (layered.beyond is not None and layered.beyond.size > _DENSE):
         return Factorised(network)

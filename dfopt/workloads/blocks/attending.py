@@ -16,7 +16,7 @@ States = tuple[tuple[SequenceState, ...], tuple[SequenceState, ...]]
 
 @dataclass(frozen=True)
 class Sight:
-    """The keys that the new tokens of a segment attend to.
+    """Keys that the new tokens of a segment attend to.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Sight:
 
     @property
     def local(self) -> bool:
-        """Whether some tokens do not attend to all that they would without a window or chunk."""
+        """Whether a window or chunk hides keys from some tokens."""
         window = self.window
         if window is not None and self.segment.sees == "full":
             window = window // 2 + 1  # to the side that it reaches further on
@@ -51,7 +51,7 @@ class Sight:
 
     @property
     def reads(self) -> int:
-        """Cached tokens of a sequence that some new token attends to."""
+        """Number of cached tokens of a sequence that some new token attends to."""
         cached = self.segment.cached
         if self.chunk is not None:
             return cached % self.chunk
@@ -61,12 +61,12 @@ class Sight:
 
     @property
     def keys(self) -> int:
-        """Rows of the scores: cached tokens that may be attended to, and the new ones."""
+        """Number of rows of the score matrix: attended cached tokens and new tokens."""
         return (self.segment.cached if self.top is not None else self.reads) + self.segment.new
 
     @property
     def pairs(self) -> int:
-        """Pairs of a new token and a key that it attends to."""
+        """Number of (new token, attended key) pairs."""
         segment = self.segment
         if self.top is not None:
             causal = segment.sees == "causal"
@@ -75,11 +75,11 @@ class Sight:
 
     @property
     def held(self) -> int:
-        """Tokens of a sequence that are kept afterwards."""
+        """Number of tokens of a sequence that stay cached afterwards."""
         return min(limit for limit in (self.window, self.chunk, self.segment.keys) if limit is not None)
 
     def state(self, drawing: Drawing, name: str, heads: int, elements: int) -> tuple[SequenceState, ...]:
-        """The state that holds keys, values or latents of every token; none where nothing is kept.
+        """Cache of keys, values or latents of every token; empty where nothing is cached.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Sight:
         return (kept,)
 
     def scores(self, heads: int, *, still: bool) -> Attending:
-        """Makers of the kernels over scores."""
+        """Factory of the kernels over scores."""
         segment = self.segment
         return Attending(heads, segment.sequences, segment.new, self.keys, self.pairs, still)
 
@@ -121,7 +121,7 @@ def attend(
     states: States,
     chosen: Read | None = None,
 ) -> str:
-    """Draw scores, their softmax and what it weighs up; gives the last of the three.
+    """Draw attention scores, softmax and weighted sum; return the name of the last kernel.
 
     Parameters
     ----------

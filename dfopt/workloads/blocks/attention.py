@@ -27,7 +27,7 @@ from dfopt.workloads.sketch import Read
 
 
 class Heads(Block):
-    """Heads of queries, and those of keys and values that they share.
+    """Query heads, and the key and value heads that they share (grouped-query attention).
 
     Attributes
     ----------
@@ -60,21 +60,21 @@ class Heads(Block):
 
     @property
     def groups(self) -> int:
-        """Heads of K and of V, each with a group of query heads."""
+        """Number of key heads, and of value heads."""
         return self.heads if self.kv_heads is None else self.kv_heads
 
     @property
     def width(self) -> int:
-        """Features of all query heads."""
+        """Features of all query heads together."""
         return self.heads * self.head_dim
 
     @property
     def kv_width(self) -> int:
-        """Features of all heads of K, or of V."""
+        """Features of all key heads together, and of all value heads."""
         return self.groups * self.head_dim
 
     def projections(self, hidden: int) -> int:
-        """Parameters of the projections to Q, K and V and back, with their biases."""
+        """Parameters of the Q, K, V and output projections, with biases."""
         biases = {
             "none": 0,
             "qkv": self.width + 2 * self.kv_width,
@@ -84,13 +84,13 @@ class Heads(Block):
         return 2 * hidden * (self.width + self.kv_width) + biases[self.bias]
 
     def shared(self, drawing: Drawing, sight: Sight) -> float | None:
-        """Bytes of the new tokens' K or V, where a product would expect that of more heads, keys or tokens."""
+        """Bytes of the new tokens' K or V, where they differ from the operand's default size; else None."""
         few = self.groups < self.heads or sight.keys != sight.segment.new or drawing.suffix
         return drawing.bytes(self.kv_width * sight.segment.tokens) if few else None
 
 
 class Attention(Heads):
-    """Attention to the tokens of the same sequence.
+    """Self-attention.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Attention(Heads):
 
     @property
     def token_elements(self) -> int:
-        """Elements of the keys and values of a token, and of the key of an indexer; none where all tokens are new."""
+        """Cached elements per token: keys, values and the indexer's key; 0 without a cache."""
         if self.sees == "full":
             return 0
         return self.kv_width + self.groups * self._of_value + (self.sparse.token_elements if self.sparse else 0)
@@ -167,7 +167,7 @@ class Attention(Heads):
         return self.head_dim if self.value_dim is None else self.value_dim
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections, norms, gates and sinks."""
+        """Number of parameters: projections, norms, gates and sinks."""
         gains = {"none": 0, "head": 2 * self.head_dim, "all": self.width + self.kv_width}[self.qk_norm]
         gates = {"none": 0, "element": self.heads * self._of_value, "head": self.heads}[self.gate]
         less = hidden * self.kv_width if self.values == "keys" else 0
@@ -177,7 +177,7 @@ class Attention(Heads):
         return self.projections(hidden) - less + gains + hidden * gates + self.heads * self.sinks + more
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Windows and chunks are those of tokens before, and there are none of a tree."""
+        """Reason and remedy if the block cannot process a segment (windows and chunks exclude trees), or None."""
         if trains and self.sparse is not None:
             return "found an indexer in a training step, whose gradients are not drawn", "write mode: forward"
         if self.sees == "full" and segment.cached:
@@ -194,13 +194,13 @@ class Attention(Heads):
         return message, "write causal: true or a phase, or leave window and chunk out"
 
     def sight(self, segment: Segment) -> Sight:
-        """What the new tokens of a segment attend to."""
+        """Keys that the new tokens of a segment attend to."""
         sees = {} if self.sees is None else {"sees": self.sees}
         top = self.sparse.tokens if self.sparse else None
         return Sight(segment.model_copy(update=sees), window=self.window, chunk=self.chunk, top=top)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, positions and attention."""
+        """Draw projections, position encoding and attention; return the name of the last kernel."""
         dim, of_value, linear = self.head_dim, self._of_value, drawing.linear
         gates = {"none": 0, "element": of_value, "head": 1}[self.gate]
         projected = linear("Q_Proj", dim + gates, hidden, source, outer=self.heads)

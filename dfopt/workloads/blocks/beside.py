@@ -24,7 +24,7 @@ _One = Annotated[
 
 
 class Beside(Block):
-    """Several mixers that read the same.
+    """Several mixers in parallel with the same input.
 
     Attributes
     ----------
@@ -54,21 +54,21 @@ class Beside(Block):
 
     @property
     def token_elements(self) -> float:
-        """Elements that all mixers keep of a token."""
+        """Cached elements per token over all mixers."""
         return sum(mixer.token_elements for mixer in self.mixers)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of all mixers."""
+        """Number of parameters of all mixers."""
         return sum(mixer.parameters(hidden) for mixer in self.mixers)
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Why a mixer cannot be drawn, and what to do; in training none can, as their gradients are not drawn."""
+        """Reason and remedy if a mixer cannot process a segment or train (parallel mixers never train), or None."""
         if trains:
             return "found mixers side by side in a training step, whose gradients are not drawn", "write mode: forward"
         return next((misfit for mixer in self.mixers if (misfit := mixer.misfit(segment, trains=trains))), None)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw all mixers, and the sum of their outputs."""
+        """Draw all mixers and the sum of their outputs; return the name of the last kernel."""
         views = (drawing.prefixed(f"{mixer.kind}_" if place else "") for place, mixer in enumerate(self.mixers))
         outputs = [mixer.draw(view, hidden, source) for view, mixer in zip(views, self.mixers, strict=True)]
         return drawing.pointwise("Mixers_Add", hidden, *outputs)

@@ -9,13 +9,13 @@ from dfopt.workloads.drawing import Drawing
 
 
 class Block(Part):
-    """A mixer or a feed-forward, as data.
+    """Base of mixers and feed-forwards of a layer.
 
     A new kind is a module with a class of its own: fields, a ``kind``, and what stands here.
     """
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw the kernels of a mixer or feed-forward.
+        """Draw the kernels of the block; return the name of the last one.
 
         Parameters
         ----------
@@ -34,24 +34,24 @@ class Block(Part):
         raise NotImplementedError
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of one layer: matrices, biases and gains."""
+        """Number of parameters of one layer: matrices, biases and gains."""
         raise NotImplementedError
 
     def active(self, hidden: int) -> int:
-        """Parameters that one token uses."""
+        """Number of parameters that one token uses."""
         return self.parameters(hidden)
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Why it cannot be drawn for a segment, or for training, and what to do; none if it can."""
+        """Reason and remedy if the block cannot process a segment or train, or None."""
         return None
 
     @property
     def token_elements(self) -> float:
-        """Elements that are kept of every token, as far as no window drops it."""
+        """Cached elements per token, as long as no window drops it."""
         return 0
 
     def note(self, tokens: int, routing: Routing) -> str:
-        """A note for the description of a graph; empty if there is nothing to say.
+        """A remark for the description of a graph; empty without one.
 
         Parameters
         ----------

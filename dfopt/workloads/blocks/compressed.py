@@ -32,7 +32,7 @@ _BUFFER_BYTES = 4  # of an element of a group that is not complete
 
 
 def group_pairs(segment: Segment, group: int, most: int | None = None) -> int:
-    """Pairs of a new token and a group of tokens that is complete with it or before it, in one sequence.
+    """Number of (new token, visible complete group of tokens) pairs in one sequence.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def _seen(tokens: int, group: int, most: int | None) -> int:
 
 
 class CompressedAttention(Block):
-    """Attention to a window of tokens and to compressed groups of all.
+    """Attention to a window of tokens and to compressed groups of all tokens.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class CompressedAttention(Block):
 
     @property
     def token_elements(self) -> float:
-        """Elements that are kept of a token behind the window: its share of an entry, and of a key of the indexer."""
+        """Cached elements per token outside the window: its share of a compressed entry and of an indexer key."""
         of_entry = self.head_dim + (self.sparse.head_dim if self.sparse else 0)
         return of_entry / self.group if self.group is not None else 0
 
@@ -140,7 +140,7 @@ class CompressedAttention(Block):
         return self._sides * dim * (2 * hidden + (self.group or 0)) + dim * (self._sides > 0)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections, compressors, norms and sinks."""
+        """Number of parameters: projections, compressors, norms and sinks."""
         wide, between = self.heads * self.head_dim, self.output_groups * self.output_rank
         queries = self.query_rank * (hidden + wide + 1)
         more = self.heads * self.sinks + self._compressor(hidden, self.head_dim)
@@ -150,7 +150,7 @@ class CompressedAttention(Block):
         return queries + (hidden + 1) * self.head_dim + wide * self.output_rank + between * hidden + more
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Groups are those of tokens before, one after the other; their gradients are not drawn."""
+        """Reason and remedy if the block cannot process a segment (groups need a plain sequence) or train, or None."""
         if trains:
             return "found compressed attention in a training step, whose gradients are not drawn", "write mode: forward"
         if segment.sees == "causal":
@@ -159,7 +159,7 @@ class CompressedAttention(Block):
         return message, "write causal: true or a phase, or verify a window of tokens"
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, entries, the indexer and attention."""
+        """Draw projections, compressed entries, indexer and attention; return the name of the last kernel."""
         dim, heads, size, tokens = self.head_dim, self.heads, drawing.bytes, drawing.tokens
         choice, groups = self.sparse, self.output_groups
         of_keys = (1 + 2 * self._sides) * dim

@@ -25,7 +25,7 @@ PARTS, FINAL = 3, 2
 
 
 class Conditioning(Part):
-    """What all layers of a diffusion transformer are told of a sample.
+    """Conditioning of all layers of a diffusion transformer on time step and class.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class Conditioning(Part):
     classes: int = Field(default=0, ge=0, le=10**9)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of both products behind a time step, and of the modulation of the final norm."""
+        """Number of parameters: time-step MLP, and modulation of the final norm."""
         return hidden * (self.inputs + 1) + hidden * (hidden + 1) + modulation_parameters(hidden, FINAL)
 
     def draw(self, drawing: Drawing, hidden: int) -> None:
-        """Draw the vector of every sample, and what the final norm makes of it; both are left in DRAM."""
+        """Draw the conditioning vector of every sample, and the modulation of the final norm; both stay in DRAM."""
         vector = drawing.draw(_product(drawing, "Condition_1", hidden, self.inputs))
         left = {"dram_bytes": drawing.bytes(hidden * drawing.sequences)}  # for all layers
         vector = drawing.draw(_product(drawing, "Condition_2", hidden, hidden, **left), vector)
@@ -58,7 +58,7 @@ class Conditioning(Part):
 
 
 def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Reads, _Reads]:
-    """Draw scales, shifts and gates of a layer.
+    """Draw the adaptive scales, shifts and gates of a layer.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Reads, _Read
 
 
 def modulation_parameters(hidden: int, vectors: int) -> int:
-    """Parameters of the product that gives so many vectors.
+    """Number of parameters of the product that computes ``vectors`` modulation vectors.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from dfopt.workloads.sketch import Read
 
 
 class CrossAttention(Heads):
-    """Attention to the tokens of an encoder.
+    """Cross-attention to the tokens of an encoder.
 
     Attributes
     ----------
@@ -44,17 +44,17 @@ class CrossAttention(Heads):
     source: int | None = Field(default=None, ge=1, le=10**7)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of the projections."""
+        """Number of parameters of the projections."""
         return self.projections(hidden) + 2 * self.kv_width * ((self.source or hidden) - hidden)
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Gradients of what an encoder has made would have to go on in it."""
+        """Reason and remedy if the block cannot train (gradients would continue in the encoder), or None."""
         if trains:
             return "found cross attention in a training step", "write mode: forward"
         return None
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw queries, keys and values of new sequences, and attention."""
+        """Draw queries, keys and values of new sequences, and attention; return the name of the last kernel."""
         dim, features = self.head_dim, self.source or hidden
         q = drawing.linear("Q_Proj", dim, hidden, source, outer=self.heads)
         # keys and values of the sequences that begin, which all of them are computed for together

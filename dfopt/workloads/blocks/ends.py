@@ -41,7 +41,7 @@ BACK: Final = "head"
 
 
 class Convolution(Part):
-    """A product in front of the layers: patches of an image, or a convolution at every position.
+    """Input product in front of the layers: image patches, or a convolution at every position.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ class Convolution(Part):
 
     @property
     def parameters(self) -> int:
-        """Parameters of the matrix and of the bias."""
+        """Number of parameters: matrix and bias."""
         return self.outputs * (self.inputs + self.bias)
 
 
 class Head(Part):
-    """What stands behind the last norm.
+    """Output head after the last norm.
 
     Attributes
     ----------
@@ -107,12 +107,12 @@ class Head(Part):
         return self
 
     def rows(self, vocab: int | None) -> int:
-        """Rows of its matrix; 0 where there is none."""
+        """Rows of the head's matrix; 0 without one."""
         return {"logits": vocab, "none": 0}.get(self.kind, self.classes) or 0
 
 
 class EndsParameters(ServingParameters):
-    """What all layers of a model share, and its ends.
+    """Parameters that all layers of a model share, and its embedding and head.
 
     Attributes
     ----------
@@ -177,12 +177,12 @@ class EndsParameters(ServingParameters):
 
     @property
     def residual(self) -> int:
-        """Features of all residual streams."""
+        """Features of all residual streams together."""
         return self.hidden * (1 if self.streams is None else self.streams.count)
 
     @property
     def gains(self) -> int:
-        """Parameters of a norm."""
+        """Number of parameters of one norm."""
         return self.hidden * (2 if self.norm == "layernorm" else 1)
 
     @model_validator(mode="after")
@@ -211,7 +211,7 @@ class EndsParameters(ServingParameters):
         return self
 
     def end_parameters(self, *, active: bool) -> int:
-        """Parameters of the ends; active ones are those that are multiplied, as a token looks up only a row."""
+        """Number of parameters of embedding and head; ``active``: only those that multiply, not looked-up tables."""
         head, rows = self.head, self.head.rows(self.vocab)
         products = self.hidden * rows + rows * head.bias + self.hidden * (self.hidden + 1) * head.pooler
         normed = self.embedding_norm + (self.final_norm and self.condition is None)
@@ -222,12 +222,12 @@ class EndsParameters(ServingParameters):
 
     @property
     def table_rows(self) -> int:
-        """Rows of tables that tokens look up, but of one that is tied to the logits."""
+        """Rows of lookup tables, without a table tied to the logits."""
         own = 0 if self.tie_embeddings else self.vocab or 0
         return own + self.learned_positions + self.token_types + (self.condition.classes if self.condition else 0)
 
     def drawing(self) -> Drawing:
-        """An empty drawing of a layer."""
+        """A new, empty drawing of a layer."""
         hidden = self.scores_dropout if self.hidden_dropout is None else self.hidden_dropout
         shape: dict[str, Any] = {
             "keeps": self.keeps,
@@ -240,7 +240,7 @@ class EndsParameters(ServingParameters):
 
 
 def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph:
-    """Put embedding, final norm and logits around layers, all of them drawn or not.
+    """The graph of layers with embedding, final norm and logits around them.
 
     Parameters
     ----------

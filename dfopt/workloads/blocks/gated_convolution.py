@@ -18,7 +18,7 @@ from dfopt.workloads.sketch import Read
 
 
 class GatedConvolution(Recurrent):
-    """A convolution of every feature over the last tokens, with a gate in front of it and one behind.
+    """Short depthwise convolution over the last tokens, with an input gate and an output gate.
 
     Attributes
     ----------
@@ -41,16 +41,16 @@ class GatedConvolution(Recurrent):
 
     @property
     def convolved(self) -> int:
-        """Features that pass the convolution."""
+        """Number of features that pass the convolution."""
         return self.inner
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections and convolution."""
+        """Number of parameters: projections and convolution."""
         products = hidden * 3 * self.inner + self.inner * hidden
         return products + self.inner * self.convolution + self.bias * (4 * self.inner + hidden)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, gates and convolution."""
+        """Draw projections, gates and convolution; return the name of the last kernel."""
         inner, outputs = self.inner, list[str]()
         into = drawing.linear("BCX_Proj", 3, hidden, source, outer=inner)
         for part in drawing.each():

@@ -19,7 +19,7 @@ from dfopt.workloads.sketch import Read
 
 
 class Indexer(Part):
-    """What chooses the tokens that others attend to.
+    """Indexer of sparse attention: selects the tokens that others attend to.
 
     Attributes
     ----------
@@ -54,16 +54,16 @@ class Indexer(Part):
 
     @property
     def tokens(self) -> int:
-        """Tokens that are attended to, at most."""
+        """Largest number of attended tokens."""
         return self.top_k * self.block
 
     @property
     def token_elements(self) -> int:
-        """Elements that are kept of a token."""
+        """Cached elements per token."""
         return 0 if self.shared else self.head_dim
 
     def parameters(self, hidden: int, query: int | None) -> int:
-        """Parameters of the projections, and of the norm of the key."""
+        """Number of parameters: projections, and the norm of the key."""
         if self.shared:
             return 0
         of = hidden if self.reads == "hidden" or query is None else query
@@ -71,13 +71,13 @@ class Indexer(Part):
 
     @property
     def features(self) -> int:
-        """Features that are computed from the residual: its key, and the weights of its heads."""
+        """Features computed from the residual: the key, and the weights of the heads."""
         return 0 if self.shared else self.head_dim + self.heads
 
     def project(
         self, drawing: Drawing, hidden: int, source: str, latent: tuple[Read, int] | None = None
     ) -> tuple[Read, str] | None:
-        """Draw its projections; gives what is read of its queries, and who has its key; none if it has none.
+        """Draw the indexer's projections; return the read of its queries and the kernel of its key, or None.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Indexer(Part):
         return Read(drawing.linear("Index_Q", wide, features, read), 1), source
 
     def choose(self, drawing: Drawing, projected: tuple[Read, str] | None) -> Read | None:
-        """Draw the choice of a segment; gives what is read of it, none if an earlier layer has made it."""
+        """Draw the selection for a segment; return the read of it, or None if an earlier layer made it."""
         if projected is None:
             return None
         (queries, key), dim, segment = projected, self.head_dim, drawing.segment

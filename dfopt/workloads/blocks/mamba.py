@@ -16,7 +16,7 @@ from dfopt.workloads.sketch import Read
 
 
 class Mamba2(Recurrent):
-    """Mamba 2: heads of a scalar decay, of groups that share what is written and read.
+    """Mamba 2: state-space heads with scalar decays, in groups that share input and output projections.
 
     Attributes
     ----------
@@ -65,17 +65,17 @@ class Mamba2(Recurrent):
 
     @property
     def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
+        """Number of features that pass the convolution, over all heads."""
         return self._inner + 2 * self.groups * self.state
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections, convolution, decays and norm."""
+        """Number of parameters: projections, convolution, decays and norm."""
         into = self._inner + self.convolved + self.heads
         products = hidden * (into + self._inner) + (into + hidden) * self.bias
         return products + self.convolved * (self.convolution + self.conv_bias) + 3 * self.heads + self._inner
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, convolutions, scan, norm and gate."""
+        """Draw projections, convolutions, scan, norm and gate; return the name of the last kernel."""
         heads, dim, groups, outputs = self.heads, self.head_dim, self.groups, list[str]()
         into = drawing.linear("XZ_Proj", 2 * dim + 1, hidden, source, outer=heads)  # with a time step of every head
         both = drawing.linear("BC_Proj", 2 * self.state, hidden, source, outer=groups)
@@ -97,7 +97,7 @@ class Mamba2(Recurrent):
 
 
 class Mamba(Recurrent):
-    """Mamba: a decay for every feature, all of which read and write the same few of a token.
+    """Mamba: selective state space with one decay per feature, whose features share B and C.
 
     Attributes
     ----------
@@ -131,17 +131,17 @@ class Mamba(Recurrent):
 
     @property
     def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
+        """Number of features that pass the convolution."""
         return self.inner
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections, convolution, decays and norms."""
+        """Number of parameters: projections, convolution, decays and norms."""
         inner, bct_width = self.inner, self.time_rank + 2 * self.state
         products = 3 * hidden * inner + inner * (bct_width + self.time_rank)
         return products + inner * (self.convolution + self.conv_bias + self.state + 2) + bct_width * self.inner_norms
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, convolution, scan and gate."""
+        """Draw projections, convolution, scan and gate; return the name of the last kernel."""
         inner, bct_width = self.inner, self.time_rank + 2 * self.state
         both = drawing.linear("XZ_Proj", 2, hidden, source, outer=inner)
         parts, every = drawing.each(), list[str]()

@@ -32,7 +32,7 @@ from dfopt.workloads.sketch import Read
 
 
 class LatentAttention(Block):
-    """Attention of heads whose keys and values are those of one latent.
+    """Latent attention (MLA): keys and values of all heads come from one cached latent.
 
     Attributes
     ----------
@@ -77,12 +77,12 @@ class LatentAttention(Block):
 
     @property
     def query_dim(self) -> int:
-        """Features of a query head."""
+        """Features of a query head, with and without position."""
         return self.nope_dim + self.rotary_dim
 
     @property
     def token_elements(self) -> int:
-        """Elements of the latent of a token, and of the key of its position."""
+        """Cached elements per token: latent and rotary key."""
         return self._latent + (self.sparse.token_elements if self.sparse else 0)
 
     @property
@@ -90,7 +90,7 @@ class LatentAttention(Block):
         return self.rank + self.rotary_dim
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of the projections, and of the norms of latents; the same in both forms."""
+        """Number of parameters: projections and norms of latents; equal in both forms."""
         wide = self.heads * self.query_dim
         into = hidden * wide if self.query_rank is None else self.query_rank * (hidden + wide + 1)
         latents = hidden * self._latent + self.rank
@@ -99,14 +99,14 @@ class LatentAttention(Block):
         return into + latents + self.heads * per_head + indexer
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Why it cannot be drawn for training, and what to do: absorbed, or with an indexer; none if it can."""
+        """Reason and remedy if the block cannot train (absorbed form or indexer), or None."""
         if trains and self.sparse is not None:
             return "found an indexer in a training step, whose gradients are not drawn", "write mode: forward"
         absorbed = trains and self.form == "absorbed"
         return ("found absorbed in a training step", "write form: expanded") if absorbed else None
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections and attention in the form that is asked for."""
+        """Draw projections and attention in the requested form; return the name of the last kernel."""
         tokens, index = drawing.tokens, self.sparse.features if self.sparse else 0
         features = (self.query_rank or 0) + self._latent + index
         down = drawing.linear("Down", features, hidden, source, role="latent")
@@ -131,11 +131,11 @@ class LatentAttention(Block):
         return drawing.forms[place] if drawing.forms else "expanded"
 
     def sight(self, segment: Segment) -> Sight:
-        """What the new tokens of a segment attend to."""
+        """Keys that the new tokens of a segment attend to."""
         return Sight(segment, top=self.sparse.tokens if self.sparse else None)
 
     def less_work(self, segment: Segment) -> Form:
-        """The form that computes less for a segment."""
+        """The form (absorbed or expanded) with fewer FLOP for a segment."""
         sight = self.sight(segment)
         up = self.rank * (self.nope_dim + self.value_dim)
         expanded = sight.keys * up + sight.pairs * (self.query_dim + self.value_dim)

@@ -47,17 +47,17 @@ class Mlp(Block):
     typed: Literal["weights", "experts"] = "weights"
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of the projections."""
+        """Number of parameters of the projections."""
         return mlp_parameters(hidden, self.ffn, gated=self.gated, bias=self.bias)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections and activation."""
+        """Draw projections and activation; return the name of the last kernel."""
         alone = ALONE if self.typed == "experts" else None
         return draw_mlp(drawing, hidden, self.ffn, source, gated=self.gated, experts=alone)
 
 
 def mlp_parameters(hidden: int, ffn: int, *, gated: bool, bias: bool) -> int:
-    """Parameters of the projections of an MLP.
+    """Number of parameters of the projections of an MLP.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def draw_mlp(
     shares: tuple[Read, ...] = (),
     called: str = "",
 ) -> str:
-    """Draw projections and activation of an MLP; the experts of a token lie side by side in its features.
+    """Draw projections and activation of an MLP, or of the experts of a token side by side.
 
     Parameters
     ----------

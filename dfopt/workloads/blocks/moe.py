@@ -28,7 +28,7 @@ from dfopt.workloads.sketch import Read
 
 
 class MixtureOfExperts(Block):
-    """Experts of which every token chooses some.
+    """Mixture of experts: a router selects some experts for each token.
 
     Attributes
     ----------
@@ -96,11 +96,11 @@ class MixtureOfExperts(Block):
         return self
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of the router and of all experts."""
+        """Number of parameters of the router and all experts."""
         return self._parameters(hidden, self.experts)
 
     def active(self, hidden: int) -> int:
-        """Parameters of the router and of the experts that a token chooses."""
+        """Number of parameters that one token uses: router and selected experts."""
         return self._parameters(hidden, self.chosen)
 
     def _parameters(self, hidden: int, experts: int) -> int:
@@ -113,22 +113,22 @@ class MixtureOfExperts(Block):
 
     @property
     def always(self) -> int:
-        """Experts that every token chooses: shared ones that are as large as the others."""
+        """Number of shared experts of the same size as routed ones, which every token uses."""
         alone = self.shared_apart or self.shared_norms
         alike = self.latent is None and self.shared % self.ffn == 0 and not alone
         return self.shared // self.ffn if alike else 0
 
     def routed(self, tokens: int, routing: Routing) -> Experts:
-        """What so many tokens hold and read of experts under a routing."""
+        """Experts that a chip stores and reads for ``tokens`` tokens under a routing."""
         return routed(routing, self.experts, self.chosen, tokens, self.always)
 
     def note(self, tokens: int, routing: Routing) -> str:
-        """The routing that is assumed."""
+        """Remark on the assumed routing."""
         read = self.routed(tokens, routing).touched - self.always
         return f"{routing.words} routing: of {self.experts} experts an evaluation reads {read:.4g}"
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw the router, the experts' products, and those of shared experts."""
+        """Draw router, routed experts and shared experts; return the name of the last kernel."""
         separate, routed = self.shared and not self.always, self.routed(drawing.tokens, drawing.routing)
         rows = self.experts + self.shared_gate
         router = drawing.linear("Router", rows, hidden, source, role="router")

@@ -22,7 +22,7 @@ ENTRY, EXIT = "predictor", "prediction"
 
 
 def predictor_parameters(p: EndsParameters) -> int:
-    """Parameters of a module beside its layers.
+    """Number of parameters of a multi-token prediction module, without its layers.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def predictor_parameters(p: EndsParameters) -> int:
 def with_predictors(
     graph: Graph, p: EndsParameters, modules: Sequence[Sequence[str]], kinds: Sequence[Graph] = ()
 ) -> Graph:
-    """Put modules that predict further tokens behind a graph with its ends.
+    """The graph with multi-token prediction modules after its last layer.
 
     Parameters
     ----------

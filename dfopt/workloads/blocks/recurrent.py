@@ -25,7 +25,7 @@ from dfopt.workloads.sketch import Read
 
 
 def chunked_pairs(segment: Segment, chunk: int) -> int:
-    """Pairs of a new token and one of the same chunk up to itself, in one sequence.
+    """Number of (new token, token up to it in the same chunk) pairs in one sequence.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def chunked_pairs(segment: Segment, chunk: int) -> int:
 
 
 class Recurrent(Block):
-    """A mixer with a state.
+    """Base of mixers with a recurrent state.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class Recurrent(Block):
 
     @property
     def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
+        """Number of features that pass the convolution, over all heads."""
         raise NotImplementedError
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
-        """Only what follows one after the other has a state; its gradients are not drawn."""
+        """Reason and remedy if the block cannot process a segment (states need plain sequences) or train, or None."""
         if trains:
             return "found a mixer with a state in a training step, whose gradients are not drawn", "write mode: forward"
         if not isinstance(segment.sees, str):
@@ -110,7 +110,7 @@ class Recurrent(Block):
 
 
 def sequence_states(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
-    """The state of a fixed size that is kept of each sequence; none where nothing is kept.
+    """Fixed-size recurrent state of each sequence; None where nothing is kept.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def sequence_states(drawing: Drawing, name: str, heads: int, size: int) -> tuple
 
 
 class GatedDeltaNet(Recurrent):
-    """The gated delta rule, as in Qwen3-Next and Qwen3.5.
+    """Linear attention by the gated delta rule, as in Qwen3-Next and Qwen3.5.
 
     Attributes
     ----------
@@ -176,17 +176,17 @@ class GatedDeltaNet(Recurrent):
 
     @property
     def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
+        """Number of features that pass the convolution, over all heads."""
         return self.key_heads * self._of_group
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections, convolution, decay and norm."""
+        """Number of parameters: projections, convolution, decay and norm."""
         into, values = self.key_heads * self._of_group, self.value_heads * self.value_dim
         products = hidden * (into + 2 * values + 2 * self.value_heads)
         return products + into * self.convolution + 2 * self.value_heads + self.value_dim
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, convolution, delta rule, norm and gate."""
+        """Draw projections, convolution, delta rule, norm and gate; return the name of the last kernel."""
         heads, groups, dims = self.value_heads, self.key_heads, (self.key_dim, self.value_dim)
         each = heads // groups  # with the gate, and two rates, of every value head
         wide = self._of_group + each * (self.value_dim + 2)
@@ -196,7 +196,7 @@ class GatedDeltaNet(Recurrent):
 
 
 class KimiDeltaAttention(Recurrent):
-    """The delta rule with a decay for every feature of a key, as in Kimi Linear.
+    """Linear attention by the delta rule with per-feature decay, as in Kimi Linear.
 
     Attributes
     ----------
@@ -236,18 +236,18 @@ class KimiDeltaAttention(Recurrent):
 
     @property
     def convolved(self) -> int:
-        """Features that pass the convolution, of all heads."""
+        """Number of features that pass the convolution, over all heads."""
         return self.heads * self._of_head
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of projections, convolution, decay, gate and norm."""
+        """Number of parameters: projections, convolution, decay, gate and norm."""
         heads, keys, values = self.heads, self.heads * self.key_dim, self.heads * self.value_dim
         products = hidden * (heads * self._of_head + values + heads + self.decay_rank + self.gate_rank)
         ranks = self.decay_rank * keys + self.gate_rank * values
         return products + ranks + heads * self._of_head * self.convolution + heads + keys + self.value_dim
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw projections, convolution, delta rule, norm and gate."""
+        """Draw projections, convolution, delta rule, norm and gate; return the name of the last kernel."""
         heads, dims = self.heads, (self.key_dim, self.value_dim)
         into = drawing.linear("QKV_Proj", self._of_head + 1, hidden, source, outer=heads)  # with a rate of every head
         down = drawing.linear("Ranks_Down", self.decay_rank + self.gate_rank, hidden, source, role="latent")
@@ -259,7 +259,7 @@ class KimiDeltaAttention(Recurrent):
 
 
 def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) -> int:
-    """FLOP of the delta rule, of one head for one sequence.
+    """FLOP of the delta rule for one head and sequence.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from dfopt.workloads.drawing import Drawing
 
 
 class Streams(Part):
-    """How many residual streams there are, and how their weights are normalised.
+    """Hyper-connections: number of residual streams, and how their mixing weights are normalized.
 
     Attributes
     ----------
@@ -43,15 +43,15 @@ class Streams(Part):
         return self.count * (2 + self.count)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of one mixer or feed-forward: the product, its bias, and a factor of each of its three parts."""
+        """Number of parameters for one mixer or feed-forward: product, bias, and a factor for each of three parts."""
         return self._weights * (self.count * hidden + 1) + 3
 
     def end_parameters(self, hidden: int) -> int:
-        """Parameters of what adds the streams up behind the last layer."""
+        """Number of parameters of the sum of streams after the last layer."""
         return self.count * (self.count * hidden + 1) + 1
 
     def read(self, drawing: Drawing, number: int, hidden: int, residual: str) -> str:
-        """Draw the weights of the streams, and the sum of streams that a mixer or feed-forward reads.
+        """Draw the mixing weights, and the sum of streams that a mixer or feed-forward reads.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Streams(Part):
         return drawing.pointwise(f"Streams_{number}", hidden, residual, mix, flop_per_element=each)
 
     def write(self, drawing: Drawing, number: int, hidden: int, out: str, residual: str) -> str:
-        """Draw the new streams, from the old ones and the output of a mixer or feed-forward.
+        """Draw the updated streams, from the old ones and the output of a mixer or feed-forward.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Streams(Part):
         return drawing.pointwise(f"Add_{number}", self.count * hidden, out, residual, role="residual", **each)
 
     def end(self, drawing: Drawing, hidden: int) -> str:
-        """Draw what adds them up behind the last layer, with the product of its weights."""
+        """Draw the weighted sum of streams after the last layer; return the name of the last kernel."""
         size = self.count**2 * hidden * drawing.words.weights
         work = 2 * self.count * (self.count + 1)
         return drawing.pointwise("Streams", hidden, flop_per_element=work, dram_bytes=size, resident_bytes=size)
