@@ -36,7 +36,19 @@ _COUNTED: Final[dict[Splits, str]] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """A plan axis: one kind of parallelism, such as TP, PP or DP."""
+    """A plan axis: one kind of parallelism, such as TP, PP or DP.
+
+    Attributes
+    ----------
+    name, title : str
+        Key in documents, and name in words.
+    splits : str
+        What it splits: kernels, modules, layers or the batch.
+    refuses : callable, optional
+        From a graph and a degree to why the graph cannot use it, or None.
+    optional : bool
+        Whether documents leave out its keys where its degree is 1.
+    """
 
     name: str  # key of its degree in documents and name of its option; in labels as capitals
     title: str  # for people

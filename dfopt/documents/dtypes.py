@@ -83,9 +83,16 @@ def weights_of(kernel: Kernel) -> DataClass:
 
 
 class Words(NamedTuple):
-    """Bytes of an element by data class.
+    """Bytes of an element by data class; gradients have the type of activations.
 
-    Gradients are activations. Of a recurrent state none is as the layer says that keeps it.
+    Attributes
+    ----------
+    weights, experts, ends : float, B
+        Weights, weights of experts, and weights of embedding and logits.
+    activations, kv, logits : float, B
+        Activations, keys and values, and logits.
+    state : float, B, optional
+        Recurrent states; None: as the layer states that keeps it.
     """
 
     weights: float

@@ -246,9 +246,10 @@ DIFFERENT = {
 
 
 def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
-    """Key by which mappings count as distinct: equal keys, equal plan (with microbatches), or also equal sharding.
+    """Key of a mapping: mappings with equal keys do not count as distinct.
 
-    ``distinct``: ``plan`` or ``sharding``.
+    It has the plan (with its microbatches), the graph's ``variant``, and, if ``distinct`` is ``sharding`` and not
+    ``plan``, the scheme of every kernel.
     """
     schemes = tuple(kernel.sharding for kernel in mapping.kernels) if distinct == "sharding" else ()
     return (mapping.plan, variant, *schemes)

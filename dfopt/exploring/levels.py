@@ -16,7 +16,17 @@ _RUNGS: Final = 16  # intervals of voltage from the lowest that works to the hig
 
 
 class Rung(NamedTuple):
-    """A clock level: share of the nominal clock, joules of a FLOP and of an SRAM byte, and voltage."""
+    """A clock level of a chip.
+
+    Attributes
+    ----------
+    share : float
+        Clock relative to that of the corner.
+    flop, sram : float, J
+        Energy of a FLOP, and of a byte of SRAM traffic.
+    voltage : float
+        Relative voltage of leaking logic; 0 if it differs between designs.
+    """
 
     share: float
     flop: float

@@ -59,9 +59,18 @@ class Run:
 
 
 class BoundedResult(NamedTuple):
-    """A lower bound for a machine and the best mapping among the plans searched.
+    """Outcome of the solve of one machine.
 
-    ``decided``: whether those are all that may be below a cutoff; ``cut``: whether its time limit ended it.
+    Attributes
+    ----------
+    bound : float
+        Lower bound on every mapping.
+    result : Result, optional
+        Best mapping among the plans searched.
+    decided : bool
+        Whether those are all plans that may be below the cutoff.
+    cut : bool
+        Whether its time limit ended it.
     """
 
     bound: float

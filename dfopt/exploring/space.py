@@ -20,9 +20,16 @@ Sizes = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """A box of designs of one document and batch: ranges of size positions, in the order of ``Design.searched``.
+    """A box of designs of one document and batch.
 
-    ``batch``: the batch that they run.
+    Attributes
+    ----------
+    low, high : tuple of int
+        Least and greatest position of each size, in the order of ``Design.searched``.
+    which : int
+        Number of the design document.
+    batch : int
+        Batch that the designs run.
     """
 
     low: Sizes

@@ -43,7 +43,17 @@ class Tool:
 
 @dataclass(frozen=True)
 class Exported:
-    """Arguments of a tool, and the decisions that they do not express."""
+    """Arguments of a tool, and the decisions that they do not express.
+
+    Attributes
+    ----------
+    tool : Tool
+        The tool.
+    arguments : dict
+        Value of each argument.
+    left_out : dict
+        Decisions that they do not express, with the reason.
+    """
 
     tool: Tool
     arguments: Mapping[str, Any]

@@ -23,7 +23,12 @@ from dfopt.fusion.blocks import StageTables
 class KernelClasses:
     """Classes of interchangeable kernels and fan-out groups.
 
-    ``size_c``: kernels per class; ``first_c``: one of them; ``group_g``: class of a fan-out group.
+    Attributes
+    ----------
+    class_k, group_g : int arrays, shapes (kernels,) and (groups,)
+        Class of every kernel, and of every fan-out group.
+    size_c, first_c : int arrays, shape (classes,)
+        Number of kernels in each class, and one of them.
     """
 
     class_k: Ints

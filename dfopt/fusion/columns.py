@@ -123,10 +123,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class LayeredArcs:
-    """Arcs of a layered lattice with one copy for each partition number; arcs of empty partitions come last.
+    """Arcs of a layered lattice, which has one copy for each partition number; arcs of empty partitions come last.
 
-    ``block`` is the number of the block, -1 where a partition stays empty; nodes are down-sets, counted on from copy
-    to copy.
+    Attributes
+    ----------
+    tail, head : int arrays, shape (arcs,)
+        Nodes that an arc joins: down-sets, counted on from copy to copy.
+    block : int array, shape (arcs,)
+        Block of an arc; -1 for an empty partition.
+    number : int array, shape (arcs,)
+        Partition number.
     """
 
     tail: Ints

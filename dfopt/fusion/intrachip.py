@@ -44,7 +44,17 @@ class CutOff(Exception):
 
 @dataclass(frozen=True)
 class IntraChipMapping:
-    """Partition of every kernel of a stage, with the solve that proves it; times in seconds."""
+    """Partitions of a stage with their proof.
+
+    Attributes
+    ----------
+    partition_k : int array, shape (kernels,)
+        Partition of every kernel.
+    solution : Solution
+        The solve, in seconds.
+    formulation : str
+        Form in which it was solved.
+    """
 
     partition_k: Ints
     solution: Solution

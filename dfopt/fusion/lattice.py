@@ -35,9 +35,18 @@ from dfopt.terms.sram import keeps_chip
 class PathResult:
     """Outcome of a shortest-path search over the lattice of a stage.
 
-    ``complete`` is true if it found the best partitioning, or that none beats the incumbent. Otherwise time was over,
-    and
-    ``bound`` is the lower bound proven until then.
+    Attributes
+    ----------
+    complete : bool
+        True: it found the best partitioning, or that none beats the incumbent. False: time was over.
+    partition_k : int array, shape (kernels,), optional
+        The best partitioning found.
+    objective, bound : float, s
+        Its time, and the proven lower bound on all others.
+    note : str
+        Remark for the solve record.
+    trace : tuple of TracePoint
+        Improvements of both.
     """
 
     complete: bool

@@ -26,7 +26,15 @@ TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
 
 @dataclass(frozen=True)
 class CountedBlock:
-    """A block as counts by class: kernels in it and before it, and a lower bound on its seconds."""
+    """A block as counts by class of kernels.
+
+    Attributes
+    ----------
+    inside_c, before_c : int arrays, shape (classes,)
+        Kernels in the block, and before it.
+    seconds : float, s
+        Lower bound on its time.
+    """
 
     inside_c: Ints
     before_c: Ints

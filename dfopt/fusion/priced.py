@@ -18,7 +18,17 @@ from dfopt.terms.sharded_graph import ShardedGraph
 
 @dataclass(frozen=True)
 class PricedStage:
-    """One distinct stage of the mapping: its kernels, prices and limits."""
+    """One distinct stage of the mapping.
+
+    Attributes
+    ----------
+    members : int array
+        Numbers of its kernels in the graph.
+    tables, limits : StageTables, IntraChipLimits
+        Prices, and limits on partitions.
+    lattice : Lattice, optional
+        Down-sets, if they are listed.
+    """
 
     members: Ints
     tables: StageTables
@@ -28,7 +38,21 @@ class PricedStage:
 
 @dataclass(frozen=True)
 class PricedPlan:
-    """A plan with its sharding, and the priced stages of its mapping that have kernels, by number."""
+    """A plan with its sharding and the priced stages of its mapping.
+
+    Attributes
+    ----------
+    instance : Instance
+        Setting and plan.
+    sharding : dict
+        Scheme of each kernel, by name.
+    sharded : ShardedGraph
+        Figures of all kernels and tensors under it.
+    stage_k : int array, shape (kernels,)
+        Stage of every kernel.
+    stages : dict
+        Priced stages that have kernels, by number.
+    """
 
     instance: Instance
     sharding: dict[str, Sharding]

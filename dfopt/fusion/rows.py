@@ -26,9 +26,18 @@ from dfopt.terms.token_blocks import TokenCharges
 
 @dataclass(frozen=True)
 class TensorKind:
-    """A class of tensors with equal classes of group and ends, with its ``inside`` columns by block.
+    """A class of equal tensors in a block MILP.
 
-    An end outside the stage is -1; then there is no column ``inside``. ``example`` is the first of them.
+    Attributes
+    ----------
+    group, src, dst : int
+        Classes of the fan-out group and of both ends; -1 for an end outside the stage.
+    depth, count : float
+        Tiles that wait inside a block, and number of tensors.
+    inside : int array, optional
+        Columns by block that count tensors with both ends inside; None for an end outside.
+    example : int
+        The first of the tensors.
     """
 
     group: int

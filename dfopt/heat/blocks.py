@@ -91,10 +91,18 @@ class KernelHeat:
 
 @dataclass(frozen=True)
 class StageBlocks:
-    """Blocks of a stage in a heat problem: membership of kernels, shape (blocks, kernels).
+    """Blocks of a stage in a heat problem.
 
-    ``tokens_b``: how many blocks of tokens each block of kernels takes, 0 if it holds its weights. ``number`` is the
-    partition number of every arc, none where it has no meaning.
+    Attributes
+    ----------
+    stage : HeatStage
+        Arcs, seconds and energies.
+    member : bool array, shape (blocks, kernels)
+        Kernels of every block.
+    tokens_b : int array, shape (blocks,)
+        Number of blocks of tokens; 0 if a block stores its weights.
+    number : int array, shape (arcs,), optional
+        Partition number of every arc, where it has a meaning.
     """
 
     stage: HeatStage

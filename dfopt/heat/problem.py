@@ -84,7 +84,15 @@ class HeatRows:
 
 @dataclass(frozen=True)
 class HeatPrices:
-    """Prices of a second at every level, and of a joule of every component at every level."""
+    """Prices of time and energy in a heat problem.
+
+    Attributes
+    ----------
+    second_l : float array, shape (levels,)
+        Price of a second at every clock level.
+    joule_lk : float array, shape (levels, components)
+        Price of a joule of every component at every level.
+    """
 
     second_l: Floats
     joule_lk: Floats
@@ -92,7 +100,15 @@ class HeatPrices:
 
 @dataclass(frozen=True)
 class HeatChoice:
-    """A path and clock levels for each stage; level -1 marks an empty partition."""
+    """A solution of a heat problem: a path and clock levels for each stage.
+
+    Attributes
+    ----------
+    arcs : tuple of int array
+        Arcs of the path, in order.
+    levels : tuple of int array
+        Clock level of each partition; -1 for an empty one.
+    """
 
     arcs: tuple[Ints, ...]
     levels: tuple[Ints, ...]

@@ -45,7 +45,19 @@ class StackedMapping:
 
 @dataclass(frozen=True)
 class Settled(StackedMapping):
-    """A mapping that keeps the limits by the judge, with the last solve that led to it."""
+    """A mapping that keeps the limits by the judge, with the last solve that led to it.
+
+    Attributes
+    ----------
+    answer : HeatSolution
+        The last solve.
+    rate : Rate
+        Refresh rate of the DRAM.
+    rows : HeatRows
+        Limits of the last solve.
+    blocks, rounds : int
+        Number of blocks, and of solves until temperatures agreed.
+    """
 
     answer: HeatSolution
     rate: Rate

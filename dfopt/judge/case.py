@@ -33,8 +33,16 @@ LATER: Final = {"forward": ("recompute", "backward", "update"), "recompute": ("b
 class Rank:
     """A distinct pipeline stage: the first of several equal ones.
 
-    ``runs``: how often it evaluates the kernels of which stage of the mapping, for one microbatch; ``alike``: how many
-    pipeline stages it stands for; ``here``: places of the layers that it evaluates, of a folded graph.
+    Attributes
+    ----------
+    number, name : int, str
+        Position in the pipeline, and name for messages.
+    runs : dict
+        Evaluations of each stage of the mapping, by its number, for one microbatch.
+    alike : int
+        Number of pipeline stages for which it stands.
+    here : range
+        Positions of its layers, in a folded graph.
     """
 
     number: int
@@ -48,9 +56,28 @@ class Rank:
 class Case:
     """A mapping with its documents and lookup tables for the judge; assumptions are resolved.
 
-    ``model``: the graph that was given; ``graph``: what one chip of the second axis sees of it, itself without one.
-    ``clocks``: share of the nominal frequency of the partitions that run below it. ``pauses``: seconds that a stage of
-    the mapping waits after every evaluation. ``token_blocks``: how many blocks of tokens some partitions take.
+    Attributes
+    ----------
+    model, graph : Graph
+        The given graph, and the part of it on one chip of the second axis (itself without one).
+    system, plan, assume : System, Plan, Assumptions
+        Machine, plan and resolved assumptions.
+    tile_count : int
+        Number of tiles of the streamed axis.
+    kernels : tuple of Placed
+        All kernels in their places.
+    fans, carried : tuple of Fan
+        Tensors between kernels, and those that layers carry to the next.
+    members : dict
+        Kernels of each partition, by place.
+    clocks : dict
+        Share of the nominal frequency, by place, of partitions below it.
+    pauses : dict, s
+        Pause after every evaluation, by stage of the mapping.
+    token_blocks : dict
+        Number of blocks of tokens, by place, of partitions that use them.
+    ends : tuple of End
+        Tensors that always pass through DRAM.
     """
 
     model: Graph

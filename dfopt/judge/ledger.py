@@ -37,9 +37,20 @@ StageAmounts = Callable[[int], Mapping[str, float]]
 
 
 class LedgerEntry(NamedTuple):
-    """Bytes of one state in one memory of a chip, with its part of the breakdown and its placement item.
+    """Bytes of one state in one memory of a chip.
 
-    ``item``: what a placement calls what lies there.
+    Attributes
+    ----------
+    tier, name : str
+        Memory, and name of the state.
+    part : str
+        Part of the memory breakdown to which they belong.
+    size : float, B
+        All bytes.
+    gradients : float, B
+        Gradients among them.
+    item : str, optional
+        Placement item.
     """
 
     tier: str

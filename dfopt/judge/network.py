@@ -36,10 +36,20 @@ def without_bytes(price: Price) -> Price:
 
 @dataclass(frozen=True)
 class Paid:
-    """One communication of the tensor-parallel group, charged to the kernel at whose place it runs.
+    """One communication of the tensor-parallel group, charged to the place of a kernel.
 
-    ``total``: bytes of the full tensor; ``src``: the kernel whose output is communicated; ``late``: for the backward
-    pass, of what the forward pass saved; ``behind``: kernels that may hide it.
+    Attributes
+    ----------
+    kernel : int
+        Kernel at whose place it runs.
+    kind, total : Collective, and float, B
+        The collective, and bytes of the whole tensor.
+    src : int
+        Kernel whose output is communicated.
+    late : bool
+        Whether it serves the backward pass, on a tensor that the forward pass saved.
+    behind : tuple of int
+        Kernels that may hide it.
     """
 
     kernel: int

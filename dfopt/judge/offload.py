@@ -43,7 +43,7 @@ def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s:
 def of_layer_s(
     case: Case, stage: int, partitions: Sequence[PartitionScore], sent_s: float = 0.0
 ) -> tuple[float, float]:
-    """Seconds that one layer of a stage waits for slower memories: (forward, backward).
+    """Seconds that one layer waits for slower memories: (forward, backward), with a message of ``sent_s`` in each.
 
     ``sent_s``: of the message that is sent beside it in each pass.
     """

@@ -20,10 +20,28 @@ Place = tuple[int, int]
 class Placed:
     """A kernel with its sharding and place, and the work and bytes of one chip for one microbatch and layer.
 
-    ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in;
-    ``share``: the part of its output that a chip holds. Of experts ``weight`` and ``gradient`` are those of all,
-    ``read`` and ``accumulator`` those that some token chooses, ``at_once`` and ``adding`` those of one. ``cached``: of
-    sequences that it keeps. ``buffers``, ``activation_gradients``: there while a layer runs, as Calculon counts.
+    Attributes
+    ----------
+    kernel, sharding, place : Kernel, str, Place
+        The kernel, its scheme, and its stage and partition.
+    tiles : int
+        Compute tiles that it has.
+    forward : bool
+        Whether it belongs to the forward pass.
+    flop, peak : float, FLOP and FLOP/s
+        Its work, and the peak of the chip in its data type.
+    share : float
+        Share of its output that a chip stores.
+    parameters : float
+        Number of parameters on the chip.
+    weight, read, at_once : float, B
+        Weight: of all experts, of those that some token selects, and of one.
+    gradient, accumulator, adding : float, B
+        Weight gradient: of all experts, of those that some token selects, and of one.
+    cached : float, B
+        Caches of sequences.
+    buffers, activation_gradients : float, B
+        Collective buffers and gradients of activations while a layer runs, as Calculon counts them.
     """
 
     kernel: Kernel
@@ -64,8 +82,20 @@ class Consumer:
 class Fan:
     """A tensor that is stored once, with all its readers: one per reader, or shared under ``fanout: shared``.
 
-    Every rule is written for fans; a tensor of its own is a fan with one consumer. ``home`` is where its source runs,
-    ``readers`` are the kernels of its consumers and ``away`` their places other than home, both without repeats.
+    Every rule is written for fans; a tensor of its own is a fan with one consumer.
+
+    Attributes
+    ----------
+    src : int
+        Number of the kernel that makes it.
+    total, chip, tile : float, B
+        The whole tensor, the share of one chip, and one tile of that.
+    consumers : tuple of Consumer
+        Readers, each with its operand.
+    home, away : Place, tuple of Place
+        Place of the source, and the other places of readers.
+    readers : tuple of int
+        Numbers of the reading kernels, without repeats.
     """
 
     src: int
@@ -113,9 +143,22 @@ class Fan:
 class End:
     """A tensor that always passes through DRAM: an end of a carried tensor, or an input or output of the graph.
 
-    One end of a carried tensor, or an input or output of the graph. ``row`` bytes of one token's features lie together
-    on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token. ``operand``: 0 of what
-    is written; ``carried``: the kernel that makes it, of a carried tensor.
+    Attributes
+    ----------
+    kernel : int
+        Number of the kernel that reads or writes it.
+    chip, tile : float, B
+        Share of one chip, and one tile of that.
+    write : bool
+        Whether the kernel writes it.
+    row, rows : float, B, and int
+        Contiguous bytes of one token's features on a chip, and tokens in a tile.
+    split : int
+        Number of chips that share the features of a token.
+    operand : int
+        Operand of the kernel; 0 for its output.
+    carried : int, optional
+        Kernel that makes it, if it is a carried tensor.
     """
 
     kernel: int

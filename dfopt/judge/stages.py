@@ -55,7 +55,23 @@ class Extra:
 
 @dataclass(frozen=True)
 class StageTime:
-    """Seconds of a pipeline stage, in all and of an average layer, for one microbatch (two in two-batch overlap)."""
+    """Seconds of a pipeline stage for one microbatch, or for two in two-batch overlap.
+
+    Attributes
+    ----------
+    rank : Rank
+        The stage.
+    layers : int
+        Number of its layers.
+    layer_s : float, s
+        Average of a layer.
+    once_s : float, s
+        Kernels that run once in addition to layers.
+    offload : (float, float), s
+        Waiting for slower memories in the forward and the backward pass.
+    time_s : float, s
+        All of the stage.
+    """
 
     rank: Rank
     layers: int
@@ -74,8 +90,16 @@ class StageTime:
 class StepSeconds:
     """Seconds of a step and of each of its pipeline stages.
 
-    ``links``, ``updates``: exchanges and optimizer's step of each pipeline stage; ``exposed_s``: what shows of them,
-    none where nothing is hidden.
+    Attributes
+    ----------
+    time : StepTime
+        The step by its parts.
+    stages, slowest : tuple of StageTime, StageTime
+        Distinct pipeline stages, and the one with the longest time.
+    links, updates : dict, s
+        Gradient exchange and optimizer step of each pipeline stage, by number of its rank.
+    exposed_s : float, s, optional
+        Exposed part of the exchanges; None where nothing is hidden.
     """
 
     time: StepTime

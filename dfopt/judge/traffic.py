@@ -83,8 +83,20 @@ _ITEMS: Final[dict[What, Item]] = {"own data": "tables", "lookups": "tables", "c
 class Moved(NamedTuple):
     """Bytes that a partition moves to or from DRAM, for one microbatch and layer.
 
-    ``of`` is the tensor, the end or the kernel that they belong to. Lookups and gradients go both ways: what is written
-    of them is not told apart here. ``times``: how often the same bytes are moved, one time after the other.
+    Attributes
+    ----------
+    place : Place
+        Stage and partition.
+    what : str
+        Kind of data.
+    bytes : float, B
+        Of one move.
+    of : Fan, End or Placed
+        The tensor, or the kernel, that the data belong to.
+    write : bool
+        Whether they are written. Lookups and gradients go both ways and are listed as reads.
+    times : int
+        Number of moves of the same bytes, in sequence.
     """
 
     place: Place

@@ -17,7 +17,10 @@ def is_beside(case: Case, fan: Fan) -> bool:
 
 
 def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
-    """Bytes on a chip that kernels of a pass keep in addition to saved tensors; negative where they keep less."""
+    """Bytes on a chip that kernels of a pass keep in addition to saved tensors, as a list of summands.
+
+    Summands are masks, kept outputs, and, with a minus sign, saved outputs that the kernel releases earlier.
+    """
     sizes = []
     for placed in kernels:
         kernel = placed.kernel

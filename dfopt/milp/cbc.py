@@ -15,12 +15,20 @@ from dfopt.milp.outcome import Settings
 
 @dataclass(frozen=True)
 class Report:
-    """What the end of a CBC log says; NaN for missing numbers.
+    """What the end of a CBC log says.
 
-    ``proven`` tells whether the search came to its end or to the requested gap,
-    ``exact`` whether it did so without making use of the gap, ``hasty`` whether
-    its preprocessing alone has found the model infeasible, which it has been seen
-    to say of feasible ones.
+    Attributes
+    ----------
+    proven : bool
+        Whether the search was complete or reached the requested gap.
+    exact : bool
+        Whether it did so without making use of the gap.
+    hasty : bool
+        Whether preprocessing alone reported infeasibility, which can be wrong.
+    objective, bound : float
+        Incumbent and bound; NaN if missing.
+    nodes : int
+        Branch-and-bound nodes.
     """
 
     proven: bool

@@ -43,6 +43,8 @@ class Settings:
 
     Times are readings of ``time.perf_counter``: a run that began at ``began`` is back ``grace`` seconds after the
     ``deadline`` at the latest. ``clock``: counts its work, and ends it after so many units; see :func:`per_iteration`.
+
+    ``gap``, ``seed``, ``presolve`` and ``cutoff`` are options of :func:`dfopt.milp.solve`.
     """
 
     gap: float = 0.0
@@ -68,7 +70,23 @@ class Settings:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Raw outcome of a run; ``message`` is the solver's own text, ``note`` lists ignored options."""
+    """Raw outcome of a solver run, before any check.
+
+    Attributes
+    ----------
+    ending : Ending
+        How it ended.
+    x : float array, optional
+        Solution.
+    objective, bound : float
+        Its objective, and the proven bound.
+    nodes : int
+        Branch-and-bound nodes.
+    points : tuple of TracePoint
+        Improvements of both.
+    message, note : str
+        The solver's own text, and options that it was not given.
+    """
 
     ending: Ending
     x: Floats | None = None

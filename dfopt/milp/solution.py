@@ -26,7 +26,15 @@ class Termination(str, Enum):
 
 @dataclass(frozen=True)
 class TracePoint:
-    """State of a solve at one moment."""
+    """State of a solve at one moment.
+
+    Attributes
+    ----------
+    seconds : float, s
+        Since the start.
+    objective, bound : float
+        Incumbent and proven bound, in units of the problem.
+    """
 
     seconds: float  # wall seconds since the call of ``solve``
     objective: float  # the best known by then, ``inf`` before the first solution

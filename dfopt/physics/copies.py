@@ -21,7 +21,19 @@ from dfopt.physics.network import adds_up_at_once
 
 
 class Exchange(NamedTuple):
-    """A collective of data-parallel replicas: kind, dims, share of gradients or weights, and repetitions in a step."""
+    """A collective of data-parallel replicas.
+
+    Attributes
+    ----------
+    kind, of : Collective, str
+        The collective, and its data: ``gradients`` or ``weights``.
+    dims : tuple of str
+        Network dims that it spans.
+    share : float
+        Share of those data that it works on.
+    times : int
+        Repetitions in a step.
+    """
 
     kind: Collective
     of: Literal["gradients", "weights"]

@@ -22,7 +22,19 @@ _FEW_KERNELS: Final = 32
 
 @dataclass(frozen=True)
 class StepTime:
-    """Parts of one step, s; ``total`` is their sum."""
+    """Parts of one step, s; ``total`` is their sum.
+
+    Attributes
+    ----------
+    steady, fill : float, s
+        All microbatches in the slowest pipeline stage, and filling and draining the pipeline.
+    point_to_point : float, s
+        Messages between stages that are charged once per step.
+    gradient_reduction, optimizer : float, s
+        Exposed exchange of gradients, and the optimizer step.
+    overhead : float, s
+        Fixed overhead of a step.
+    """
 
     steady: float
     fill: float

@@ -51,7 +51,15 @@ _WAVE: Final = (256, 128)  # features and tokens of an output tile; the largest 
 
 
 class CommunicationTime(NamedTuple):
-    """Seconds of a communication: on the network, the part that is latency, and on the chip itself."""
+    """Seconds of a communication.
+
+    Attributes
+    ----------
+    network_s, latency_s : float, s
+        On the network, and the part of that which bandwidth does not shorten.
+    chip_s : float, s
+        Work of the chip itself.
+    """
 
     network_s: float
     latency_s: float = 0.0

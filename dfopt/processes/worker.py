@@ -90,9 +90,18 @@ def asked_of(data: Mapping[str, Any], **changes: Any) -> tuple[Question, Sequenc
 
 
 class Bounded(NamedTuple):
-    """Outcome of a solve: bound and best mapping, or why none is feasible.
+    """Outcome of a solve: what it rules out counts as much as what it finds.
 
-    ``bound``: no mapping is below it; infinite where no mapping is what the request allows, and ``refused`` says why.
+    Attributes
+    ----------
+    status : str
+        How the solve ended.
+    bound : float
+        Lower bound on every mapping; infinite where no mapping is allowed.
+    result : Result, optional
+        Best mapping.
+    refused : str
+        Why no mapping is allowed.
     """
 
     status: str

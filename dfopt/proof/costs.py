@@ -19,7 +19,13 @@ from dfopt.proof.factors import Factor
 
 
 class Cover(NamedTuple):
-    """One way to spread the kernels of an item over blocks, by component and kernel pattern of each block."""
+    """One way to spread the kernels of an item over blocks.
+
+    Attributes
+    ----------
+    component_g, pattern_g : tuple of int
+        Component and kernel pattern (bit mask) of each block.
+    """
 
     component_g: tuple[int, ...]
     pattern_g: tuple[int, ...]

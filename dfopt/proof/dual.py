@@ -35,9 +35,16 @@ _COVERS: Final = 300
 
 
 class Dual(NamedTuple):
-    """A Lagrangean bound, as an elimination whose variables are kernels and whose values are their remaining schemes.
+    """A Lagrangean bound, as an elimination over kernels whose values are their remaining schemes.
 
-    Its weights are there by component and by kernel, and what each cover adds, as :class:`Costs` says.
+    Attributes
+    ----------
+    elimination : Elimination
+        The weighted costs.
+    weight_cr, weight_kr : float arrays, shapes (components, resources) and (kernels, resources)
+        The weights by component, and by kernel.
+    cover_v : float array
+        Cost of each cover, as :class:`Costs` gives it.
     """
 
     elimination: Elimination

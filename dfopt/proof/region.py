@@ -15,7 +15,19 @@ from dfopt.proof.layer import LayerBounds
 
 
 class Region(NamedTuple):
-    """A region of mappings in a proof: remaining schemes, plans not yet proven, bounds, and first weights."""
+    """A region of mappings in a proof.
+
+    Attributes
+    ----------
+    domain : Domain
+        Schemes left to each kernel.
+    plans : list of Plan
+        Plans not yet proven.
+    bounds : LayerBounds
+        Bounds of the layer with the blocks that are left.
+    weights : sequence of float array or None
+        Weights with which duals begin.
+    """
 
     domain: Domain
     plans: list[Plan]

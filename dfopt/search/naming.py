@@ -24,7 +24,17 @@ _NAMED = "graph", "system", "assumptions"
 
 
 class NameCheck(NamedTuple):
-    """Outcome of comparing the names in a result with the documents they stand for."""
+    """Outcome of comparing the names in a result with the documents they stand for.
+
+    Attributes
+    ----------
+    problems : list of str
+        Names that stand for other documents.
+    notes : list of str
+        Remarks on documents.
+    unchecked : list of str
+        Names that were not compared.
+    """
 
     problems: list[str]
     notes: list[str]

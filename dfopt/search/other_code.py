@@ -28,9 +28,16 @@ _GIVEN_UP: Final = 3000
 
 @dataclass
 class TrustedCounts:
-    """How much of a proof relies on the search's own code: plans and regions, of how many.
+    """How much of a proof relies on the search's own code.
 
-    ``graphs``: how many graphs whose plans are not listed were excluded by what all chips have to do.
+    Attributes
+    ----------
+    plans, of_plans : int
+        Plans that only it shows, and all plans.
+    regions, of_regions : int
+        Regions that only it shows, and all regions.
+    graphs : int
+        Graphs without listed plans that were excluded by the work of all chips.
     """
 
     plans: int = 0
@@ -53,7 +60,7 @@ class TrustedCounts:
 
 
 class OtherCode:
-    """Proves claims of a result by code independent of the search (:mod:`dfopt.proof`).
+    """Proves claims of a result by code independent of the search (:mod:`dfopt.proof`), as far as the clock allows.
 
     Parameters
     ----------

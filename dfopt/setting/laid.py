@@ -40,9 +40,16 @@ class Unsplit(Exception):
 
 @dataclass(frozen=True)
 class KernelLayout:
-    """Layouts of a kernel on one chip of the second axis: of its inputs and of its output.
+    """Layouts of a kernel on one chip of the second axis.
 
-    ``cut``: the only operand of a weight update that chips share, if not both.
+    Attributes
+    ----------
+    kernel : Kernel
+        The kernel.
+    needs, makes : Lies
+        Layout of its inputs, and of its output.
+    cut : int, optional
+        The only operand of a weight update that chips share, if not both.
     """
 
     kernel: Kernel

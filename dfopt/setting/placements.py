@@ -23,7 +23,13 @@ from dfopt.physics.states import cache_traffic, data_traffic
 
 
 class Counted(NamedTuple):
-    """Weight of one byte of each item relative to a byte in the fastest memory: 1 if the item is there."""
+    """Weight of one byte of each item relative to a byte in the fastest memory: 1 if the item is there.
+
+    Attributes
+    ----------
+    weights, experts, caches, tables : float
+        Dense weights, weights of routed experts, caches of sequences, and lookup tables.
+    """
 
     weights: float = 1.0
     experts: float = 1.0

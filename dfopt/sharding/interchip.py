@@ -32,7 +32,19 @@ __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
 
 @dataclass(frozen=True)
 class InterChipMapping:
-    """Chosen sharding and stage of every kernel, by name, and the solve that proves it."""
+    """Sharding scheme and stage of every kernel, with the solve that proves them.
+
+    Attributes
+    ----------
+    sharding, stage : dict
+        By kernel name.
+    solution : Solution
+        The MILP with the first objective.
+    unit : str
+        Unit of that objective: seconds or bytes.
+    interrupted : bool
+        Whether an interrupt ended the solve.
+    """
 
     sharding: dict[str, Sharding]
     stage: dict[str, int]

@@ -36,7 +36,23 @@ _ROUNDED = 1e-12
 
 @dataclass(frozen=True)
 class Solved:
-    """A solved plan: mapping, score and solve records."""
+    """A solved plan: its mapping with score and proof.
+
+    Attributes
+    ----------
+    graph, plan, mapping : Graph, Plan, Mapping
+        What was mapped, and how.
+    score : Score
+        The judge's figures, without heat.
+    value, bound : float
+        Objective, and its lower bound under the plan and sharding.
+    records : tuple of SolveRecord
+        Solves that led to it.
+    p_max : int
+        Largest number of partitions that was allowed.
+    interrupted : bool
+        Whether an interrupt ended a solve.
+    """
 
     graph: Graph
     plan: Plan
@@ -55,7 +71,17 @@ class Solved:
 
 @dataclass(frozen=True)
 class Pruned:
-    """Proof that a plan under its sharding cannot beat the incumbent."""
+    """Proof that a plan under its sharding cannot beat the incumbent.
+
+    Attributes
+    ----------
+    bound : float
+        Lower bound on its objective.
+    records : tuple of SolveRecord
+        Solves that showed it.
+    note : str
+        Remark for the plan record.
+    """
 
     bound: float
     records: tuple[SolveRecord, ...]

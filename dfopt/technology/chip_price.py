@@ -27,7 +27,18 @@ _GB = 1e9
 class ChipPrice:
     """Price of one chip in USD, with the figures that it follows from.
 
-    What the technology says nothing of is None: without a price of DRAM, or without a package, there is no `usd`.
+    Without a price of DRAM or a package in the technology, those fields and `usd` are None.
+
+    Attributes
+    ----------
+    dies, die_area_mm2 : int, and float, mm2
+        Number of dies, and area of each.
+    dies_per_wafer, die_yield, die_usd : float
+        Dies on a wafer, share of good ones, and price of a good one.
+    dram_usd : float, USD, optional
+        All DRAM.
+    package, stack : PackagePrice, StackPrice, optional
+        Package, and die stack of a chip with DRAM layers.
     """
 
     dies: int

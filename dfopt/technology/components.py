@@ -27,7 +27,25 @@ Links between the dies of one chip are counted together.
 
 
 class Core(NamedTuple):
-    """Compute units of a chip; ``rate`` is the sustained share of ``peak``, ``energy`` is that of one FLOP."""
+    """Compute units of a derived chip; each number may be an array over many chips.
+
+    Attributes
+    ----------
+    units, clusters
+        Number of units, and of clusters of them.
+    voltage, frequency : V, Hz
+        Operating point.
+    peak, peaks, rate : FLOP/s
+        Peak, peaks by data type, and the sustained rate.
+    energy : J/FLOP
+        Energy at the operating voltage.
+    nominal_power, power, power_left : W
+        Power at nominal voltage, in operation, and left of the budget.
+    area_left : mm2
+        Area left of the budget.
+    bound
+        Code of the limit that sets the operating point, see `limit_names`.
+    """
 
     units: Numbers
     clusters: Numbers
@@ -45,10 +63,25 @@ class Core(NamedTuple):
 
 
 class ChipSram(NamedTuple):
-    """One SRAM level of a chip; ``rate`` is the sustained share of ``bandwidth``.
+    """One SRAM level of a derived chip; each number may be an array over many chips.
 
-    ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all. A chip
-    with sizes has no budgets of which components could leave something, and the area binds what nothing else does.
+    A chip with sizes has no budgets of which components could leave something, and the area binds what nothing else
+    does.
+
+    Attributes
+    ----------
+    banks, size : B
+        Number of banks, and capacity.
+    bandwidth, rate : B/s
+        Peak and sustained bandwidth.
+    energy : J/B
+        Energy of an access.
+    static_power, power, power_left : W
+        Leakage of the banks, total power (0 if leakage takes the whole budget), and what is left of the budget.
+    area_left : mm2
+        Area left of the budget.
+    bound
+        Code of the limit that sets the bandwidth.
     """
 
     banks: Numbers
@@ -64,7 +97,25 @@ class ChipSram(NamedTuple):
 
 
 class ChipDram(NamedTuple):
-    """DRAM of a chip; ``count_bound`` and ``link_bound`` name what limits stacks and links."""
+    """DRAM of a derived chip; each number may be an array over many chips.
+
+    Attributes
+    ----------
+    stacks, links, size : B
+        Number of stacks, number of links, and capacity.
+    voltage, frequency : V, Hz
+        Operating point of the links.
+    bandwidth, rate : B/s
+        Peak and sustained bandwidth.
+    energy : J/B
+        Energy of an access.
+    power, power_left : W
+        Power, and what is left of the budget.
+    area_left, package_area_left, edge_left : mm2, mm2, mm
+        Left of the budgets for controllers, stacks and links.
+    count_bound, link_bound, bound
+        Codes of the limits on stacks, on links and on the operating point.
+    """
 
     stacks: Numbers
     links: Numbers
@@ -85,7 +136,27 @@ class ChipDram(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Links to other chips; ``rate`` is the sustained bandwidth to each neighbour, B/s."""
+    """Links of a derived chip to other chips; each number may be an array over many chips.
+
+    Attributes
+    ----------
+    links
+        Number of links.
+    voltage, frequency : V, Hz
+        Operating point.
+    rate : B/s
+        Sustained bandwidth to each neighbour.
+    energy : J/B
+        Energy of a transfer.
+    power, power_left : W
+        Power, and what is left of the budget.
+    area_left, edge_left : mm2, mm
+        Left of the budgets.
+    count_bound, bound
+        Codes of the limits on links and on the operating point.
+    latency : s
+        Latency of a link.
+    """
 
     links: Numbers
     voltage: Numbers

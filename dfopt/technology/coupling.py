@@ -96,7 +96,15 @@ class StepWork:
 
 @dataclass(frozen=True)
 class Broken:
-    """An exceeded limit: ``logic`` and ``dram`` in kelvin, ``power`` in watts."""
+    """A limit that is exceeded.
+
+    Attributes
+    ----------
+    what : str
+        ``logic``, ``dram`` (temperature) or ``power``.
+    value, limit : float, K or W
+        Actual value, and the limit.
+    """
 
     what: str
     value: float
@@ -111,6 +119,11 @@ class ThermalState:
     and ``interval_s`` the slowest of these. ``tiles_w`` and ``tiles_k`` (C, I) are the mean power and temperature of
     each tile, ``die_max_k`` and ``die_mean_k`` (C, dies) what the field over the dies says. ``idle_share`` (C,) and
     ``leak_voltage`` (C,) are means over time of frequency x voltage^2 and of voltage.
+
+    ``level`` is the clock level, ``voltages`` the logic voltage of each partition, and ``refresh_rates`` the rate of
+    each chip's DRAM, with ``refresh_kept`` where its temperature alone asks for less. ``gain`` is the loop gain of
+    leakage, ``runaway`` whether it diverges, ``change_k`` the last change of a temperature, and ``broken`` the exceeded
+    limits.
     """
 
     level: Level

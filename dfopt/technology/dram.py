@@ -131,7 +131,10 @@ def refresh_share(t: DramTimings, refresh_rate: float = 1.0) -> float:
 
 
 def knee(busy: ArrayLike, held: ArrayLike) -> Floats:
-    """Bandwidth under two limits together, B/s, smoothly below both."""
+    """Bandwidth under two limits together, B/s: their power mean with the negative exponent ``-_KNEE``, below both.
+
+    ``busy``, ``held``: bandwidth, B/s, that the busy time of banks or bus, and that requests in flight, allow.
+    """
     with np.errstate(divide="ignore"):  # nothing to combine is a bandwidth of 0
         together: Floats = (np.asarray(busy) ** -_KNEE + np.asarray(held) ** -_KNEE) ** (-1 / _KNEE)
     return together

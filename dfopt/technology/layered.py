@@ -38,7 +38,17 @@ Components = tuple[Core, ChipSram, ChipDram, dict[LinkRole, Links]]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Sizes of one stacked chip, or of many as arrays."""
+    """Sizes of one stacked chip, or of many as arrays.
+
+    Attributes
+    ----------
+    layers, connected
+        Number of DRAM layers, and of those that transfer data at the same time.
+    buffer, port : B, B/cycle
+        Size and port width of a compute unit's buffer.
+    network_mm2 : mm2
+        Area of the network on the logic die.
+    """
 
     layers: Numbers
     connected: Numbers

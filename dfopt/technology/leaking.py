@@ -33,9 +33,18 @@ _LOOKS = (1, 3, 6)
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """Leakage feedback of a stack: leaking tiles, and the temperature response to their power.
+    """Leakage feedback of a stack of I tiles, of which L leak.
 
-    ``matrix`` (L, L) is how they warm each other, ``all_tiles`` (I, L) how they warm all tiles.
+    Attributes
+    ----------
+    leaky : int array (L,)
+        Positions of the leaking tiles.
+    matrix, all_tiles : float arrays (L, L) and (I, L), K/W
+        Temperature response of leaking tiles, and of all tiles, to power in leaking tiles.
+    beta, at, nominal : float arrays (L,), 1/K, K and W
+        Leakage law ``nominal * exp(beta * (T - at))``.
+    on_logic : bool array (L,)
+        Whether a leaking tile is on the logic die.
     """
 
     leaky: Ints
@@ -57,7 +66,21 @@ class Feedback:
 
 @dataclass(frozen=True, eq=False)
 class Leaking:
-    """Tile temperatures with consistent leakage; lower bounds if the iteration stopped at ``enough``."""
+    """Result of the leakage iteration.
+
+    Attributes
+    ----------
+    temperature, watts : float arrays, K and W
+        Temperature of the tiles, and their power with leakage; lower bounds if ``enough``.
+    runaway : bool
+        Whether there is no steady state (thermal runaway).
+    change : float, K
+        Change of temperatures in the last round.
+    rounds : int
+        Number of rounds.
+    enough : bool
+        Whether the iteration stopped early because the caller needed no more.
+    """
 
     temperature: Floats
     watts: Floats

@@ -75,7 +75,17 @@ def die_price(area: ArrayLike, wafer: Wafer) -> Floats:
 
 
 class PackagePrice(NamedTuple):
-    """Price of a package by part, USD; the parts add up to `total`."""
+    """Price of a working package, USD: the sum `total` of its parts.
+
+    Attributes
+    ----------
+    dies : float, USD
+        Good dies with their bumps.
+    package : float, USD
+        Substrate, and interposer if there is one.
+    lost_dies, lost_packages : float, USD
+        Dies and packages in assemblies that do not work.
+    """
 
     dies: float  # all that were made, good or not, and their bumps
     package: float  # substrate and interposer
@@ -89,7 +99,17 @@ class PackagePrice(NamedTuple):
 
 
 class StackPrice(NamedTuple):
-    """Price of a working stack of a logic die and DRAM layers by part, USD; the parts add up to `total`."""
+    """Price of a working stack of a logic die and DRAM layers, USD: the sum `total` of its parts.
+
+    Attributes
+    ----------
+    kept : float
+        Yield: share of stacks that work.
+    logic, layers : float, USD
+        The logic die, and all DRAM dies.
+    lost : float, USD
+        Dies in stacks that do not work.
+    """
 
     kept: float
     """Share of the stacks that work."""

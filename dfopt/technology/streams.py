@@ -30,7 +30,16 @@ from dfopt.technology.dram import LIMITS, bounds_of_streams, out_of_range
 class Flow(NamedTuple):
     """A data stream of one access pattern, for one microbatch and layer.
 
-    ``run`` is how many of them are contiguous; ``scattered`` says that each run is somewhere else.
+    Attributes
+    ----------
+    bytes : float, B
+        All bytes.
+    run : float, B
+        Contiguous bytes at a time.
+    write : bool
+        Whether they are written.
+    scattered : bool
+        Whether runs are at random addresses.
     """
 
     bytes: float
@@ -71,7 +80,15 @@ def lookups(moved: float, row: float, reads_only: bool) -> tuple[Flow, Flow]:
 
 @dataclass(frozen=True)
 class Served:
-    """Time, bandwidth and binding limit of a partition's streams at one refresh rate."""
+    """Service of a partition's streams at one refresh rate, over all channels.
+
+    Attributes
+    ----------
+    seconds, bandwidth : float, s and B/s
+        Time, and mean bandwidth.
+    binding : str
+        Limit with the largest part of the time.
+    """
 
     seconds: float
     bandwidth: float

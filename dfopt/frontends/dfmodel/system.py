@@ -20,7 +20,19 @@ _CARRIES = {"dlrm": "DP", "hpl": "TP", "fft": "TP"}
 
 @dataclass(frozen=True)
 class Axis:
-    """A network axis of a setup: bandwidth in B/s, and the parallelism on it (empty: not stated)."""
+    """A network axis of a DFModel setup.
+
+    Attributes
+    ----------
+    name : str
+        Name of the network dim.
+    wiring, size : str, int
+        Topology and number of chips.
+    bandwidth : float, B/s
+        Bandwidth of a link.
+    carries : str
+        Parallelism on it; empty: not stated.
+    """
 
     name: str
     wiring: Wiring

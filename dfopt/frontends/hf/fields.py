@@ -45,7 +45,17 @@ def number_of_layers(data: Mapping[str, Any]) -> int | None:
 
 @dataclass(frozen=True)
 class Field:
-    """How to read a config field: what its values give, what to expect, and whether it is required."""
+    """How to read a field of a Hugging Face config.
+
+    Attributes
+    ----------
+    gives : callable
+        From a value to parameters; None for a value that it does not understand.
+    expected : str
+        Description of valid values, for errors.
+    needed : bool
+        Whether the config must have the field.
+    """
 
     gives: Gives
     expected: str

@@ -67,7 +67,12 @@ NOT_DRAWN: Final[Mapping[str, str]] = {kind: why for why, kinds in _FILE.not_dra
 
 
 class TextConfig(NamedTuple):
-    """Config of a text model, the location of its fields, and the parts left out."""
+    """Config of a text model, the location of its fields, and the parts left out.
+
+    ``data`` are its fields, ``paths`` the paths of those that are elsewhere in the file, ``inside`` the path of the
+    config itself, ``wrapped`` whether it is part of another, ``what`` its name for messages, ``left_out`` defaults of
+    the wrapper's class, and ``left`` the parts that are not imported.
+    """
 
     data: Mapping[str, Any]
     paths: Mapping[str, str]

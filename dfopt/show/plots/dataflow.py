@@ -26,7 +26,21 @@ _HEAD: Final = 0.09  # inches of an arrow's head, and between the arrows that co
 
 @dataclass(frozen=True)
 class Sketch:
-    """Boxes and arrows of a dataflow plot, with their texts, colours, cuts and bytes."""
+    """Boxes and arrows of a dataflow plot.
+
+    Attributes
+    ----------
+    labels, colours : tuple of str
+        Text and colour of each box.
+    edges : tuple of (int, int)
+        Boxes that each arrow joins.
+    cut : tuple of bool
+        Whether an arrow passes through DRAM.
+    sizes : tuple of float, B
+        Bytes of each arrow.
+    note : str
+        Remark on what is left out.
+    """
 
     labels: tuple[str, ...]
     colours: tuple[str, ...]

@@ -29,7 +29,19 @@ _LEAST: Final = 0.02
 
 
 class Dot(NamedTuple):
-    """A partition, or all of a mapping: FLOP per byte by kind of byte, FLOP/s, seconds of a step, label and colour."""
+    """A point of a roofline plot: a partition, or a whole mapping.
+
+    Attributes
+    ----------
+    at : dict, FLOP/B
+        Arithmetic intensity by kind of byte (DRAM, network).
+    rate : float, FLOP/s
+        Reached rate.
+    time_s : float, s
+        Seconds of a step.
+    label, colour : str
+        Text, and colour.
+    """
 
     at: dict[str, float]
     rate: float
