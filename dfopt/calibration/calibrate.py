@@ -51,7 +51,17 @@ def usual_assumptions(name: str) -> Assumptions:
 def mapped(
     rows: Sequence[TrainingRow], system: System, assumptions: Assumptions, values: Mapping[str, float]
 ) -> list[MeasuredStep]:
-    """Best mapping of every measured row under some values, without memory limits."""
+    """Best mapping of every measured row under some values, without memory limits.
+
+    Parameters
+    ----------
+    rows : sequence of TrainingRow
+        Measured steps.
+    system, assumptions : System, Assumptions
+        What is fitted.
+    values : dict
+        Value of each number, by name.
+    """
     machine, chosen = applied(values, system, assumptions)
     return [step_of(row, chosen, row_machine(row, machine, memory_limit=False)) for row in rows]
 

@@ -117,7 +117,19 @@ def _check_identified(numbers: Sequence[Number], values: Mapping[str, float], ti
 def solved(
     numbers: Sequence[Number], values: Mapping[str, float], measured: Floats, times: Floats, slopes: Floats
 ) -> dict[str, float]:
-    """Best values within bounds on the linearized model around ``values``."""
+    """Best values within bounds on the linearized model around ``values``.
+
+    Parameters
+    ----------
+    numbers : sequence of Number
+        Numbers with their bounds.
+    values : dict
+        Values around which the model is linear.
+    measured, times : float arrays, s, shape (steps,)
+        Measured steps, and those predicted at ``values``.
+    slopes : float array, shape (steps, numbers)
+        Derivatives of the predictions by each number's coordinate.
+    """
     from scipy.optimize import least_squares  # only where it is used: it takes long to import
 
     at = np.array([number.coordinate(values[number.name]) for number in numbers])
@@ -138,6 +150,15 @@ def left_out_errors(
     """Mean absolute error of each source when the numbers are fitted to all others; None if those are too few.
 
     On the affine model around the fit, which the judge gave.
+
+    Parameters
+    ----------
+    numbers, fitted : sequence of Number, Fit
+        Numbers, and their fit to all sources.
+    measured : float array, s, shape (steps,)
+        Measured steps.
+    sources : sequence of str
+        Source of each step.
     """
     at = np.array([number.coordinate(fitted.values[number.name]) for number in numbers])
     errors: dict[str, float | None] = {}

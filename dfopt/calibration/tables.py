@@ -63,6 +63,17 @@ def kernel_rows(
     by memory), or else it is one of GEMMs, which are read last: what they have left for their FLOP depends on the share
     of bandwidth.
 
+    Parameters
+    ----------
+    paths : sequence of path
+        CSV tables of measured kernels.
+    label : str
+        Name of the system in the tables, or how it begins.
+    system : System
+        The system to extend.
+    regime : str
+        Rows to use of tables that state one: ``sustained`` or ``burst``.
+
     Raises
     ------
     DocumentError
@@ -113,6 +124,13 @@ def gemm_rows(
     the latter at the share of bandwidth that the system has for so many; where compute is longer at full rates, its
     share of the peak is what is left for it. Of each class by FLOP the median. In truth both pass at once, so that less
     may be left than the peak takes: 1 then.
+
+    Parameters
+    ----------
+    path, label, regime
+        See :func:`kernel_rows`.
+    system : System
+        The system, whose memory rows are already set.
 
     Raises
     ------
@@ -167,6 +185,11 @@ def attention_rows(
     of the other. FLOP are those that a mask leaves. Classes are by FLOP of one of the products, as the model has them;
     of each the median, and shapes that are smaller than any have the share of the smallest class.
 
+    Parameters
+    ----------
+    path, label, system, regime
+        See :func:`kernel_rows`.
+
     Raises
     ------
     DocumentError
@@ -198,6 +221,11 @@ def memory_rows(
     ``system``, ``bytes`` (the least that a kernel moves), ``latency_ms``. Of each class by bytes the median, never more
     than of larger ones; classes that have no kernel keep the system's own share, at most that.
 
+    Parameters
+    ----------
+    path, label, system, regime
+        See :func:`kernel_rows`.
+
     Raises
     ------
     DocumentError
@@ -228,6 +256,11 @@ def optimizer_rows(
 
     ``system``, ``parameters``, ``bytes`` (the least that so many parameters take), ``latency_ms``. The median, of steps
     that move as much as the largest class of kernels that memory bounds: a step is over all parameters of a chip.
+
+    Parameters
+    ----------
+    path, label, system, regime
+        See :func:`kernel_rows`.
 
     Raises
     ------
@@ -269,6 +302,11 @@ def node_factors(
     whole tensor) and ``latency_ms``. The time over the system's overhead is affine in the bytes, least squares of
     relative errors over messages of `LARGE` bytes or more and all numbers of chips. The fixed part is taken to be the
     same for any of them: on an A100 it is 18 to 32 us from two to eight chips, whatever the collective.
+
+    Parameters
+    ----------
+    path, label, system
+        See :func:`kernel_rows`.
 
     Raises
     ------

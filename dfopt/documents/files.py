@@ -44,6 +44,15 @@ def check_size(size: int, name: str, most: int) -> None:
 def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Pattern[bytes] | None = None) -> bytes:
     """Contents of a file of at most ``most`` bytes, or of any size if it matches ``own``.
 
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    most : int
+        Largest number of bytes.
+    own : pattern, optional
+        How files begin that may have any size.
+
     Raises
     ------
     DocumentError

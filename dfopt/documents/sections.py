@@ -90,6 +90,13 @@ class Layers:
 
         ``sizes``: layers of the first stage, of each one in the middle and of the last.
 
+        Parameters
+        ----------
+        stages, sizes : int, (int, int, int)
+            Pipeline stages, and layers of the first, each middle and the last stage.
+        recomputed : int, optional
+            Recomputed layers of each stage, its first ones.
+
         Examples
         --------
         >>> from dfopt.documents.sections import Section, layers_of

@@ -66,7 +66,15 @@ def layers_of(design: Design, sizes: Mapping[str, float], on: Stack | None) -> i
 
 
 def lumped_heat(watts: float, layers: int, limits: DesignLimits | None) -> LumpedHeat:
-    """Temperature of a chip by a single thermal resistance, and the clock that keeps its limit."""
+    """Temperature of a chip by a single thermal resistance, and the clock that keeps its limit.
+
+    Parameters
+    ----------
+    watts, layers : float, W, and int
+        Power of a chip, and its DRAM layers.
+    limits : DesignLimits, optional
+        Limit on the temperature.
+    """
     most = None if limits is None else limits.temperature
     limit_c = LIMIT_C if most is None else most - _ZERO_C
     return LumpedHeat(temperature_c=temperature_c(watts, layers), frequency=clock(watts, layers, limit_c))

@@ -269,7 +269,15 @@ class Solves:
         return next(graph for graph in self.graphs if (graph.microbatch, graph.variant) == (of.microbatch, of.variant))
 
     def answer(self, system: System, graphs: tuple[Graph, ...], request: Request) -> Bounded:
-        """Bound and best mapping of some graphs on a system, over all plans that the request allows."""
+        """Bound and best mapping of some graphs on a system, over all plans that the request allows.
+
+        Parameters
+        ----------
+        system, graphs : System, tuple of Graph
+            Machine, and graphs of the workload.
+        request : Request
+            What is fixed of the mapping.
+        """
         self.count += 1
         if (record := self._recorded(system, request, graphs)) is not None:
             return Bounded.of_data(record)

@@ -188,6 +188,13 @@ class Workload:
         """Objective of a mapping on a design; infinite if it does not fit or the design has no system.
 
         ``graph``: what it maps; any of those that it can be a mapping of if left out.
+
+        Parameters
+        ----------
+        box, mapping : Box, Mapping
+            A design, and a mapping on its system.
+        graph : Graph, optional
+            The graph that it maps; by default any that fits.
         """
         system, least = self.system(box), math.inf
         if system is None:

@@ -123,7 +123,15 @@ class CountRows:
 
     @memoized
     def both(self, source: int, reader: int, scope: Scope, classes: OptionClasses) -> Ints:
-        """Columns that are 1 where a block holds both kernels (matrix B of DFModel); -1 where it never does."""
+        """Columns that are 1 where a block holds both kernels (matrix B of DFModel); -1 where it never does.
+
+        Parameters
+        ----------
+        source, reader : int
+            Two kernels.
+        scope, classes : Scope, OptionClasses
+            Kernels with their option classes, for each combination of which there is a row.
+        """
         model = self.choices.model
         written, read = self._placed(source, scope, classes), self._placed(reader, scope, classes)
         both = np.where(written == read, written, -1)

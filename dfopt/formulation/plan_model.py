@@ -77,7 +77,15 @@ class PlanModel:
     bounding: bool
 
     def start(self, sharding: dict[str, Sharding], stage_k: Ints, partition_k: Ints) -> Floats | None:
-        """A partial MIP start from a mapping; None if its blocks have no columns."""
+        """A partial MIP start from a mapping; None if its blocks have no columns.
+
+        Parameters
+        ----------
+        sharding : dict
+            Scheme of every kernel, by name.
+        stage_k, partition_k : int arrays, shape (kernels,)
+            Stage and partition of every kernel.
+        """
         columns = self.places.start(stage_k, partition_k)
         if columns is None:
             return None

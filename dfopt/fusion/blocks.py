@@ -213,8 +213,8 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
 def may_take_blocks(tables: StageTables, member: Bools, held: BlockPrices) -> Bools:
     """Mask of the blocks of kernels that blocks of tokens may make legal or faster: bool array, shape (blocks,).
 
-    Where it fits with all weights whole, nothing is read twice, and no resource would take less of blocks of tokens.
-    But where bandwidth depends on bytes, more of them may take less time.
+    They cannot help where a block fits with all weights whole (``held``: prices in that mode), nothing is read twice,
+    and no resource would take less. But where bandwidth depends on bytes, more of them may take less time.
     """
     if tables.sharded.token_charges is None:
         return np.zeros(len(member), dtype=bool)

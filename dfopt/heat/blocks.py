@@ -128,6 +128,11 @@ class StageBlocks:
 
         It takes as many blocks of tokens as ``tokens_k`` says, if there is such a block.
 
+        Parameters
+        ----------
+        partition_k, level_k, tokens_k : int arrays, shape (kernels,)
+            Partition of every kernel, clock level of that partition, and its number of blocks of tokens.
+
         Raises
         ------
         ValueError

@@ -222,7 +222,15 @@ def _add(master: GrowingLp, columns: Floats, lower: float) -> None:
 def cheapest(
     problem: HeatProblem, paths: list[Paths], time_r: Floats, row_ri: Floats
 ) -> tuple[HeatChoice, list[float]]:
-    """Least-cost choice under prices, and the cost of each stage; stages are then independent."""
+    """Least-cost choice under prices, and the cost of each stage; stages are then independent.
+
+    Parameters
+    ----------
+    problem, paths : HeatProblem, list of Paths
+        The problem, and the shortest paths of its stages.
+    time_r, row_ri : float arrays, shapes (ranks,) and (ranks, rows)
+        Dual prices of seconds and of limits.
+    """
     arcs, levels, costs = [], [], []
     for path, cost_cl in zip(paths, problem.prices(time_r, row_ri), strict=True):
         cost, level = path.cheapest(cost_cl)

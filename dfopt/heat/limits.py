@@ -173,6 +173,15 @@ class HeatLimits:
 
         The judge would move on to the next rate, whose slower memory is cooler: that does not say how much too hot
         the choice is.
+
+        Parameters
+        ----------
+        problem, choice : HeatProblem, HeatChoice
+            A choice of the problem.
+        period_s : float, s
+            Its interval between microbatches.
+        rate : Rate
+            Refresh rate to keep.
         """
         power, heat, clock = self.power, self.heat, self.clock_l
         energy_rk, seconds_rl = problem.spent_by_rank(choice)

@@ -191,7 +191,15 @@ class HeatSettler:
     # ------------------------------------------------------------ mapping
 
     def mapping(self, blocks: list[StageBlocks], problem: HeatProblem, choice: HeatChoice, period_s: float) -> Mapping:
-        """Mapping of a choice, with its clocks and the pause that completes its period."""
+        """Mapping of a choice, with its clocks and the pause that completes its period.
+
+        Parameters
+        ----------
+        blocks, problem, choice : list of StageBlocks, HeatProblem, HeatChoice
+            A choice of the problem over some blocks.
+        period_s : float, s
+            Interval between microbatches, which pauses complete.
+        """
         ready = self.ready
         count = len(ready.sharded.names)
         partition_k, level_k, tokens_k = np.zeros((3, count), np.int64)

@@ -19,7 +19,17 @@ SLACK = 1e-6
 
 
 def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, Held]) -> tuple[str, ...]:
-    """Sentences on every limit that a mapping breaks; empty if it can run."""
+    """Sentences on every limit that a mapping breaks; empty if it can run.
+
+    Parameters
+    ----------
+    case, tiling : Case, WeightParts
+        The mapping, and how its weights are cut.
+    sram : dict, B
+        SRAM need by place (stage and partition).
+    held : dict
+        Bytes by memory and state, for each pipeline stage.
+    """
     return (
         *_capacities(case, tiling, sram, held),
         *_tiles(case),

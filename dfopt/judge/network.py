@@ -171,7 +171,15 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
 
 
 def between_shards_s(case: Case, payment: Paid, price: Price) -> float:
-    """Seconds that a tensor-parallel communication adds to the work, on network and chip, less the hidden part."""
+    """Seconds that a tensor-parallel communication adds to the work, on network and chip, less the hidden part.
+
+    Parameters
+    ----------
+    case, payment : Case, Paid
+        The mapping, and the communication.
+    price : callable
+        Seconds of a collective, see :func:`price_list`.
+    """
     sent, source = price(payment.kind, payment.total, case.plan.shard_dims), case.kernels[payment.src].kernel
     chip, assume, on_chip = case.system.chip, case.assume, 0.0
     if sent > 0 and assume.collective_work is not None:
@@ -337,7 +345,15 @@ def handed_on(case: Case, hop_f: Sequence[float]) -> dict[int, float]:
 
 
 def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
-    """Seconds in which a chip sends its share of a tensor to the next stage, or scatters a replicated one."""
+    """Seconds in which a chip sends its share of a tensor to the next stage, or scatters a replicated one.
+
+    Parameters
+    ----------
+    case, fan, source : Case, Fan, Placed
+        The mapping, the tensor, and the kernel that makes it.
+    price : callable
+        Seconds of a collective, see :func:`price_list`.
+    """
     ungathered = price(Collective.POINT_TO_POINT, fan.total * source.share, case.plan.stage_dims)
     chips, held = case.plan.shards, ops.PRODUCED[source.sharding]
     if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":

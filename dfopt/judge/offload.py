@@ -15,7 +15,14 @@ from dfopt.physics import offload
 def shown_s(case: Case, rank: Rank, partitions: Sequence[PartitionScore], hop_s: float) -> tuple[float, float]:
     """Seconds that a pipeline stage waits for slower memories in one microbatch: (forward, backward).
 
-    Of one microbatch; ``hop_s``: of the messages that the stage sends meanwhile.
+    Parameters
+    ----------
+    case, rank : Case, Rank
+        The mapping, and the pipeline stage.
+    partitions : sequence of PartitionScore
+        Partitions of the mapping.
+    hop_s : float, s
+        Messages that the stage sends meanwhile.
 
     Raises
     ------

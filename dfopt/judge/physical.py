@@ -68,6 +68,17 @@ def physical_score(
     """Power, temperature and clocks of a mapping on a stack of dies, from the score without heat.
 
     Without ``throttle`` it stays at the nominal frequency, and what that exceeds is only reported.
+
+    Parameters
+    ----------
+    case, score : Case, Score
+        The mapping, and its score without heat.
+    tiling, paid : WeightParts, sequence of Paid
+        Weight parts, and tensor-parallel communications.
+    stack : Stack
+        The dies.
+    throttle : bool
+        Whether the clock is lowered until the limits hold.
     """
     here = _setting(case, score, tiling, paid, stack)
     work = _work(here)

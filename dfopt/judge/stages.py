@@ -114,6 +114,15 @@ def step(case: Case, passes: PartitionSeconds, extra: Extra) -> StepSeconds:
     """The step from seconds of partitions and of everything in addition to them.
 
     Without slower memories, turns and windows it is non-decreasing in every figure but for the least rounding.
+
+    Parameters
+    ----------
+    case : Case
+        The mapping.
+    passes : PartitionSeconds
+        Seconds of partitions, by pass.
+    extra : Extra
+        Everything in addition to partitions.
     """
     stages = tuple(_stage(case, rank, passes, extra) for rank in case.ranks)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.

@@ -17,6 +17,13 @@ def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Pl
     """Seconds of two microbatches in two-batch overlap, for a pipeline stage.
 
     ``computes``, ``sends``: seconds of every partition for one microbatch, on the chip and on the network.
+
+    Parameters
+    ----------
+    case, rank : Case, Rank
+        The mapping, and the pipeline stage.
+    computes, sends : dict, s
+        Seconds by place (stage and partition) for one microbatch, on the chip and on the network.
     """
     chip, network, waiting = list[float](), list[float](), list[float]()
     for place in _walk(case, rank):
@@ -37,6 +44,13 @@ def least_s(rank: Rank, takes: Mapping[int, float], sends: Mapping[int, float]) 
     ``takes``, ``sends``: of every stage of the mapping for one microbatch, what it takes by itself, and the part of
     that in which it sends while the other one computes. Slots are no fewer seconds than the chip works in all, than the
     network does, and than half of both.
+
+    Parameters
+    ----------
+    rank : Rank
+        The pipeline stage.
+    takes, sends : dict, s
+        By stage of the mapping for one microbatch: all its time, and the part in which it sends.
     """
     alone, sent = (
         math.fsum(times * each.get(stage, 0.0) for stage, times in rank.runs.items()) for each in (takes, sends)

@@ -18,6 +18,15 @@ from dfopt.physics.communications import Price
 def exposed_s(case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: Price) -> float | None:
     """Seconds of a step in which chips wait for exchanges of gradients and weights; None if nothing is hidden.
 
+    Parameters
+    ----------
+    case, partitions : Case, sequence of PartitionScore
+        The mapping, and its partitions.
+    hops : dict, s
+        Messages of each pipeline stage, by number of its rank.
+    price : callable
+        Seconds of a collective, see :func:`dfopt.judge.network.price_list`.
+
     Raises
     ------
     PlanError

@@ -62,9 +62,16 @@ def _is_let_go(case: Case, placed: Placed) -> bool:
 
 
 def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], list[float]]:
-    """Bytes on a chip while a layer runs, as two lists (activations, their gradients): recomputed data, and Calculon's.
+    """Bytes on a chip while a layer of a stage runs: summands for activations, and for their gradients.
 
-    Activations, and gradients of them.
+    They are what the layer recomputes, and under Calculon's rules all other activations.
+
+    Parameters
+    ----------
+    case, stage : Case, int
+        The mapping, and one of its stages.
+    checkpoints : bool
+        Whether to count the checkpoints of recomputation.
     """
     here = case.of_stage[stage]
     activations = [*kept(case, here, "recompute"), *kept(case, here, "backward")]

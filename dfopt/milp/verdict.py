@@ -43,6 +43,13 @@ def complete(arrays: ModelArrays, settings: Settings, start: Floats) -> tuple[Fl
     HiGHS would complete a partial start itself, but in a sub-MIP outside its own
     time limit whose bounds it reports as if they were ours.  So the set columns
     are fixed here and the rest is solved as a model of its own, on a budget.
+
+    Parameters
+    ----------
+    arrays, settings : ModelArrays, Settings
+        The model, and options of the run.
+    start : float array, shape (columns,)
+        Partial start; NaN for unset columns.
     """
     given = np.isfinite(start)
     x, integral = np.where(given, start, 0.0), arrays.integrality

@@ -39,9 +39,18 @@ def elementwise_s(
     assumptions: Assumptions,
     op: Literal["optimizer"] | None = None,
 ) -> float:
-    """Seconds of elementwise work, from its FLOP and the bytes that it moves (in all, or by memory).
+    """Seconds of elementwise work, from its FLOP and the bytes that it moves.
 
-    ``op``: whose share of a memory's bandwidth counts, where the chip's table has one for it.
+    Parameters
+    ----------
+    flop : float
+        Work.
+    moved : float or dict, B
+        Bytes through the fastest memory, or by memory.
+    chip, assumptions : Chip, Assumptions
+        Rates, and the compute model and overlap.
+    op : str, optional
+        Operation whose own share of a memory's bandwidth counts, if the chip's table has one.
 
     Examples
     --------
@@ -67,9 +76,20 @@ def elementwise_s(
 def collective_s(
     kind: Collective, volume: float, elements: float, chips: int, chip: Chip, assumptions: Assumptions, again: bool
 ) -> float:
-    """Seconds in which a chip itself adds up and moves its part of a collective over ``chips`` chips.
+    """Seconds in which a chip itself adds up and moves its part of a collective.
 
-    ``volume``, ``elements``: bytes and elements of the full logical tensor, see :mod:`dfopt.physics.collectives`.
+    Parameters
+    ----------
+    kind : Collective
+        The collective.
+    volume, elements : float, B, and count
+        The full logical tensor, see :mod:`dfopt.physics.collectives`.
+    chips : int
+        Chips of the group.
+    chip, assumptions : Chip, Assumptions
+        Rates, and conventions (``collective_work``).
+    again : bool
+        Whether the collective repeats one of the forward pass.
 
     Examples
     --------
@@ -100,11 +120,25 @@ def optimizer_s(
     routed: bool = False,
     state: float | None = None,
 ) -> float:
-    """Seconds of an optimizer step over ``parameters`` parameters on one chip.
+    """Seconds of an optimizer step on one chip.
 
-    ``state``: bytes that it holds for one, without which the assumptions say them.
-    Non-decreasing in the parameters: where larger work sustains so much more that it takes less time, as long as that.
-    ``plan``: says where they lie, all in the fastest memory without it; ``routed``: whether they are of routed experts.
+    They are non-decreasing in the parameters: where more would take less time by the chip's table, fewer take as long
+    as those.
+
+    Parameters
+    ----------
+    parameters : float
+        Number of parameters.
+    gradient_bytes, weight_bytes : float, B
+        Bytes of one gradient, and of one weight.
+    chip, assumptions : Chip, Assumptions
+        Rates, and conventions.
+    plan : Plan, optional
+        Says in which memories the data lie; by default in the fastest.
+    routed : bool
+        Whether the parameters are of routed experts.
+    state : float, B, optional
+        Bytes of optimizer state for one parameter; by default as assumed.
 
     Examples
     --------

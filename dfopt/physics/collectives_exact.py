@@ -222,6 +222,15 @@ def exact_cost(
     ``charge`` gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms
     remain those that are best on `dims`.
 
+    Parameters
+    ----------
+    kind, dims : Collective, sequence of Dim
+        The collective, and the network dims that it spans.
+    charge : callable, optional
+        Replaces each dim by the one to price, with other figures and the same wiring.
+    together : bool
+        Whether all dims carry parts of an all-to-all at the same time.
+
     Examples
     --------
     >>> chain = [Dim("x", Topology.LINE, 4, 25e9)]

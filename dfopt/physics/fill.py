@@ -187,7 +187,17 @@ class Line:
 
 
 def line_of(plan: Plan, assumptions: Assumptions, trains: bool, places: Sequence[int]) -> Line | None:
-    """The line of a plan's stages; None where the slowest stage stands for all (assumption ``bubble``)."""
+    """The line of a plan's stages; None where the slowest stage stands for all (assumption ``bubble``).
+
+    Parameters
+    ----------
+    plan, assumptions : Plan, Assumptions
+        The plan, and the rule for filling the pipeline (``bubble``).
+    trains : bool
+        Whether there is a backward pass.
+    places : sequence of int
+        For every stage of the pipeline, its position among the distinct stages.
+    """
     if assumptions.bubble != "stages":
         return None
     return Line(tuple(places), plan.rounds, plan.interleave, trains and assumptions.schedule == "one_f_one_b")

@@ -76,6 +76,17 @@ def communication_seconds(
     ``volume`` is the bytes of the full logical tensor, see :mod:`dfopt.physics.collectives`. No collective, an empty
     volume or a group of one chip takes no time; any other communication is charged the system's overhead once.
 
+    Parameters
+    ----------
+    kind : Collective, optional
+        The collective; None takes no time.
+    volume : float, B
+        Bytes of the full logical tensor.
+    names : sequence of str
+        Network dims, or parts of dims, that the chips span.
+    system, assumptions : System, Assumptions
+        Network, and the collective model.
+
     Raises
     ------
     ValueError
@@ -100,7 +111,15 @@ def communication_seconds(
 
 
 def affine(kind: Collective, names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
-    """Affine cost (s/B and s) of a collective over some dims, without the overhead of each call."""
+    """Affine cost (s/B and s) of a collective over some dims, without the overhead of each call.
+
+    Parameters
+    ----------
+    kind, names : Collective, sequence of str
+        The collective, and network dims or parts of dims.
+    system, assumptions : System, Assumptions
+        Network, and the collective model.
+    """
     passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
     together = assumptions.all_to_all_dims == "together"
     return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages, together)

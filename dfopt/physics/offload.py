@@ -122,7 +122,14 @@ def _moved(moved: Floats, tier: str, chip: Chip, assumptions: Assumptions) -> Fl
 
 
 def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:
-    """Seconds of offload transfers that are not hidden behind a pass whose work occupies the fastest memory in part.
+    """Seconds of offload transfers that are not hidden behind a pass.
+
+    Parameters
+    ----------
+    moving_s : float, s
+        Transfers of slower memories.
+    memory_s, work_s : float, s
+        Time in which the pass uses the fastest memory, and its whole time.
 
     Examples
     --------

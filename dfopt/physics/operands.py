@@ -43,7 +43,10 @@ def splits_features(scheme: Sharding) -> bool:
 
 
 def work_whole(kernel: Kernel, scheme: Sharding, adders: frozenset[str], assumptions: Assumptions) -> bool:
-    """Whether a kernel split along tokens still does all its work on every chip; ``adders``: see :func:`adding`."""
+    """Whether a kernel split along tokens still does all its work on every chip.
+
+    It is so for kernels that add up partial results (``adders``, see :func:`adding`) under ``operand_traffic``.
+    """
     return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in adders
 
 
@@ -68,6 +71,13 @@ def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rule
 
     ``tiled``: of a product of the backward pass that is reduced, a tile.
 
+    Parameters
+    ----------
+    kernel, scheme, degree, rules : Kernel, str, int, str
+        Kernel, its sharding scheme, tensor-parallel degree, and sharding rules (``exact`` or ``dfmodel``).
+    tiled : bool
+        Whether a reduced product of the backward pass counts with one chip's tile only.
+
     Examples
     --------
     >>> down = Kernel(name="Down", op="gemm", m=64, k=256, n=32)
@@ -85,6 +95,15 @@ def read_share(
     """Share of an input of ``elements`` elements that one chip reads.
 
     ``operand``: 1 or 2. ``tiled``: for a gathered input, count one chip's tile only.
+
+    Parameters
+    ----------
+    kernel, scheme, degree, rules : Kernel, str, int, str
+        Kernel, its sharding scheme, tensor-parallel degree, and sharding rules (``exact`` or ``dfmodel``).
+    operand, elements : int, float
+        Number of the input, and elements of the whole.
+    tiled : bool
+        Whether a gathered input counts with one chip's tile only.
 
     Examples
     --------

@@ -92,10 +92,18 @@ def step_time(
 ) -> StepTime:
     """Time of one step from the time of the slowest pipeline stage.
 
-    ``stage_s``: seconds of that for one microbatch, or two that are taken together, all its layers, with its share of
-    point-to-point time when that is charged per microbatch. The others are charged once per step. ``through_s``: in
-    which all microbatches are through, where that depends on all stages (:mod:`dfopt.physics.fill`); none = the others
-    take as long as the slowest.
+    Parameters
+    ----------
+    plan, assumptions : Plan, Assumptions
+        Microbatches and schedule, and the rule for filling the pipeline (``bubble``).
+    stage_s : float, s
+        Slowest stage for one microbatch, or two that are taken together, with its messages if these are charged per
+        microbatch.
+    through_s : float, s, optional
+        Time until all microbatches have passed all stages (:mod:`dfopt.physics.fill`); by default as if all stages
+        took as long as the slowest.
+    point_to_point_per_step_s, gradient_reduction_s, overhead_s, optimizer_s : float, s
+        Parts that are charged once per step.
 
     Examples
     --------
@@ -167,6 +175,15 @@ def partition_time(
 
     That of SRAM, where its bandwidth is limited, is like that of memory: all but the network is on the chip.
 
+    Parameters
+    ----------
+    compute_s, memory_s, network_s : float, s
+        Busy time of each resource.
+    overlap : str
+        Value of the assumption: ``perfect``, ``none`` or ``compute_memory``.
+    sram_s : float, s, optional
+        Busy time of SRAM, if its bandwidth is limited.
+
     Examples
     --------
     >>> [partition_time(3.0, 2.0, 1.0, o) for o in ("perfect", "none", "compute_memory")]
@@ -204,6 +221,19 @@ def microbatches_in_flight(
     in the last none, but where each stage has one only.
 
     Not ``capped``: as many interleaved chunks as would wait if there were microbatches enough, as Calculon has it.
+
+    Parameters
+    ----------
+    plan, trains : Plan, bool
+        The plan, and whether the graph has a backward pass.
+    schedule : str
+        ``one_f_one_b`` or ``gpipe``.
+    stage : int
+        Position of the stage.
+    where : str
+        Which kernels: those of every layer, or those in front of the first or behind the last one.
+    capped : bool
+        Whether the count is at most the number of microbatches; not in Calculon.
 
     Examples
     --------
@@ -250,6 +280,17 @@ def resolve(
     graph: Graph | None = None,
 ) -> Assumptions:
     """Assumptions with ``auto`` and ``none`` replaced by what they mean for a chip, and for a graph if one is given.
+
+    Parameters
+    ----------
+    assumptions : Assumptions
+        As a document states them.
+    chip_execution, chip_utilization : str, float
+        Execution and sustained share of the chip, which replace ``auto`` and ``none``.
+    reserve : float
+        Share of memory that the chip's software reserves.
+    graph : Graph, optional
+        The workload, if what depends on it is resolved too.
 
     Raises
     ------

@@ -37,6 +37,15 @@ class ScheduledPass:
 def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int) -> list[ScheduleStep]:
     """Sequence of passes of a stage under ``one_f_one_b`` or ``gpipe``, for ``microbatches`` microbatches.
 
+    Parameters
+    ----------
+    plan, schedule : Plan, str
+        Stages and chunks, and ``one_f_one_b`` or ``gpipe``.
+    trains : bool
+        Whether there is a backward pass.
+    stage, microbatches : int
+        Position of the stage, and number of microbatches.
+
     Examples
     --------
     >>> [f"{kind[0]}{microbatch}" for kind, _, microbatch in order(Plan(pp=2), "one_f_one_b", True, 0, 3)]
@@ -66,6 +75,15 @@ def blocks(
 
     ``times``: seconds of a microbatch's forward and backward pass through each chunk of each stage. The blocks are by
     stage, in order of time.
+
+    Parameters
+    ----------
+    plan, schedule, trains : Plan, str, bool
+        See :func:`order`.
+    times : nested sequence of (float, float), s
+        By stage and chunk, the forward and the backward pass of one microbatch.
+    microbatches : int
+        Number of microbatches.
 
     Raises
     ------

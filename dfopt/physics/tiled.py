@@ -82,6 +82,15 @@ class Products(NamedTuple):
 def beside_s(kind: Collective, sent: CommunicationTime, products: Products, assumptions: Assumptions) -> float:
     """Seconds that a communication adds to the products that hide it; all its seconds if there are none.
 
+    Parameters
+    ----------
+    kind, sent : Collective, CommunicationTime
+        The communication and its time.
+    products : Products
+        Products that may hide it.
+    assumptions : Assumptions
+        Way to overlap them (``tensor_overlap``).
+
     Examples
     --------
     >>> def cost(way, network_s):

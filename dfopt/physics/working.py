@@ -27,6 +27,15 @@ def activation_gradients(
     activation which is computed right behind its product is nowhere. ``tiled``: what a product of partial sums makes is
     reduced tile by tile, so that no more than its part is there.
 
+    Parameters
+    ----------
+    graph, kernel : Graph, Kernel
+        A kernel of the graph.
+    scheme, degree, rules : str, int, str
+        Its sharding scheme, tensor-parallel degree, and sharding rules (``exact`` or ``dfmodel``).
+    tiled : bool
+        Whether reductions overlap with products tile by tile.
+
     Examples
     --------
     >>> down = Kernel(name="down", op="gemm", m=8, k=32, n=16)

@@ -49,7 +49,17 @@ class JudgedMapping:
 
     @classmethod
     def answer(cls, solved: Solved | Pruned, low: float, request: Request) -> LeafAnswer:
-        """The leaf answer for a region decided by a program, with ``low`` as the bound of all members."""
+        """The leaf answer for a region decided by a program, with ``low`` as the bound of all members.
+
+        Parameters
+        ----------
+        solved : Solved or Pruned
+            What the program found.
+        low : float, s
+            Lower bound on every member of the region.
+        request : Request
+            Says which mappings count as distinct.
+        """
         low = max(low, solved.bound)
         if isinstance(solved, Pruned):
             return LeafAnswer([], low)

@@ -23,12 +23,28 @@ def of_block(priced: BlockPrices, vector: int, blocks: Ints) -> BlockPrices:
 
 
 def fields_of(rule: PassRule, arcs: Arcs, priced: BlockPrices) -> tuple[Floats | None, ...]:
-    """What every block adds to each field of :class:`PassSeconds`: arrays of shape (vectors, blocks)."""
+    """What every block adds to each field of :class:`PassSeconds`: arrays of shape (vectors, blocks).
+
+    Parameters
+    ----------
+    rule, arcs : PassRule, Arcs
+        How blocks count, and the lattice.
+    priced : BlockPrices
+        Prices of the blocks.
+    """
     return rule.seconds(arcs.member_bk, priced, arcs.block_a.tolist() if arcs.only_path else ())
 
 
 def least_passes(rule: PassRule, arcs_k: Sequence[Arcs], priced_k: Sequence[BlockPrices]) -> PassSeconds:
-    """Lower bound on every field of `PassSeconds` over all paths; exact where each kind of layer has one path."""
+    """Lower bound on every field of `PassSeconds` over all paths; exact where each kind of layer has one path.
+
+    Parameters
+    ----------
+    rule : PassRule
+        How blocks count.
+    arcs_k, priced_k : sequences of Arcs and BlockPrices
+        By kind of layer, the lattice and the prices of its blocks.
+    """
     fields = [fields_of(rule, arcs, priced) for arcs, priced in zip(arcs_k, priced_k, strict=True)]
 
     def least(field: int) -> Floats:

@@ -174,7 +174,15 @@ def rounded(gap: float) -> float:
 
 
 def words_of(gap: float, level_gap: float, heat: bool = False) -> str:
-    """The verdict in words, from the gaps that could be verified."""
+    """The verdict in words, from the gaps that could be verified.
+
+    Parameters
+    ----------
+    gap, level_gap : float
+        Verified gaps, over all mappings and for the chosen sharding.
+    heat : bool
+        Whether the result is heat-aware.
+    """
     what = " of the bound without heat" if heat else ""
     if gap == 0.0:
         return "verified optimal"

@@ -51,6 +51,13 @@ def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[
     is recomputed takes longer than one that is kept, the fewest that fit are the best. Computing may also be faster
     than reading, so every number is a plan.
 
+    Parameters
+    ----------
+    plans, graph : list of Plan, Graph
+        Plans, and a graph that draws both kinds of layers.
+    asked : int, optional
+        Requested number of recomputed layers in each stage.
+
     Raises
     ------
     PlanError

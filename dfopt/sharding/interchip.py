@@ -201,6 +201,19 @@ def optimize_interchip(
     bytes moved, all collectives alike, then bytes of layout conversions, then the number of split kernels. Bytes leave
     ties, and the authors' solver left kernels whole in them; ``seconds`` finds the faster member of a tie.
 
+    Parameters
+    ----------
+    setting, tables : Setting, InterChipTables
+        What is mapped, and the priced options.
+    gap : float
+        Relative gap for each objective.
+    clock : Clock
+        Ends the solve.
+    solver : str
+        See :func:`dfopt.milp.solve`.
+    progress : callable, optional
+        Receives a :class:`TracePoint` whenever value or bound changes.
+
     Raises
     ------
     Infeasible

@@ -152,6 +152,15 @@ def assignment_of(
 
     ``relaxed``: what waits between partitions may be left out.
 
+    Parameters
+    ----------
+    instance, options, menu : Instance, Options, Menu
+        The plan, the request under way, and the sharding options.
+    tiles, least : int
+        Number of tiles, and least number of partitions that there is room for.
+    relaxed : bool
+        Whether to leave out limits on tensors that wait between partitions.
+
     Raises
     ------
     Infeasible

@@ -55,6 +55,17 @@ def system_of(
 
     Raises `SystemSpecError` where a component that the system needs is off.
 
+    Parameters
+    ----------
+    name, chip, template : str, Derived, Template
+        Name of the system, its chip, and how chips are connected.
+    utilization : float
+        Share of the chip's peak that kernels sustain.
+    price_usd : float, optional
+        Price of the chip with its memory.
+    memory : Dram, optional
+        Memory of a chip with DRAM dies on it and none beside it.
+
     Examples
     --------
     >>> from dfopt.technology.components import ChipDram, ChipSram, Core, Links

@@ -112,6 +112,13 @@ class AreaLaw:
 def usable(part: DramLayers, at: Point, units: Numbers, frequency: Numbers) -> tuple[Numbers, Numbers]:
     """Usable bandwidth of the DRAM layers, B/s, and the code of the limit that sets it.
 
+    Parameters
+    ----------
+    part, at : DramLayers, Point
+        The technology, and the sizes.
+    units, frequency : float or array, count and Hz
+        Compute units, and their clock.
+
     Examples
     --------
     >>> from dfopt.technology.operating import limit_names

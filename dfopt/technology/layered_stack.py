@@ -48,6 +48,13 @@ def layered_dram(design: Design, part: DramLayers, chip: Derived, like: DramStac
     """DRAM of a chip with layers, with one channel for each port of a connected layer.
 
     Banks of layers that are not connected share the ports of those that are.
+
+    Parameters
+    ----------
+    design, part, chip : Design, DramLayers, Derived
+        The design, the technology of its layers, and the derived chip.
+    like : DramStack
+        DRAM whose timings and energies it has.
     """
     sizes, memory = design.sizes, chip.dram
     assert sizes is not None
@@ -75,6 +82,13 @@ def most_delivered(part: DramLayers, chip: Derived, like: DramStack) -> float:
 
     Refreshes take their share of the rate, and no request is served before its round trip but for the activate; the
     judge takes both limits together in the same way (`dfopt.technology.dram`).
+
+    Parameters
+    ----------
+    part, chip : DramLayers, Derived
+        The technology of the layers, and the derived chip.
+    like : DramStack
+        DRAM whose timings it has.
     """
     timings, channels = like.timings, float(chip.dram.links) / part.port_bits
     in_flight = max(float(chip.sram["buffer"].size) / part.buffering, channels * like.burst)

@@ -290,7 +290,19 @@ class PowerModel:
     def constant_split(
         self, temperature_k: ArrayLike, refresh_rate: float, idle_share: float = 1.0, voltage: float = 1.0
     ) -> dict[str, float]:
-        """Constant power by component, W, including memory beside the stack."""
+        """Constant power by component, W, including memory beside the stack.
+
+        Parameters
+        ----------
+        temperature_k : float array (I,), K
+            Temperature of each tile.
+        refresh_rate : float
+            Relative to the normal rate.
+        idle_share : float
+            Mean of frequency x voltage^2, relative to nominal.
+        voltage : float
+            Logic voltage relative to nominal.
+        """
         return {
             "dram_refresh": self.refresh_w(refresh_rate),
             "dram_background": self.background_w,

@@ -126,6 +126,17 @@ class StackPrice(NamedTuple):
 def stack_price(area: float, layers: int, logic: Wafer, dram: Wafer, bonding_yield: float, tested: bool) -> StackPrice:
     """Price of a die of ``area`` m2 with ``layers`` DRAM layers on it, from tested or untested dies.
 
+    Parameters
+    ----------
+    area, layers : float, m2, and int
+        Area of each die, and number of DRAM dies.
+    logic, dram : Wafer
+        Wafers of the dies.
+    bonding_yield : float
+        Share of bonds that succeed.
+    tested : bool
+        Whether only good dies are stacked.
+
     Examples
     --------
     >>> wafers = Wafer(usd=16988, defects_per_cm2=0.11), Wafer(usd=2100, defects_per_cm2=0.1)
