@@ -23,7 +23,7 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """Counts the work of a search, and says when the search has to end.
+    """Counter of a search's work with limits on work and time; it can be split into sub-clocks.
 
     An entry of a search charges the work that it does. One unit is about what a step in the middle of an inner loop
     costs; each entry says in its documentation what it charges.
@@ -85,7 +85,7 @@ class Clock:
 
     @property
     def over(self) -> bool:
-        """Whether the work is spent or the deadline has come, here or in the clock that this one is a part of."""
+        """Whether the work is spent or the deadline has passed, here or in a clock that this one is a part of."""
         return self.over_since(0.0)
 
     def over_since(self, seconds: float) -> bool:

@@ -82,7 +82,7 @@ class OpenNodes(Generic[Region]):
         self._stamps[node.number], self._since[node.number] = stamp, since
 
     def remove(self, node: Node[Region]) -> None:
-        """Take a node out."""
+        """Remove a node from the queue."""
         del self._stamps[node.number], self._since[node.number]
 
     def first(self) -> Node[Region]:
@@ -98,6 +98,6 @@ class OpenNodes(Generic[Region]):
         return self._lows[0][0] if self._lows else math.inf
 
     def in_order(self) -> list[Node[Region]]:
-        """All nodes, that which comes next first."""
+        """All open nodes in the order in which they would come."""
         valid = (entry for entry in self._heap if self._stamps.get(entry[3].number) == entry[2])
         return [entry[3] for entry in sorted(valid, key=lambda entry: entry[:3])]

@@ -19,14 +19,16 @@ class Leaf(Generic[Region]):
 
     Attributes
     ----------
+    region
+        The region.
     bound
-        No member is below it.
+        Lower bound on all members.
     value
-        The least value that a leaf solver gave for it; infinite if none can be had, none if no leaf solver decided it.
+        Least value that a leaf solver found; infinite if it found none, None if no leaf solver decided the region.
     others
-        No member but the solutions that a leaf solver gave for it is below it.
+        Lower bound on all members other than ``solutions``.
     solutions
-        That the leaf solver gave.
+        Solutions that the leaf solver found.
     """
 
     region: Region

@@ -256,7 +256,7 @@ def digest_of(data: Mapping[str, Any]) -> str:
 
 
 def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomError:
-    """An error for a document's own validator to raise, with a remedy and a place below that part."""
+    """Validation error that a document's validator raises, with a message, a remedy and a path below that part."""
     return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
 
 

@@ -22,7 +22,7 @@ class _Parts(Part):
 
 
 class Breakdown(_Parts):
-    """Seconds of a step by what a pipeline stage does in them, all its microbatches; their sum is the step time.
+    """Seconds of a step by what a pipeline stage does, over all its microbatches; they add up to the step.
 
     Work is what a partition takes with a network that takes no time, by the pass of its kernels (of several passes by
     their FLOP); communication is exposed: what it makes the partition longer. The meaning of the parts is that of
@@ -115,7 +115,7 @@ class LinkTime(_Parts):
 
 
 class MemoryBreakdown(_Parts):
-    """Bytes that a chip of a pipeline stage holds in all its memories, by what they are; their sum is all of them.
+    """Bytes of a chip of a pipeline stage over all its memories, by use; they add up to all that it stores.
 
     The meaning of the parts is that of Calculon (Isaev et al., SC'23, section 3), whose activations are ours and those
     of the layer at work.

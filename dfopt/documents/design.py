@@ -202,7 +202,7 @@ def unknown(technology: Technology) -> tuple[str, str]:
 
 
 def too_much(total: float) -> str:
-    """The message for shares that sum to more than 1."""
+    """Error message for shares that add up to ``total``, which is more than 1."""
     return f"found shares that sum to {total:.6g}, expected at most 1: {total - 1:.6g} too much"
 
 

@@ -110,7 +110,7 @@ def status_name(status: str) -> str:
 
 
 class HeatProof(Part):
-    """What the optimiser showed of the heat-aware mapping, at the last leakage and refresh rate.
+    """Proof of the heat-aware mapping, at its last leakage and refresh rate.
 
     Attributes
     ----------

@@ -114,7 +114,7 @@ def batches_of(
     request: ExplorationRequest | None = None,
     run: Run | None = None,
 ) -> Batches:
-    """The problem of an exploration of graphs of one batch or more, each drawn in several ways.
+    """Exploration problem for graphs of one or more batches, each drawn in several ways.
 
     Parameters
     ----------

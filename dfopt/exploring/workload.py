@@ -187,8 +187,6 @@ class Workload:
     def judged(self, box: Box, mapping: Mapping, graph: Graph | None = None) -> float:
         """Objective of a mapping on a design; infinite if it does not fit or the design has no system.
 
-        ``graph``: what it maps; any of those that it can be a mapping of if left out.
-
         Parameters
         ----------
         box, mapping : Box, Mapping

@@ -70,7 +70,7 @@ class Exported:
 
 
 def exported(tool: Tool, decisions: RunDecisions) -> Exported:
-    """Arguments of a tool for all decisions.
+    """Translate decisions to the arguments of a tool.
 
     Examples
     --------

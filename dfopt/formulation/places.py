@@ -181,14 +181,14 @@ class Ordered:
             self.model.rows(f"pin_{k}_{partition}", [(self.A_kb[k, pinned][None, :], 1.0)], lower=1)
 
     def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
-        """See :class:`Places`."""
+        """Column values of a mapping as a MIP start, by name of the columns; see :class:`Places`."""
         first = np.searchsorted(self.stage_b, np.arange(len(self.structure.limits)))
         taken_kb = (first[stage_k] + partition_k)[:, None] == np.arange(len(self.stage_b))
         inside = bool((taken_kb & (self.A_kb >= 0)).any(axis=1).all())
         return {"A": taken_kb[self.A_kb >= 0].astype(float)} if inside else None
 
     def partitions(self, x: Floats) -> tuple[Ints, Ints]:
-        """See :class:`Places`."""
+        """Stage and partition of every kernel in a solution: int arrays, shape (kernels,); see :class:`Places`."""
         taken_kb = np.where(self.A_kb >= 0, x[self.A_kb], 0.0)
         place_k = np.argmax(taken_kb, axis=1)
         stage_k = self.stage_b[place_k]
@@ -239,7 +239,7 @@ class BlockList:
                 model.rows(f"order_{b}_{'after' if sign > 0 else 'before'}", terms, upper=float(kernels))
 
     def start(self, stage_k: Ints, partition_k: Ints) -> dict[str, Floats] | None:
-        """See :class:`Places`."""
+        """Column values of a mapping as a MIP start; None if it uses an unlisted block; see :class:`Places`."""
         blocks = {row.tobytes(): b for b, row in enumerate(self.member_kb.T)}
         taken = np.zeros(len(self.z_b))
         for stage, partition in sorted(set(zip(stage_k.tolist(), partition_k.tolist(), strict=True))):
@@ -250,7 +250,7 @@ class BlockList:
         return {"A": taken}
 
     def partitions(self, x: Floats) -> tuple[Ints, Ints]:
-        """See :class:`Places`."""
+        """Stage and partition of every kernel in a solution: int arrays, shape (kernels,); see :class:`Places`."""
         assert self.structure.stage_k is not None
         taken, block_k = np.unique(np.argmax(np.where(self.member_kb, x[self.z_b], 0.0), axis=1), return_inverse=True)
         edges = block_k[self.structure.edges]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def added(weight_bk: NDArray[Any], figure_k: NDArray[Any]) -> NDArray[np.float64]:
-    """The sum of a figure over each row of a matrix of weights; zeros and ones where rows are sets of kernels.
+    """Weighted sum of a figure for each row of a matrix, or sums over sets of kernels for rows of zeros and ones.
 
     A product of a matrix library adds in an order that depends on the processor. Of two blocks that take equally long
     one would then be faster in the last digit, here this and there that, and with it another mapping of the same value.

@@ -79,7 +79,7 @@ class PricedPlan:
         return np.array([at[name] for name in self.sharded.names], dtype=np.int64)
 
     def mapping(self, partition_k: Ints, tokens_k: Ints | None = None) -> Mapping:
-        """The mapping that these partitions make, with the tiles that every kernel gets.
+        """The mapping of given partitions, with the compute tiles of every kernel.
 
         ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights; left out,
         :meth:`fastest_tokens`.

@@ -54,7 +54,7 @@ class Sum:
 
 
 def numbers_of_blocks(chip: ChipModel, of: TokenRows, uncut: Floats, cut: Floats) -> Ints:
-    """Numbers of blocks of tokens that are of use, ascending, if no block of kernels needs more than these sums.
+    """Useful numbers of blocks of tokens, ascending, given upper bounds of what blocks of kernels need.
 
     No more of :attr:`dfopt.terms.token_blocks.TokenRows.numbers` are listed than suffice for the largest sums.
 

@@ -31,7 +31,7 @@ class BlockWays(NamedTuple):
         return self.prices.block_count.astype(np.int64)
 
     def of(self, ways: Ints | Bools) -> BlockWays:
-        """Some of the ways, by numbers or a mask."""
+        """A selection of the ways, by numbers or a mask."""
         return BlockWays(self.place_w[ways], self.prices.of(ways))
 
 
@@ -41,7 +41,7 @@ def fastest_ways(tables: StageTables, member: Bools) -> BlockWays:
 
 
 def every_way(tables: StageTables, member: Bools, most_s: Floats) -> BlockWays:
-    """All legal ways to run some blocks, in no more than some seconds each.
+    """All legal ways to run some blocks within time limits.
 
     Of numbers of blocks of tokens, those of :attr:`dfopt.terms.token_blocks.TokenRows.numbers`. More of them move more
     again: that may never take less time, as where bandwidth depends on bytes.

@@ -149,7 +149,7 @@ class HeatSettler:
         ]
 
     def partitions(self, mapping: Mapping, number: int) -> Ints:
-        """Partition of every kernel of a stage."""
+        """Partition of every kernel of stage ``number`` in a mapping: int array, shape (kernels of the stage,)."""
         where = {kernel.name: kernel.partition for kernel in mapping.kernels}
         names = self.ready.sharded.names
         return np.array([where[names[k]] for k in self.ready.stages[number].members.tolist()], dtype=np.int64)

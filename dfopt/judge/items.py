@@ -131,7 +131,7 @@ class LayerItems:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What blocks pay, see :mod:`dfopt.judge.block_time`: the axis r."""
+        """Names of the resources that blocks pay, in the order of axis r, see :mod:`dfopt.judge.block_time`."""
         return self.time.resources
 
     @property

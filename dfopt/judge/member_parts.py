@@ -106,7 +106,7 @@ class Parts:
         return operands_read
 
     def grows_along(self, kernel: Kernel) -> str:
-        """The axis along which chips share the gradient of a weight that they share: n is that of the product's m."""
+        """Axis along which chips share a weight's gradient: ``n`` corresponds to the product's ``m``."""
         product = self.product(kernel)
         assert product is not None  # else it is a copy
         if kernel.outer > 1 and self.role(product.name) == "inside":

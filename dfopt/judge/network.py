@@ -61,7 +61,7 @@ class Paid:
 
 
 def tensor_parallel(case: Case) -> list[Paid]:
-    """Every communication of the tensor-parallel group for one microbatch and one layer.
+    """All communications of the tensor-parallel group, for one microbatch and layer.
 
     A scheme's own collective works on the kernel's whole output; a layout conversion on the whole
     tensor, once per required layout of a fan. With sequence parallelism one all-gather may stand for all of a fan's,
@@ -157,7 +157,7 @@ def conversions(case: Case, fan: Fan, price: Price, separately: bool) -> Iterato
 
 
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
-    """How many communications of each kind each pass has, such as ``{"all_reduce.forward": 2}``."""
+    """Number of communications by kind and pass, such as ``{"all_reduce.forward": 2}``."""
     late = {True: "backward"}  # of what the source pays for it
     names = Counter[str]()
     for payment in paid:

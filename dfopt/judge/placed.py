@@ -135,7 +135,7 @@ class Fan:
         return cls(src, total, chip, tile, consumers, home, readers, away)
 
     def among(self, kernels: Sequence[Placed]) -> Fan:
-        """The same tensor where the kernels are in other places."""
+        """The tensor with its places recomputed for kernels in other places."""
         return Fan.of(kernels, self.src, self.total, self.chip, self.tile, self.consumers)
 
 

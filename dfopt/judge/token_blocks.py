@@ -91,7 +91,7 @@ def _with_tokens(chip: float, kernel: Kernel, operand: int, has_tokens: bool) ->
 
 
 def again(case: Case) -> Iterator[Again]:
-    """What each further block of tokens in a partition reads from DRAM again."""
+    """DRAM bytes that each further block of tokens in a partition reads again, by place and kind of data."""
     for placed in case.kernels:
         if placed.place in case.token_blocks:
             if placed.read:

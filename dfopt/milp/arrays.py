@@ -66,7 +66,7 @@ def check_bounds(what: str, lower: Floats, upper: Floats) -> None:
 
 
 def least(price: Floats, lower: Floats, upper: Floats, dust: float = 0.0) -> float:
-    """Return the least of ``price @ v`` over a box; a price of at most ``dust`` does not count at an infinite side.
+    """Return the least of ``price @ v`` over a box; prices up to ``dust`` are ignored on infinite sides.
 
     Examples
     --------

@@ -75,7 +75,7 @@ def options(arrays: ModelArrays, settings: Settings) -> dict[str, Any]:
 
 
 def read(log: str) -> Report:
-    """Return what the log of one CBC run says at its end.
+    """Parse the end of a CBC log.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from dfopt.errors import NoSolution, SolverFailure
 
 
 class Termination(str, Enum):
-    """Why a solve ended; no two members describe the same situation."""
+    """Reason for the end of a solve."""
 
     OPTIMAL = "optimal"
     GAP_REACHED = "gap reached"

@@ -25,17 +25,17 @@ class CollectiveTime:
     Attributes
     ----------
     kind : Collective
-    bytes : float
-        Of the larger buffer of one chip, as nccl-tests counts: of an all-to-all what a chip sends, itself included.
-    dims : tuple of str
-        Network dims that the chips span.
-    chips : int
-    time_s : float
-        With the overhead of the system.
-    latency_s : float
-        The part that does not grow with the bytes.
+        The collective.
+    bytes : float, B
+        Larger buffer of one chip, as nccl-tests counts; for an all-to-all what a chip sends, itself included.
+    dims, chips : tuple of str, int
+        Network dims that the chips span, and number of chips.
+    time_s : float, s
+        Time, with the overhead of the system.
+    latency_s : float, s
+        Part that does not grow with the bytes.
     algorithm : str
-        What each dim does.
+        Algorithm in each dim.
     """
 
     kind: Collective

@@ -38,7 +38,7 @@ class CollectiveModel(str, Enum):
 
 
 class DimFit(NamedTuple):
-    """What a measurement says about one collective on a dimension, in place of the formula's figures.
+    """Measured cost of one collective on a network dim, which replaces figures of the formula.
 
     The bandwidth term is divided by ``bandwidth_share`` (0 < share <= 1); ``latency`` (seconds), if given, is the
     fixed term of the collective on this dimension. ``scale``, if given, replaces the bandwidth term: over n chips by
@@ -56,7 +56,7 @@ class DimFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Dim:
-    """One network dimension; its document, :class:`dfopt.documents.system.NetworkDim`, has the checks.
+    """A network dim for the collective formulas; :class:`dfopt.documents.system.NetworkDim` validates its document.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ class Cluster:
             ) from None
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
-        """See `dfopt.processes.executor.Executor`."""
+        """Solve tasks on the cluster and call ``take`` with each record; see `dfopt.processes.executor.Executor`."""
         complete = False
         with _silence():  # until the client is closed: its thread may stumble over a Ctrl-C some time after it
             try:

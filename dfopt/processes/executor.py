@@ -71,7 +71,7 @@ class Processes:
             self._ready[-1].start()
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
-        """See `Executor`."""
+        """Solve tasks in the worker processes and call ``take`` with each record; see `Executor`."""
         self.prepare(len(tasks))
         free: SimpleQueue[SolverProcess] = SimpleQueue()
         for process in self._ready:

@@ -73,7 +73,7 @@ class Component:
         return self._patterns[kernels]
 
     def least(self, price_b: Floats) -> float:
-        """The least sum of the prices of blocks that together have every kernel once.
+        """Least total price of a partitioning: blocks that together have every kernel once.
 
         Parameters
         ----------

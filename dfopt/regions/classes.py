@@ -98,7 +98,7 @@ class PlanClass(PlanGroup):
 
     @property
     def table(self) -> Table:
-        """All charges of the layer."""
+        """Table of all charges of the layer."""
         return self.menu.priced(self.tiles)[1]
 
     @cached_property
@@ -219,7 +219,7 @@ class PlanClass(PlanGroup):
         return held_hkgv
 
     def sent_by_option(self, kernel: int) -> Floats | None:
-        """Seconds of messages that a kernel drawn once may send to other stages, by option: shape (options, any)."""
+        """Seconds of messages of a kernel in an unrolled graph to other stages, by option: shape (options, any)."""
         if self.cuts is None:
             return None
         first, size = int(self.first_k[kernel]), self.table.sizes_k[kernel]
@@ -337,7 +337,7 @@ class PlanClass(PlanGroup):
         return OptionFigures(output_vk, gradient_vk, weight_vk, least=True)
 
     def figures_of(self, option_vk: Ints) -> OptionFigures:
-        """What kernels send and exchange under given options."""
+        """Output shares and bytes of gradients and weights of kernels under given options."""
         figures, o_vk = self.menu.figures, option_vk + self.first_k
         return OptionFigures(figures.output_o[o_vk], figures.gradient_o[o_vk], figures.weight_o[o_vk], least=False)
 

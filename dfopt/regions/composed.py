@@ -84,7 +84,7 @@ class Composed:
         return np.array([seconds for seconds, _ in self._shortest_k])
 
     def best(self, cutoff: float) -> tuple[float, list[Ints] | None, float]:
-        """The best paths below a cutoff.
+        """The best combination of paths, one for each kind of layer, below a cutoff.
 
         Returns
         -------

@@ -41,7 +41,7 @@ HIDDEN: Final = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Resources:
-    """Seconds of each resource that the sides of a stage take at least, as factors over the options that are left.
+    """Least seconds of each resource on every side of a stage, as factors over the remaining options.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ class Attained(NamedTuple):
     blocks: Sequence[Ints]
 
     def partition_k(self, kernels: Ints) -> Ints:
-        """Number of the block of each of some kernels, which the blocks hold."""
+        """Number of the block of each given kernel: int array."""
         number_k = {k: number for number, block in enumerate(self.blocks) for k in block.tolist()}
         return np.array([number_k[k] for k in kernels.tolist()], dtype=np.int64)
 

@@ -9,7 +9,7 @@ from dfopt.documents.plan_records import SolveRecord
 
 @dataclass(frozen=True, eq=False)
 class ShardedFirst:
-    """How the sharding of some plans was chosen.
+    """Record of how the sharding of some plans was chosen before their fusion.
 
     Attributes
     ----------

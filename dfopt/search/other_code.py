@@ -93,10 +93,7 @@ class OtherCode:
         return shown
 
     def excludes(self, setting: Setting, low: float) -> bool:
-        """Whether no mapping of a graph without listed plans is below ``low`` (s).
-
-        Not asked, and not shown, where there are very many of these.
-        """
+        """Whether all mappings of a graph without listed plans are proven to be at ``low`` (s) or above."""
         if len(self._result.apart or ()) * self._result.plan_counts.total() > _GIVEN_UP:
             return False
         try:

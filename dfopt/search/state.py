@@ -77,7 +77,7 @@ class SearchState:
 
     @property
     def incumbent(self) -> float:
-        """Value that a mapping must beat to be kept."""
+        """Value that a mapping must beat to be among the best."""
         return self.incumbents.cutoff
 
     @property

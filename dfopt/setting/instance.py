@@ -163,7 +163,7 @@ class Instance:
 
     @property
     def system(self) -> System:
-        """The machine."""
+        """The machine that the workload is mapped onto."""
         return self.setting.system
 
     @property

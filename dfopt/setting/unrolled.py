@@ -16,7 +16,7 @@ _Part = TypeVar("_Part", bound=Part)
 
 
 class Unrolled(NamedTuple):
-    """One layer of a chain of equal ones, and the kernel of it that each kernel of the chain repeats."""
+    """The repeated layer of an unrolled graph, and which of its kernels each kernel of the graph repeats."""
 
     layer: Graph
     kernel: dict[str, str]

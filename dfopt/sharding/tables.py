@@ -73,7 +73,7 @@ class InterChipTables:
 
     @cached_property
     def of_kernel(self) -> list[Ints]:
-        """Options of each kernel."""
+        """Option numbers of each kernel."""
         return [np.flatnonzero(self.kernel_o == k) for k in range(self.kernels)]
 
 

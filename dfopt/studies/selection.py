@@ -23,7 +23,7 @@ def selected(frame: Any, condition: str | None) -> Any:
 
 
 def check_column(option: str, name: str, names: Sequence[str], what: str = "column of the frame") -> None:
-    """Raise a `PlanError` if a name is none of those known."""
+    """Raise a `PlanError` unless a column name is known."""
     if name not in names:
         remedy = did_you_mean(name, names, f"one of {', '.join(names)}")
         raise PlanError(f"{option}: found {name!r}, no {what}; {remedy}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DerivationRules:
-    """Each True corrects one habit of the program (github.com/nanocad-lab/DeepFlow, 566c192).
+    """Conventions of the derivation; each True corrects one habit of DeepFlow (nanocad-lab/DeepFlow, 566c192).
 
     Controllers of SRAM have a power per link there that is read and not used: no rule of ours uses it either.
 

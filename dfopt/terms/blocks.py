@@ -68,7 +68,7 @@ class BlockPrices:
     block_count: Floats
 
     def each(self, of: Callable[[Any], Any]) -> BlockPrices:
-        """The prices of the same blocks with a function applied to each array."""
+        """Apply a function to each array of the prices."""
         return BlockPrices(*(of(getattr(self, part.name)) for part in fields(BlockPrices)))
 
     def of(self, blocks: Ints | Bools) -> BlockPrices:
@@ -77,12 +77,12 @@ class BlockPrices:
 
     @classmethod
     def joined(cls, parts: Sequence[BlockPrices]) -> BlockPrices:
-        """Prices of the blocks of all parts, one part after the other."""
+        """Concatenate the prices of several sets of blocks."""
         names = [part.name for part in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))
 
     def faster(self, other: BlockPrices, blocks: Ints, *, least: bool = False) -> BlockPrices:
-        """Give some blocks the prices of another way to run them, where only that is legal, or it is faster.
+        """Replace the prices of some blocks by those of another way to run them, where only that is legal or faster.
 
         Arrays are changed in place.
 
@@ -146,7 +146,7 @@ class Blocks:
 
     @cached_property
     def counting(self) -> IncidenceCounts:
-        """How often the blocks pay incidences."""
+        """Incidence counts of the blocks: how often each pays a charge."""
         return IncidenceCounts(self.member_bk) if self.shared_counting is None else self.shared_counting
 
     def prices(self, amount_vc: Floats) -> BlockPrices:
@@ -174,7 +174,7 @@ class Blocks:
         return self._best_way(amount_vc, least=False)
 
     def least(self, amount_vc: Floats) -> BlockPrices:
-        """Prices of every block, with each resource's seconds of the way to run that takes less of it.
+        """Lower bounds on block prices: each resource in the way to run the block that takes less of it.
 
         Where a block may run in one way only, these are :meth:`prices`. ``amount_vc``: as that takes it.
         """
@@ -207,7 +207,7 @@ class Blocks:
         return takes_b
 
     def holding(self, amount_vc: Floats, rest_vk: Floats, cut_vk: Floats) -> BlockPrices:
-        """Prices of blocks that hold their weights in SRAM, or of a kernel alone a part of its weight.
+        """Prices of blocks that store their weights in SRAM; a kernel alone may store a part of its weight at a time.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class Blocks:
         return np.asarray((finite_vk - 1.0) * self._alone(amount_vc, "reread_bytes"))
 
     def fixed_and_cut(self, amount_vc: Floats) -> tuple[Floats, Floats]:
-        """Bytes that a kernel alone has in SRAM whatever its parts, and those that are cut; shape (vectors, kernels).
+        """SRAM bytes of a kernel alone: not divided by weight parts, and divided; two arrays (vectors, kernels).
 
         What is stationary is never subtracted again: it may be a thousand times all else.
         """

@@ -29,7 +29,7 @@ _LOT = 65_536
 
 
 class Incidences(tuple[Incidence, ...]):
-    """Some incidences in a row, which are hashed once: what is counted of them is looked up again and again."""
+    """A tuple of incidences whose hash is computed once, as a cache key."""
 
     @cached_property
     def _hash(self) -> int:
@@ -40,7 +40,7 @@ class Incidences(tuple[Incidence, ...]):
 
 
 class IncidenceCounts:
-    """How often some blocks pay incidences.
+    """Sparse incidence counts of some blocks: how often each block pays a charge.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ class IncidenceCounts:
         self._among: dict[bytes, IncidenceCounts] = {}
 
     def column(self, incidence: Incidence) -> tuple[BlockNumbers, Floats]:
-        """Blocks that pay an incidence, ascending, and how often each does: above 0."""
+        """Blocks that pay an incidence, ascending, and the positive count of each."""
         self._count([incidence])
         return self._columns[incidence]
 
     def matrix(self, incidences: tuple[Incidence, ...]) -> scipy.sparse.csc_array:
-        """How often blocks pay some incidences: sparse, shape (blocks, incidences)."""
+        """Counts of some incidences as a sparse matrix, shape (blocks, incidences)."""
         if incidences not in self._matrices:
             import scipy  # not for those who never ask
 
@@ -83,7 +83,7 @@ class IncidenceCounts:
         return self._matrices[incidences]
 
     def block_totals(self, incidences: tuple[Incidence, ...], amount_vi: Floats, some: Ints | None = None) -> Floats:
-        """What blocks pay of some amounts, each for one of some incidences.
+        """Total of some amounts that each block pays: counts times amounts, summed over incidences.
 
         Most counts are 0. Libraries for dense matrices start several threads, which wait for each other longer than the
         product of a few vectors takes: 8 ms instead of 0.2 ms for one vector, 50 charges and 18,000 blocks.
@@ -124,16 +124,16 @@ class IncidenceCounts:
 
     @cached_property
     def size_b(self) -> Ints:
-        """How many kernels each block holds."""
+        """Number of kernels in each block: int array, shape (blocks,)."""
         return np.asarray(self.member_bk.sum(axis=1), dtype=np.int64)
 
     @property
     def alone(self) -> IncidenceCounts:
-        """How often each kernel that is alone in its block pays incidences."""
+        """Counts of the blocks of a single kernel, for every kernel."""
         return single_kernels(self.member_bk.shape[1])
 
     def among(self, some_b: Bools) -> IncidenceCounts:
-        """How often some of the blocks pay incidences, by themselves: a bool array, shape (blocks,), says which."""
+        """Counts of the blocks selected by a bool array, shape (blocks,)."""
         key = some_b.tobytes()
         if key not in self._among:
             self._among[key] = IncidenceCounts(self.member_bk[some_b])
@@ -189,5 +189,5 @@ class IncidenceCounts:
 
 @lru_cache(maxsize=16)
 def single_kernels(count: int) -> IncidenceCounts:
-    """How often blocks of one kernel each pay incidences: the same in every layer of so many kernels."""
+    """Counts of the blocks of a single kernel, equal for all layers with ``count`` kernels."""
     return IncidenceCounts(np.eye(count, dtype=bool))

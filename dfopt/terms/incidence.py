@@ -34,7 +34,7 @@ class Incidence(ABC):
     @property
     @abstractmethod
     def payers(self) -> tuple[int, ...]:
-        """Kernels one of which at least is in every block that pays."""
+        """Kernels of which every paying block holds at least one."""
 
     @classmethod
     @abstractmethod
@@ -76,7 +76,7 @@ class Has(Incidence):
 
     @property
     def payers(self) -> tuple[int, ...]:
-        """The kernel."""
+        """The one kernel without which no block pays, as a tuple."""
         return (self.kernel,)
 
     @classmethod
@@ -117,7 +117,7 @@ class AnyOf(Incidence):
 
     @property
     def payers(self) -> tuple[int, ...]:
-        """These kernels."""
+        """The kernels of which a block must hold at least one to pay."""
         return self.kernels
 
     @classmethod
@@ -156,7 +156,7 @@ class OfTensor(Incidence):
 
     @property
     def payers(self) -> tuple[int, ...]:
-        """The source and the readers."""
+        """Source and readers of the tensor, of which a block must hold at least one to pay."""
         return self.source, *self.readers
 
 
@@ -329,7 +329,7 @@ class Exactly(Incidence):
 
     @property
     def payers(self) -> tuple[int, ...]:
-        """The few kernels."""
+        """The kernels on which the rule depends."""
         return self.kernels
 
     @classmethod

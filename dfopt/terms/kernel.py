@@ -168,7 +168,7 @@ class LayerKernel:
 
     @property
     def kept(self) -> tuple[tuple[float, float], ...]:
-        """Bytes that one chip keeps for this kernel beside its tensors, such as dropout masks: a pair for each option.
+        """Bytes that one chip keeps for this kernel in addition to tensors (dropout masks): a pair for each option.
 
         An option is a sharding scheme that the kernel may take. The first number of a pair is kept until the backward
         pass of the microbatch, the second only while the layer runs. Add the first to the bytes of the kernel's saved

@@ -84,7 +84,7 @@ class FanOut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """A tensor, and the layouts over tensor-parallel chips that some readers need it in: late readers, or all others.
+    """A tensor with the layouts in which some of its readers need it: late readers, or all others.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Layer:
     tiles: int
 
     def at(self, tiles: int) -> Layer:
-        """The same layer with its streamed axis (mostly tokens) cut into ``tiles`` tiles; ``self`` if unchanged."""
+        """The layer with its streamed axis (mostly tokens) cut into ``tiles`` tiles; ``self`` if unchanged."""
         return self if tiles == self.tiles else Layer(self.instance, tiles)
 
     @cached_property
@@ -275,7 +275,7 @@ class Layer:
 
     @by_reads
     def kept_bytes(self) -> KeptBytes:
-        """Bytes that kernels keep in one evaluation beside the tensors of the graph, such as dropout masks.
+        """Bytes that kernels keep in one evaluation in addition to tensors of the graph, such as dropout masks.
 
         Two dicts have bytes before sharding, by the name of a kernel: ``kept`` until the backward pass, ``working``
         only while the layer runs. Method ``on_chip``: bytes of one chip. False if no kernel can keep anything.
@@ -284,7 +284,7 @@ class Layer:
 
     @by_reads
     def saved_k(self) -> tuple[tuple[float, ...], ...]:
-        """By kernel, bytes before sharding of outputs that it saves for later passes. Empty unless the graph trains."""
+        """Unsharded bytes of the outputs that each kernel saves for later passes; empty unless the graph trains."""
         saved: list[list[float]] = [[] for _ in self.kernels]
         for fan in self.fan_outs if self.graph.trains else ():  # elsewhere there is no other pass
             if fan.saved:

@@ -62,7 +62,7 @@ class Table:
         return {}
 
     def of_resources(self, resources: frozenset[str]) -> Table:
-        """The charges of some resources: the same table whenever these are asked for."""
+        """The charges of some resources as a table, cached."""
         if resources not in self._tables:
             charges = tuple(charge for charge in self.charges if charge.resource in resources)
             self._tables[resources] = Table(self.sizes_k, charges)
@@ -75,7 +75,7 @@ class Table:
 
     @cached_property
     def columns_c(self) -> tuple[slice, ...]:
-        """By charge, the slice of its columns in arrays of amounts: one, or one for each level of its resource."""
+        """Slice of the columns of each charge in arrays of amounts: one column, or one for each level."""
         widths = [charge.amount[(0,) * len(charge.scope)].size for charge in self.charges]  # under any options
         ends = itertools.accumulate(widths)
         return tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
@@ -116,7 +116,7 @@ class Table:
 
     @cached_property
     def of_kernel(self) -> tuple[tuple[int, ...], ...]:
-        """By kernel, the positions in :attr:`charges` of all charges whose amount its option decides, ascending."""
+        """Positions in :attr:`charges` of all charges that each kernel's option decides, ascending."""
         places: list[list[int]] = [[] for _ in self.sizes_k]
         for c, charge in enumerate(self.charges):
             for k in charge.scope:
@@ -144,7 +144,7 @@ class Table:
         return amount_vc
 
     def least(self, domain: Domain) -> Floats:
-        """Least amount of every charge over the options that are left, each apart from the other charges.
+        """Least amount of every charge over the remaining options, each charge minimized separately.
 
         So the least amounts of two charges may need different options of one kernel.
 
@@ -222,7 +222,7 @@ class Table:
         return paid_vb
 
     def totals(self, amount_vc: Floats, resource: str) -> Floats:
-        """Total of a resource over a whole layer in one evaluation, where every charge counts once whatever the blocks.
+        """Total of a resource over a whole layer in one evaluation, where every charge counts once.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Table:
     def undominated(
         self, domain: Domain, kept_of: Callable[[int, Domain], Sequence[int]] | None = None, stays: Collection[int] = ()
     ) -> Domain:
-        """The options that are left, without those that another option of the same kernel replaces at no cost.
+        """Remaining options without dominated ones, which another option of the same kernel replaces at no cost.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class Table:
     def undominated_of(
         self, kernel: int, domain: Domain, same: Collection[str] = (), further_ox: Floats | None = None
     ) -> list[int]:
-        """The options that are left to one kernel, without those that another of its options dominates.
+        """Remaining options of one kernel without those that another of its options dominates.
 
         Option a dominates b if no charge has more under a, whatever others have. Of equal options the first is kept.
 

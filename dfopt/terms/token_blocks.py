@@ -30,7 +30,7 @@ _ROUNDED: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class TokenRows:
-    """What blocks of tokens are cut from.
+    """Rows that blocks of tokens divide, and the largest number of blocks.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class TokenRows:
 
     @property
     def numbers(self) -> Ints:
-        """Numbers of blocks of tokens, ascending: of all with as many rows in the largest block the least.
+        """Useful numbers of blocks of tokens, ascending: of those with equally large largest blocks, the least.
 
         More blocks with as many rows need as much SRAM, and read more again.
 
@@ -60,7 +60,7 @@ class TokenRows:
 
 
 def token_rows(layer: Layer) -> TokenRows | None:
-    """What blocks of tokens are cut from in a layer. None where blocks of tokens are not allowed.
+    """Rows of a layer that blocks of tokens divide; None where such blocks are not allowed.
 
     A block has at least ``tile_rows`` rows, and one for each tensor-parallel chip where these may share tokens.
 
@@ -117,12 +117,12 @@ def blocks_needed(chip: ChipModel, of: TokenRows, fixed: Floats, cut: Floats) ->
 
 
 def shares_of(of: TokenRows, blocks: Floats) -> Floats:
-    """Share of all tokens in the largest of so many blocks, which are whole numbers. Of the shape of ``blocks``."""
+    """Share of all tokens in the largest of ``blocks`` blocks (whole numbers), in the shape of ``blocks``."""
     return np.asarray(np.ceil(of.rows / blocks) / of.rows)
 
 
 class TokenNeeds(NamedTuple):
-    """What blocks of kernels need and move in some numbers of blocks of tokens, such as the fewest that fit SRAM.
+    """Needs of blocks of kernels for given numbers of blocks of tokens.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class TokenNeeds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TokenCharges:
-    """What the kernels of a stage need and move if they take their tokens in blocks, under given options.
+    """Charges of a stage's kernels in blocks of tokens, under given options.
 
     Attributes
     ----------
@@ -187,11 +187,11 @@ class TokenCharges:
         return cls(rows, incidences, amount_ri, np.arange(size, dtype=np.int64), size)
 
     def part(self, members: Ints) -> TokenCharges:
-        """The charges of some kernels of the stage, given by their places in it."""
+        """The charges of a subset of the stage's kernels, given by places."""
         return replace(self, kernels=self.kernels[members])
 
     def needs(self, chip: ChipModel, member_bk: Bools, count_b: Floats | None = None) -> TokenNeeds:
-        """What blocks of kernels need and move in blocks of tokens.
+        """SRAM, traffic and legality of blocks of kernels in blocks of tokens.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class TokenCharges:
 
     @property
     def own_again_k(self) -> Floats:
-        """DRAM bytes that each further block of tokens reads again for a kernel whatever its partition has besides.
+        """DRAM bytes that each further block of tokens reads again for a kernel, in any partition.
 
         Float array, shape (kernels of the stage,). They are those of its weight, its caches, and inputs of the graph.
         """
@@ -223,7 +223,7 @@ class TokenCharges:
         return own_k[self.kernels]
 
     def block_totals(self, member_bk: Bools) -> Floats:
-        """Sums of :data:`TOKEN_RESOURCES` of blocks of kernels: float array, shape (resources, blocks).
+        """Totals of :data:`TOKEN_RESOURCES` for blocks of kernels: float array, shape (resources, blocks).
 
         ``member_bk``: whether each block holds each kernel of the stage.
         """

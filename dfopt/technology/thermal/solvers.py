@@ -78,7 +78,7 @@ class Cosine:
         return self.backward(self.forward(rhs)).reshape(rhs.shape)
 
     def forward(self, rhs: Floats) -> Floats:
-        """Transform watts of shape (nodes,) or (nodes, cases) and eliminate sheet by sheet.
+        """Transform powers (W), shape (nodes,) or (nodes, cases), and eliminate layer by layer.
 
         Returns waves of shape (cases, sheets, ny, nx), of which those of the last sheet are its temperatures.
         """
@@ -90,7 +90,7 @@ class Cosine:
         return waves
 
     def backward(self, waves: Floats) -> Floats:
-        """Substitute back and transform: kelvin of shape (nodes, cases). Writes into ``waves``."""
+        """Back-substitute and transform: temperature rise in K, shape (nodes, cases). It overwrites ``waves``."""
         for i in range(self._shape[0] - 2, -1, -1):
             waves[:, i] += self._up[i] * waves[:, i + 1]
             waves[:, i] /= self._pivot[i]

@@ -10,7 +10,7 @@ from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 
 @dataclass(frozen=True, eq=False)
 class Slab:
-    """One layer of the stack: a die, a bond or an interface material.
+    """One slab of the stack: a die, a bond or an interface material.
 
     Parameters
     ----------

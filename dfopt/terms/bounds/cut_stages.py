@@ -28,7 +28,7 @@ from dfopt.terms.step.optimizer import optimizer_seconds
 
 @dataclass(frozen=True, eq=False)
 class CutStages:
-    """Stages of plans that give a chip the same work, for all pairs of cuts at once.
+    """Times and messages of pipeline stages between any two cuts of an unrolled graph.
 
     Attributes
     ----------
@@ -46,19 +46,19 @@ class CutStages:
 
     @cached_property
     def pairs(self) -> tuple[Ints, Ints]:
-        """The cuts in front of and behind every stage; both may be the same one."""
+        """Cuts in front of and behind every stage, as two int arrays; a stage may be empty."""
         inside_uu = ~(self.set_uk[:, None] & ~self.set_uk[None]).any(axis=2)
         before_p, after_p = np.nonzero(inside_uu)
         return before_p.astype(np.int64), after_p.astype(np.int64)
 
     @cached_property
     def member_pk(self) -> Floats:
-        """The kernels of every stage: 1, else 0."""
+        """Membership of kernels in every stage: 1 or 0, shape (stages, kernels)."""
         before_p, after_p = self.pairs
         return (self.set_uk[after_p] & ~self.set_uk[before_p]).astype(np.float64)
 
     def stage_totals(self, figure_vk: Floats) -> Floats:
-        """Sums of a figure over the kernels of every stage, by the cuts in front and behind: (vectors, cuts, cuts)."""
+        """Sum of a figure over the kernels of every stage, by the cuts around it: shape (vectors, cuts, cuts)."""
         sum_vu = figure_vk @ self.set_uk.T.astype(np.float64)
         return np.asarray(sum_vu[:, None, :] - sum_vu[:, :, None])
 
@@ -106,7 +106,7 @@ class CutStages:
         return np.asarray((seconds_vm @ back_mu)[:, :, None] + (seconds_vm @ on_mu)[:, None, :])
 
     def sent_by_option(self, kernel: int, share_o: Floats) -> Floats:
-        """Seconds of every message of a kernel's output, under every plan, by option: shape (options, any)."""
+        """Seconds of each message of a kernel's output by option, over plans: shape (options, any)."""
         seconds = [
             np.array([self._sent(tensor_bytes, share, False) for share in share_o.tolist()])
             for source, tensor_bytes in self._messages[0]
@@ -142,7 +142,7 @@ class CutStages:
         return np.maximum(work_vuu, hop_vuu) if hides else work_vuu + hop_vuu
 
     def added(self, plan: int, gradient_k: Floats, weight_k: Floats) -> Floats:
-        """Seconds once per step in which every stage exchanges gradients, and of its optimizer.
+        """Seconds per step of every stage for its gradient exchange and optimizer.
 
         Parameters
         ----------
@@ -175,12 +175,12 @@ class CutStages:
 
     @property
     def by_slowest(self) -> bool:
-        """Whether the slowest stage stands for all of a pipeline, else the time of every stage is charged."""
+        """Whether the slowest stage decides the step; otherwise each stage's own time counts."""
         return self.steps.table.lines is None
 
     @property
     def no_stage(self) -> Floats:
-        """Figures of a pipeline to which no stage was added: shape (1, figures)."""
+        """Figures of an empty pipeline, to be extended by :meth:`grown`: shape (1, figures)."""
         return np.array([[0.0] if self.by_slowest else NO_STAGE])
 
     def grown(self, plan: int, behind: int, figure_nx: Floats, busy_n: Floats) -> Floats:

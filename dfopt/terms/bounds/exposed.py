@@ -26,7 +26,7 @@ from dfopt.terms.step.overlap import in_the_way
 
 
 class Exchanging(NamedTuple):
-    """Seconds of pipeline stages that decide what shows, at least or exact.
+    """Seconds of pipeline stages from which exposed exchanges are computed, exact or as lower bounds.
 
     Copies exchange gradients and weights. *Calculon's rule* is :mod:`dfopt.physics.window`, under ``gradient_overlap:
     calculon`` and ``calculon_or_none``; under ``backward`` exchanges of a layer run while the backward pass computes
@@ -57,7 +57,7 @@ class Exchanging(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Exposed:
-    """Figures of plans that decide how much of their exchanges shows.
+    """Computes how much of the exchanges of replicas is exposed, for many plans.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Exposed:
     table: PlanArrays
 
     def seconds(self, of: Exchanging, *, exact: bool) -> Floats:
-        """Seconds of a step beside the time of the slowest stage.
+        """Seconds of a step in addition to the slowest stage: exposed exchanges and the optimizer.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class Exposed:
 
     @cached_property
     def monotone(self) -> bool:
-        """Whether a step is non-decreasing in all seconds and bytes under every plan.
+        """Whether the step never falls when seconds or bytes grow, under every plan.
 
         By Calculon's rule it may be shorter with a longer pass, where messages to other stages are in the way of
         exchanges, or these take a share of the processor.

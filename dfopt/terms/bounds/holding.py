@@ -57,7 +57,7 @@ class Holding:
 
     @cached_property
     def counts_waiting(self) -> bool:
-        """Whether tensors that wait between partitions take up room of the fastest memory."""
+        """Whether tensors that wait between partitions use the fastest memory."""
         return math.isfinite(self.capacity_m[0]) and waits(self.table.setting)
 
     def bytes_held(self, held_hkgv: Floats) -> Floats:
@@ -77,7 +77,7 @@ class Holding:
         return linear + self._beside_layers(held_hkgv)
 
     def used(self, held_hkgv: Floats) -> Floats:
-        """Share of the fullest memory of every plan that its fullest stage holds: shape (plans, vectors).
+        """Share of the fullest memory in use, over the stages of each plan: shape (plans, vectors).
 
         Above 1 it does not fit; 0 without limits. A lower bound if ``held_hkgv`` is.
         """
@@ -90,7 +90,7 @@ class Holding:
 
     @property
     def of_layers(self) -> Floats:
-        """Bytes for each of what a layer of a kind holds: float array, shape (memories, stages, kinds, HELD).
+        """Bytes for each unit that a layer of a kind stores: float array, shape (memories, stages, kinds, HELD).
 
         Of kernels that are drawn once an average stage has its share.
         """
@@ -98,7 +98,7 @@ class Holding:
         return np.asarray(linear_mrkh * self.table.share_r[:, None, None])
 
     def room_of_layers(self, held_hkgv: Floats) -> Floats:
-        """Bytes left at most for what :attr:`of_layers` counts, with what layers hold at least.
+        """Upper bound on the bytes left for what :attr:`of_layers` counts, given least amounts of layers.
 
         Float array, B, shape (memories, stages, vectors).
         """
@@ -127,7 +127,7 @@ class Holding:
         return total
 
     def bytes_by_kernel(self, plan: int, held_vhk: Floats) -> Floats:
-        """Bytes that one chip of a pipeline stage holds for each of its kernels, where these are drawn once.
+        """Bytes that one chip of a pipeline stage stores for each of its kernels, in an unrolled graph.
 
         Nothing lies in slower memories while the graph trains.
 
@@ -152,7 +152,7 @@ class Holding:
         return np.asarray(np.einsum("mh,vhk->mvk", lying_mc @ of_held, held_vhk) + tables_mk[:, None])
 
     def room(self, held_hkgv: Floats, slack: float = 0.0) -> Floats:
-        """Bytes that are left for tensors that wait between the partitions of a layer, by plan and kind.
+        """Bytes left for tensors that wait between the partitions of a layer, by plan and kind.
 
         Parameters
         ----------

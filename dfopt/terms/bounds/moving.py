@@ -21,7 +21,7 @@ from dfopt.terms.step.offload import moves
 
 @dataclass(frozen=True, eq=False)
 class Moving:
-    """Seconds in which slower memories move what layers need, beside each pass.
+    """Seconds of offload transfers of slower memories during each pass, for many plans.
 
     Attributes
     ----------
@@ -33,11 +33,11 @@ class Moving:
 
     @cached_property
     def any(self) -> bool:
-        """Whether layers wait for anything under some plan."""
+        """Whether offload transfers delay layers under some plan."""
         return bool(self._placed)
 
     def seconds(self, held_hkgv: Floats) -> tuple[Floats, Floats]:
-        """Seconds beside the forward and the backward pass: two float arrays, s, shape (groups, kinds, vectors).
+        """Seconds of offload transfers in the forward and the backward pass: two float arrays (groups, kinds, vectors).
 
         ``held_hkgv``: what one layer of every kind holds for one microbatch, in the order of
         :data:`dfopt.terms.rules.HELD`, with one group for all or each of them. With least figures these are lower

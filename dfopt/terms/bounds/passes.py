@@ -23,7 +23,7 @@ _COMPUTE, _MEMORY = 0, 1
 
 
 class PassSeconds(NamedTuple):
-    """Seconds of the passes of one layer of every kind for one microbatch, at least or exact.
+    """Seconds of the passes of one layer of every kind for one microbatch, exact or as lower bounds.
 
     Float arrays, s, shape (kinds, stages, vectors), or one stage or vector for all.
 
@@ -52,7 +52,7 @@ def with_moving(
     moving: tuple[Floats, Floats],
     hop: Floats | float = 0.0,
 ) -> Floats:
-    """Seconds of both passes of layers, each as long as what is moved beside it; of lower figures a lower bound.
+    """Seconds of both passes of layers, each at least as long as its offload transfers.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def with_moving(
 
 @dataclass(frozen=True, eq=False)
 class PassRule:
-    """What blocks add to each field of :class:`PassSeconds`.
+    """How blocks contribute to each field of :class:`PassSeconds`.
 
     Attributes
     ----------
@@ -88,11 +88,11 @@ class PassRule:
 
     @property
     def waits_count(self) -> bool:
-        """Whether less work in a pass may lengthen a step, as exchanges wait for what is moved in its place."""
+        """Whether less work in a pass may lengthen a step, because exchanges then wait for offload transfers."""
         return self.hides and self.moves
 
     def seconds(self, member_bk: Bools, priced: BlockPrices, order: Sequence[int]) -> tuple[Floats | None, ...]:
-        """Seconds of every block in each field: shape (vectors, blocks); none for fields that decide nothing.
+        """Contribution of every block to each field, s, shape (vectors, blocks); None for unused fields.
 
         Parameters
         ----------

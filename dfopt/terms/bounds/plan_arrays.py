@@ -34,7 +34,7 @@ def drawn_stages(instance: Instance) -> int:
 
 
 def bounded_stages(instance: Instance) -> tuple[PipelineStage, ...]:
-    """Pipeline stages of a plan for which bounds are worked out, each standing for all stages that are alike.
+    """Distinct pipeline stages of a plan for which bounds are computed.
 
     For a folded graph these are all distinct stages, in the order of the pipeline. For any other graph it is open which
     kernels a stage runs, so the first stage alone is returned and stands for all. A bound takes it to have the average
@@ -44,7 +44,7 @@ def bounded_stages(instance: Instance) -> tuple[PipelineStage, ...]:
 
 
 class PlanArrays:
-    """Many plans as arrays. Under some of them chips may see other parts of one model: those of a second axis.
+    """Many plans of one graph as arrays, with their pipeline stages.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class PlanArrays:
 
     @cached_property
     def runs_rk(self) -> Floats:
-        """How many layers of each kind a stage runs for one microbatch: float array, shape (stages, kinds)."""
+        """Number of layers of each kind that a stage runs for one microbatch: float array, shape (stages, kinds)."""
 
         def runs(_: Instance, stage: PipelineStage) -> Floats:
             runs_k = np.zeros(len(self.setting.graph.kernels_by_kind))
@@ -109,7 +109,7 @@ class PlanArrays:
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """Every part of the model that chips see, in its setting."""
+        """Settings of all parts of the model that chips see."""
         return tuple(dict.fromkeys(instance.setting for instance in self.instances))
 
     @property
@@ -123,75 +123,75 @@ class PlanArrays:
         return self.group_i[self.plan_r]
 
     def of_plans(self, work: Callable[[Instance], Answer]) -> list[Answer]:
-        """What ``work`` says of every plan; asked once for all that agree in setting and in what it reads of a plan."""
+        """Value of ``work`` for every plan, computed once for plans that agree in all that it reads."""
         return _answers(self.under_i, work)
 
     def of_groups(self, work: Callable[[Instance], Answer]) -> list[Answer]:
-        """What ``work`` says of every group of plans, asked once as :meth:`of_plans` asks."""
+        """Value of ``work`` for every group of plans, computed once for groups that agree in all that it reads."""
         return _answers(self.instances, work)
 
     def of_pipelines(self, work: Callable[[Instance], float]) -> Floats:
-        """A figure of every plan that only says how stages take layers and microbatches: ``work`` is told no more."""
+        """Value of ``work`` for every plan, from its pipeline alone: how stages take layers and microbatches."""
         return np.array([work(pipeline) for pipeline in self._pipelines], dtype=float)[self._pipeline_i]
 
     def of_stages(self, work: Callable[[Instance, PipelineStage], float | Sequence[float] | Floats]) -> Floats:
-        """A figure of every stage, or several, by its pipeline: float array, shape (stages, ...)."""
+        """Value, or values, of ``work`` for every stage, from its pipeline alone: float array, shape (stages, ...)."""
         return np.array([work(pipeline, stage) for pipeline, stage in self.run], dtype=float)[self.row_r]
 
     @cached_property
     def share_r(self) -> Floats:
-        """Share of the kernels of the graph that a stage has on average: 1 but for kernels drawn once, (stages,)."""
+        """Average share of the kernels in a stage: 1 for a folded graph; float array, shape (stages,)."""
         return np.asarray(1.0 / self.of_pipelines(drawn_stages)[self.plan_r])
 
     @cached_property
     def average_rk(self) -> Floats:
-        """How many layers of each kind a stage runs: of kernels drawn once its average share, shape (stages, kinds)."""
+        """Number of layers of each kind in a stage, an average for an unrolled graph: shape (stages, kinds)."""
         return self.runs_rk * self.share_r[:, None]
 
     def slowest(self, each_rv: Floats) -> Floats:
-        """The largest figure of the stages of every plan: shape (plans, vectors), or (plans,) of one vector."""
+        """Largest figure over the stages of each plan: shape (plans, vectors), or (plans,) for one vector."""
         return np.maximum.reduceat(each_rv, self.first_i, axis=0)
 
     # -- how the stages of each plan follow one another ----------------------------------------------------------------
 
     @cached_property
     def hides_hops_i(self) -> Bools:
-        """Whether the stages of each plan work while they send to their neighbours: bool array."""
+        """Whether stages compute while they send to their neighbours: bool array, shape (plans,)."""
         return self.of_pipelines(lambda instance: self.assumptions.hides_hops_in(instance.plan.interleave)) > 0
 
     @cached_property
     def rounds_i(self) -> Floats:
-        """Rounds of a step: how often each stage takes as many microbatches as it takes at once. Float array."""
+        """Rounds of a step, each of :attr:`at_once_i` microbatches in a stage: float array, shape (plans,)."""
         return self.of_pipelines(lambda instance: instance.plan.rounds)
 
     @cached_property
     def fill_i(self) -> Floats:
-        """Rounds that fill and drain each pipeline, by the closed form of ``bubble``: float array."""
+        """Rounds that fill and drain the pipeline, by the formula of ``bubble``: float array, shape (plans,)."""
         return self.of_pipelines(lambda instance: fill_factor(instance.plan, self.assumptions.bubble))
 
     @cached_property
     def interleave_i(self) -> Floats:
-        """Chunks of layers in each stage: float array."""
+        """Chunks of layers in each stage: float array, shape (plans,)."""
         return self.of_pipelines(lambda instance: instance.plan.interleave)
 
     @cached_property
     def stages_i(self) -> Floats:
-        """Stages of each pipeline: float array."""
+        """Pipeline stages of each plan: float array, shape (plans,)."""
         return self.of_pipelines(lambda instance: instance.plan.stages)
 
     @cached_property
     def microbatches_i(self) -> Floats:
-        """Microbatches of a step of each pipeline: float array."""
+        """Microbatches of a step in each pipeline: float array, shape (plans,)."""
         return self.of_pipelines(lambda instance: instance.plan.microbatches)
 
     @cached_property
     def at_once_i(self) -> Floats:
-        """Microbatches that a stage takes together: float array."""
+        """Microbatches that a stage takes together: float array, shape (plans,)."""
         return self.of_pipelines(lambda instance: instance.plan.at_once)
 
     @cached_property
     def lines(self) -> tuple[Line, ...] | None:
-        """How stages lie in the pipeline of each plan, if each is charged; of graphs not folded the heaviest alone."""
+        """Order of the stages in each plan's pipeline, if each stage's own time counts; else None."""
         graph, lines = self.setting.graph, list[Line]()
         for pipeline in self._pipelines:
             places = stage_places(self.setting.model, pipeline.plan) if graph.folded else (0,)
@@ -203,7 +203,7 @@ class PlanArrays:
 
     @cached_property
     def runs_iq(self) -> tuple[Ints, Ints]:
-        """Runs of each line, below one another: which stage of the plan, and how many; 0 = none. Two int arrays."""
+        """Runs of equal stages in each line as two int arrays: stage of the plan, and number in a row (0: none)."""
         runs = [line.runs for line in self.lines or ()]
         row_iq, count_iq = np.zeros((2, len(runs), max(map(len, runs), default=0)), dtype=np.int64)
         for i, line_runs in enumerate(runs):

@@ -16,7 +16,7 @@ from dfopt.terms.step.ledger import State, held, left, usable_bytes
 
 
 class PlanBounds:
-    """Lower bounds on step time and held memory for any number of plans of a setting, whatever the mapping of kernels.
+    """Lower bounds on step and memory for many plans of a setting, valid for every mapping of kernels.
 
     A mapping is the sharding scheme and the on-chip partition of every kernel. A step time bound has the least work of
     kernels (:class:`~dfopt.terms.bounds.work_bounds.WorkBounds`), combined as stages run it, then the exchange of

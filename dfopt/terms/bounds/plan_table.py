@@ -33,27 +33,27 @@ class PlanTable(PlanArrays):
     """
 
     def of_some(self, places: Iterable[int]) -> PlanTable:
-        """The table of some of the plans alone, by their places."""
+        """The table of some plans, by their places."""
         return PlanTable(self.under_i[place] for place in places)
 
     @cached_property
     def steps(self) -> StepBounds:
-        """What a step takes under each plan."""
+        """Bounds on the step under each plan."""
         return StepBounds(self)
 
     @cached_property
     def holding(self) -> Holding:
-        """What stages hold under each plan."""
+        """Memory model: what stages store under each plan."""
         return Holding(self)
 
     @cached_property
     def moving(self) -> Moving:
-        """What slower memories move beside layers."""
+        """Traffic of slower memories in addition to that of layers."""
         return Moving(self.holding)
 
     @cached_property
     def used_i(self) -> Floats:
-        """Least share in use of a plan's fullest memory, over stages: shape (plans,). Above 1: no fit. 0: no limit."""
+        """Least share of the fullest memory in use, over stages: shape (plans,). Above 1: no fit. 0: no limit."""
         return self.holding.used(self._held_hkgv)[:, 0]
 
     @property
@@ -76,7 +76,7 @@ class PlanTable(PlanArrays):
 
     @cached_property
     def least_i(self) -> Floats:
-        """Lower bounds on the seconds per step of every plan, from the least work of kernels alone."""
+        """Lower bound on the step under each plan, s, from the least work of kernels alone: shape (plans,)."""
         return self.seconds(np.zeros(1))
 
     def intervals(self) -> Floats:

@@ -37,7 +37,7 @@ _ROUNDED = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class StepBounds:
-    """Plans that give a chip the same work, as arrays.
+    """Steps of many plans with equal work of chips, for many vectors of options.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class StepBounds:
         return step_iv
 
     def slowest(self, layer_krv: Floats, transfers: Transfers, least_rv: Floats | None = None) -> Floats:
-        """Seconds of the slowest pipeline stage of every plan in a round, with its messages: shape (plans, vectors).
+        """Seconds of the slowest pipeline stage of each plan in a round, with its messages: shape (plans, vectors).
 
         Arguments are those of :meth:`of_stages`. In a round a stage takes as many microbatches as it takes at once.
         """
@@ -118,7 +118,7 @@ class StepBounds:
         return self.table.at_once_i[self.table.plan_r, None]
 
     def of_busy(self, busy_rv: Floats, transfers: Transfers) -> Floats:
-        """Seconds of a step from those of every stage in a round, with its messages: shape (plans, vectors).
+        """Seconds of a step from the seconds of every stage in a round, with messages: shape (plans, vectors).
 
         Without exchanges that passes may hide.
         """
@@ -216,7 +216,7 @@ class StepBounds:
 
     @cached_property
     def exposed(self) -> Exposed:
-        """What shows of exchanges of data-parallel copies."""
+        """Model of the exposed exchanges of data-parallel replicas."""
         return Exposed(self.table)
 
     @cached_property
@@ -237,7 +237,7 @@ class StepBounds:
         return np.where(endless_iv, np.inf, through_ivc.max(axis=2))
 
     def most(self, cutoff: float, layer_k: Floats, kind: int, transfers: Transfers) -> Floats:
-        """Seconds of a layer of some kind above which a step is not below a cutoff, by plan.
+        """Largest seconds of a layer of one kind with which the step is below a cutoff, by plan.
 
         The step rule is turned around by dividing intervals, so it is stated once.
 
@@ -278,14 +278,14 @@ class StepBounds:
 
     @cached_property
     def messages(self) -> TransferBounds:
-        """Messages, exchanges and the optimizer's step."""
+        """Model of messages, exchanges and the optimizer step."""
         return TransferBounds(self.table)
 
     # -- figures of plans ---------------------------------------------------------------------------------------------
 
     @cached_property
     def once_i(self) -> Floats:
-        """Seconds of messages that are charged once, and of the overhead of a step."""
+        """Seconds per step of messages charged once, and of the fixed overhead: float array, shape (plans,)."""
         overhead = self.table.assumptions.step_overhead or 0.0
         return np.array(self.table.of_plans(per_step_hops), dtype=np.float64) + overhead
 

@@ -24,7 +24,7 @@ from dfopt.terms.step.overlap import exchanged_by_kind, hides_any
 
 
 class Transfers(NamedTuple):
-    """Seconds of transfers beside the layers, for some vectors of options.
+    """Seconds of transfers in addition to the layers, for some vectors of options.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Transfers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OptionFigures:
-    """What kernels send and exchange beside their blocks, under some vectors of options, or at least.
+    """What kernels send and exchange outside of their blocks, under vectors of options or at least.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class OptionFigures:
 
 @dataclass(frozen=True, eq=False)
 class TransferBounds:
-    """Messages between stages, exchanges of copies and the optimizer's step, of plans that give a chip the same work.
+    """Messages between stages, exchanges of replicas and the optimizer step, for plans with equal work of chips.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class TransferBounds:
     table: PlanArrays
 
     def of(self, figures: OptionFigures) -> Transfers:
-        """Seconds of transfers, for some vectors of options; without moving and passes."""
+        """Seconds of transfers for some vectors of options, without offload transfers and passes."""
         hop_rv = np.zeros((len(self.table.plan_r), 1))
         if self.sends:
             shares, place_v = _distinct(figures.output_vk[:, self.handed])
@@ -100,7 +100,7 @@ class TransferBounds:
 
     @property
     def hides(self) -> bool:
-        """Whether passes may hide exchanges of copies."""
+        """Whether passes may hide exchanges of replicas."""
         return hides_any(self.table.assumptions, self.table.setting.graph)
 
     @cached_property
@@ -110,7 +110,7 @@ class TransferBounds:
 
     @cached_property
     def handed(self) -> Ints:
-        """Kernels that make what layers hand on to other stages, ascending."""
+        """Numbers of the kernels whose output layers send to other stages, ascending."""
         graph = self.table.setting.graph
         if not graph.folded or sent_once(Instance(self.table.setting, self.table.plans[0])):
             return np.zeros(0, dtype=np.int64)
@@ -119,11 +119,11 @@ class TransferBounds:
 
     @cached_property
     def trains(self) -> bool:
-        """Whether copies of the batch exchange gradients at the end of a step."""
+        """Whether replicas exchange gradients at the end of a step."""
         return counts_training(self.table.setting.graph, self.table.assumptions)
 
     def slowest(self, added_gk: Floats) -> Floats:
-        """Seconds once per step of the slowest stage of every plan, from those of a layer of every kind: (plans,)."""
+        """Seconds per step of the slowest stage of each plan, (plans,), from seconds of a layer by group and kind."""
         return self.table.slowest((self.table.runs_rk * added_gk[self.table.group_r]).sum(axis=1))
 
     @memoized

@@ -28,7 +28,7 @@ from dfopt.terms.step.overlap import exchanged_by_kind
 
 @dataclass(frozen=True, eq=False)
 class WorkBounds:
-    """Lower bounds on seconds and bytes of one layer on one chip, whatever its sharding and partitions, for many plans.
+    """Lower bounds on seconds and bytes of one layer on one chip, for every sharding and partitioning, for many plans.
 
     The compute of every kernel is the shortest of its legal schemes, when the kernel has the whole chip. DRAM traffic
     is that which no mapping avoids: weights, gradients, KV caches, inputs and outputs. SRAM traffic has the tensors
@@ -66,7 +66,7 @@ class WorkBounds:
 
     @property
     def held(self) -> Floats:
-        """What one layer of every kind has a chip hold at least for one microbatch: float array, shape (kinds, HELD).
+        """Least amounts that a layer of every kind stores on a chip for one microbatch: shape (kinds, HELD).
 
         Of a graph that is not folded all its kernels, whatever stage they are in.
         """
@@ -99,7 +99,7 @@ class WorkBounds:
 
     @by_reads
     def added(self) -> Floats:
-        """Least seconds per step in which copies exchange what is of one layer, where no pass hides it: shape (kinds,).
+        """Least seconds per step of exchanges for one layer, if no pass hides them: float array, shape (kinds,).
 
         See :func:`dfopt.terms.step.hops.added_by_kind`. Of kernels that are drawn once those of the average stage.
         """

@@ -121,7 +121,7 @@ CACHES = Term.of_kernel("caches", "stated by the kernels of the graph", caches)
 
 
 def kept(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """Bytes that one chip keeps for a kernel in one evaluation beside the tensors of the graph, such as dropout masks.
+    """Bytes that one chip keeps for a kernel in one evaluation in addition to tensors, such as dropout masks.
 
     Source: Korthikanti et al., 2022, section 4 (masks and statistics).
 
@@ -177,7 +177,7 @@ SAVED = Term.of_kernel("activations", "Korthikanti et al., 2022, section 4: what
 
 
 def waits(setting: Setting) -> bool:
-    """Whether tensors that wait in DRAM between on-chip partitions count in the memory of a chip, each for itself.
+    """Whether tensors that wait in DRAM between on-chip partitions count individually in the memory of a chip.
 
     True unless the graph trains under ``training_memory: calculon`` and ``gradients: exact``. Then a layer counts all
     that it needs in training at once (``working_bytes`` of :func:`kept`), and no tensor is counted as waiting.

@@ -33,7 +33,7 @@ from dfopt.terms.layer import FanOut, Layer
 
 
 def of_kernel(of: LayerKernel) -> Iterator[tuple[str, Floats]]:
-    """What a kernel adds to a block of kernels that takes its tokens in blocks, beside tensors between kernels.
+    """Amounts that a kernel adds to a block that takes its tokens in blocks, without tensors between kernels.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ TOKEN_BLOCK_KERNELS = Term.of_kernel(
 
 
 def of_tensors(layer: Layer) -> Iterator[Charge]:
-    """What tensors between kernels add to a block of kernels that takes its tokens in blocks.
+    """Charges of tensors between kernels in a block that takes its tokens in blocks.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def of_tensors(layer: Layer) -> Iterator[Charge]:
 
 
 def per_byte(layer: Layer, fan: FanOut) -> Iterator[tuple[str, Incidence, float]]:
-    """What blocks of kernels pay of a tensor, for each byte of it that a chip holds.
+    """Charges of a tensor for each byte of it on a chip, in blocks that take their tokens in blocks.
 
     Parameters
     ----------

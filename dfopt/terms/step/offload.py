@@ -26,7 +26,7 @@ def moves(instance: Instance) -> bool:
 
 
 def frees_memory_k(setting: Setting) -> Bools:
-    """Kernels beside which the fastest memory is free for what is moved: of Calculon's rules those that run again.
+    """Mask of the kernels during which the fastest memory is free for offload transfers (Calculon's rule).
 
     Bool array, shape (kernels of the graph,). False for all under other rules.
     """

@@ -90,7 +90,7 @@ class Heads(Block):
 
 
 class Attention(Heads):
-    """Self-attention.
+    """Self-attention: new tokens attend to tokens of the same sequence.
 
     Attributes
     ----------
