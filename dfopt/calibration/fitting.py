@@ -26,7 +26,17 @@ _UNSEEN = 1e-6  # d ln(time) / d ln(number)
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted values, with predicted times and their slopes at that point."""
+    """Fitted values, with predicted times and their slopes at that point.
+
+    Attributes
+    ----------
+    values : mapping of str to float
+        Fitted values of the machine, by name.
+    times : float array, shape (steps,), s
+        Predicted time of every measured step.
+    slopes : float array, shape (steps, numbers)
+        Change of every time, s, per unit of the coordinate of every value, as of :meth:`Number.coordinate`.
+    """
 
     values: Mapping[str, float]
     times: Floats

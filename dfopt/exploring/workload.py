@@ -138,7 +138,7 @@ class Workload:
             yield Candidate(value, Choice(tried, result))
 
     def promising(self, box: Box, result: Result, best: float) -> Box | None:
-        """The best design for the mapping of a corner, from the smallest that it fits; None unless below ``best``."""
+        """A design for the mapping of a corner, by descent from the smallest that fits; None unless below ``best``."""
         mapping, graph = result.mapping, self.solver.drawn_as(result)
         if mapping in self._descended:  # from other corners it comes to about the same
             return None

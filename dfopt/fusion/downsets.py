@@ -33,7 +33,7 @@ class Steps(NamedTuple):
     member: Bools
 
     def of(self, before: Ints, after: Ints) -> Ints:
-        """Positions of the blocks that lead between given down-sets."""
+        """Indices in ``member`` of the blocks that lead from some down-sets to others: int array, shape (arcs,)."""
         count = int(self.after.max(initial=0)) + 1
         return self.block[np.searchsorted(self.before * count + self.after, before * count + after)]
 

@@ -141,7 +141,7 @@ class HeatSettler:
     # ------------------------------------------------------------ blocks
 
     def chain(self, mapping: Mapping, rate: float) -> list[StageBlocks]:
-        """The partitions of a mapping as the only blocks."""
+        """For every used stage, the on-chip partitions of a mapping as its only blocks, at a refresh rate of DRAM."""
         kernels = self.limits.kernels
         return [
             kernels.hot(number, rate).chain(self.partitions(mapping, number), self.blocks_of_tokens(mapping, number))

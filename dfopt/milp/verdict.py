@@ -116,7 +116,7 @@ def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, 
 
 
 def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> RunOutcome:
-    """Resolve ambiguous endings by a second solve that asks only for feasibility."""
+    """Outcome of a solve without ambiguous endings, which a second solve for feasibility alone resolves."""
     limited = with_cutoff(arrays, settings.cutoff)
     if outcome.ending is Ending.DOUBTFUL:
         # With rows that may give way there are solutions, and what they cost is a proof.

@@ -28,9 +28,9 @@ class Listing(BranchingRule[Branch]):
     """
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """Regions of the plan classes with the least bounds, and one of all remaining plans; None if none remain.
+        """Regions of the plan classes with the least bounds, and one of all other plans; None if all are in classes.
 
-        A graph whose plans may not be listed is left with its bound.
+        A graph with more plans than may be listed has no such regions: the result is empty, and it keeps its bound.
         """
         if isinstance(region, Unclassed):
             return self._classes(region, bound, view)

@@ -70,7 +70,7 @@ def _hidden(result: Result) -> list[tuple[str, str, str]]:
 
 
 def listed(values: Iterable[int]) -> str:
-    """Integers as text in ascending order, with the middle of long lists left out.
+    """Distinct integers as text in ascending order, with the middle of long lists left out.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def facts(rows: Iterable[tuple[str, object]], kind: str = "facts") -> Html:
 
 
 def subtitle(title: str) -> Html:
-    """A heading within a section."""
+    """An HTML heading within a section."""
     return Html(f"<h3>{escape(title)}</h3>")
 
 

@@ -44,17 +44,17 @@ class Quantized:
     Attributes
     ----------
     scheme : Scheme, optional
-        Of weights that nothing else is said of; none if they are as wide as all else.
+        Data types of all weights without an entry in ``layers`` or ``kept``. None: those weights are not quantized.
     kv : str, optional
-        Type of cached keys and values.
-    kept : tuple
-        Patterns of what is left as it is, each with its path.
+        Data type of cached keys and values. None: not quantized.
+    kept : tuple of (str, str)
+        Patterns of modules that are not quantized, each with its path in the description.
     how : str
-        What patterns mean.
-    layers : mapping
-        Schemes of modules by name.
+        Syntax of the patterns.
+    layers : mapping of str to Scheme
+        Schemes of single modules, by name.
     where : str
-        Path of the description.
+        Path of the description in the document.
     """
 
     scheme: Scheme | None = None

@@ -24,9 +24,22 @@ SINK_CELLS: Final = 3
 class Sheet:
     """One layer of cells of the thermal grid.
 
-    ``thickness`` in metres; ``conductivity`` (W/mK) and ``heat_capacity`` (J/m3K) of shape (ny, nx); ``dx``, ``dy`` the
-    widths of its columns and rows; ``x0``, ``y0`` where its window begins, counted in cells from the corner of the die.
-    ``slab`` is the index of the slab whose power enters and whose temperature is read here, else -1.
+    Attributes
+    ----------
+    name : str
+        Name of the layer.
+    thickness : float, m
+        Height of its cells.
+    conductivity : float array, shape (ny, nx), W/(m K)
+        Thermal conductivity of every cell.
+    heat_capacity : float array, shape (ny, nx), J/(m3 K)
+        Heat capacity of every cell per volume.
+    dx, dy : float arrays, shapes (nx,) and (ny,), m
+        Widths of columns and rows.
+    x0, y0 : int
+        Column and row at which the sheet begins, counted in cells from the corner of the die.
+    slab : int
+        Index of the slab whose power enters here, and whose temperature is read here; -1 if there is none.
     """
 
     name: str

@@ -20,10 +20,14 @@ class Sight:
 
     Attributes
     ----------
-    window, chunk : int, optional
-        Tokens that one attends to at most, its own among them; tokens of a chunk, which no token looks out of.
+    segment : Segment
+        Sequences with new and cached tokens.
+    window : int, optional
+        Largest number of latest tokens that a token attends to, itself included. None: no window.
+    chunk : int, optional
+        Length of the chunks into which a sequence is cut; a token attends only to its own chunk. None: no chunks.
     top : int, optional
-        Tokens that one attends to at most, wherever they are.
+        Largest number of tokens that a token attends to, at any distance, as sparse attention chooses them. None: all.
 
     Examples
     --------

@@ -71,7 +71,7 @@ class Streams(Part):
         return drawing.pointwise(f"Streams_{number}", hidden, residual, mix, flop_per_element=each)
 
     def write(self, drawing: Drawing, number: int, hidden: int, out: str, residual: str) -> str:
-        """Draw the updated streams, from the old ones and the output of a mixer or feed-forward.
+        """Draw the updated streams, from the old ones and the output of a mixer or feed-forward; return its name.
 
         Parameters
         ----------
