@@ -18,7 +18,7 @@ class Bound(NamedTuple):
     value
         No member of the region has a lower value. Infinity: the region has no feasible member.
     witness
-        What attains it in the relaxation, for heuristics and branching rules.
+        Point of the relaxation that attains the bound, for heuristics and branching rules.
     more
         Whether the relaxation can raise the value when it is asked again.
     """
@@ -49,7 +49,7 @@ class LeafAnswer(NamedTuple):
         None of these solutions can be had at a lower value, where a value is that of the best way known to have it.
         None: their values are exact.
     interrupted
-        Whether an interrupt cut the solver short: then the search ends with what it has.
+        Whether an interrupt cut the solver short; the search then ends with the solutions found so far.
     """
 
     candidates: Sequence[Candidate]

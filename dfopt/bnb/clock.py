@@ -35,13 +35,12 @@ class Clock:
     work : float, units
         Work after which the run ends.
     planned : float, units
-        Work that the run is planned for. It ends nothing: parts of a run are shares of it.
+        Work that the run is planned for. It is no limit; the budgets of parts of a run are shares of it.
 
     Attributes
     ----------
     watch : callable, optional
-        Called whenever somebody asks whether the clock is over, or a part of it. So who waits for a long step can be
-        told how far the run is.
+        Callback on every check of the clock or of one of its sub-clocks, so that long steps can report progress.
 
     Examples
     --------
@@ -114,7 +113,7 @@ class Clock:
         part : float
             The share, from 0 to 1.
         most : float, units of work
-            Upper limit of what it may spend.
+            Upper limit of its work, in units.
         """
         return self.allowance(min(part * self.work_left, most))
 
@@ -138,7 +137,7 @@ class Clock:
     def work_left(self) -> float:
         """Units of planned work that are left, here and in the clocks that this one is a part of; at least a tenth.
 
-        A run that goes beyond its plan has a tenth of it left all the same.
+        A run that exceeds its plan still has a tenth of the planned work left.
         """
         own = min(max(self.planned - self.spent, _AT_LEAST * self.planned), max(self.work - self.spent, 0.0))
         return own if self._within is None else min(own, self._within.work_left)

@@ -46,8 +46,8 @@ class View(Protocol):
 class Relaxation(Generic[Region, Answer]):
     """A lower bound on the values of all members of a region.
 
-    A relaxation answers about a key, and regions with the same key share the answer. What an answer shows of one region
-    is read off it.
+    A relaxation answers about a key, and regions with the same key share the answer. The bound of a single region is
+    then read from that answer.
 
     Attributes
     ----------
@@ -80,8 +80,8 @@ class Relaxation(Generic[Region, Answer]):
     def answers(self, regions: Sequence[Region], cutoff: float, clock: Clock) -> Sequence[Answer]:
         """One answer for each of several regions, whose keys differ.
 
-        An answer may stop early where it shows that nothing in the region is below the cutoff, or when the clock is
-        over. It is then what has been shown until there.
+        An answer may stop early once it shows that nothing in the region is below the cutoff, or when the clock is
+        over. It then holds the bound reached so far.
         """
         raise NotImplementedError
 
@@ -115,9 +115,9 @@ class Reduction(Generic[Region]):
     name
         Word for the proof log.
     dominance
-        True: what it leaves out may be below the cutoff, but some member that it keeps is no worse. Such a reduction is
-        used only where one solution is asked for. False: what it leaves out is not below the cutoff, or an equal
-        solution that it keeps is no worse.
+        True: members that it removes may be below the cutoff, but some member that it keeps is no worse. Such a
+        reduction is used only if a single solution is requested. False: no member that it removes is below the cutoff,
+        unless it keeps an equal solution that is no worse.
     """
 
     name: str
@@ -158,15 +158,15 @@ class Problem(Generic[Region, Solution]):
     Attributes
     ----------
     roots
-        Regions that hold everything there is to choose from, each member in one of them.
+        Disjoint regions that together hold all solutions.
     relaxations
         Bounds, the cheapest first. Each is asked about a region only when this has the least bound of all.
     branching
         Rules that divide regions; the first that does not return none divides a region.
     heuristics, reductions
-        Sources of solutions; what makes regions smaller before they are divided.
+        Sources of solutions; rules that shrink regions before these are divided.
     leaves
-        What decides regions without dividing them; the first that accepts a region decides it.
+        Solvers that decide regions without dividing them; the first that accepts a region decides it.
     """
 
     roots: Sequence[Region]

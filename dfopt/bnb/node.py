@@ -23,7 +23,7 @@ class Node(Generic[Region]):
     number
         Its place in the proof log.
     bound
-        The highest bound that is known of it, with the witness of the last relaxation that gave one.
+        The highest known bound, with the witness of the last relaxation that gave one.
     answered
         Number of relaxations that have had their say.
     deferrals

@@ -45,7 +45,7 @@ class Snapshot(Generic[Solution]):
     Attributes
     ----------
     best, bound
-        The best value so far, and what no solution is below.
+        The best value so far, and the global lower bound.
     regions
         Regions that were opened.
     solution
@@ -68,14 +68,13 @@ class Outcome(Generic[Region, Solution]):
     Attributes
     ----------
     kept
-        So many of the best as were asked for, the best first.
+        The requested number of best solutions, in ascending order of value.
     bound
         The least bound of all leaves, or the best value where that is less.
     ending
-        ``optimal``: nothing that is not kept is better than what is; ``gap_reached``: by more than the gap that was
-        asked for; ``exhausted``: everything was looked at, and the bounds of leaves show no more than a larger gap;
-        ``time_limit``: the clock was over; ``empty``: nothing can be had, or nothing below the
-        objective limit.
+        ``optimal``: no other solution is better than those kept; ``gap_reached``: none is better by more than the
+        requested gap; ``exhausted``: no region is open, but the bounds of leaves leave a larger gap; ``time_limit``:
+        the clock was over; ``empty``: there is no solution, or none below the objective limit.
     bounded, seconds
         Bounds that were read by relaxation, and time.
     log

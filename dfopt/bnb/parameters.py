@@ -25,10 +25,10 @@ class SearchParameters:
     reached : relative
         A least bound within this of the cutoff has reached it, for the same reason; more, as a cutoff is a product.
     allowance : units of work
-        What a relaxation may spend on its first answers about a region. Infinite: all that it takes.
+        Units of work that a relaxation may spend on its first answers about a region. Infinite: no limit.
     growth : factor
-        How many times more it may spend on a region each time that it comes back to it. A factor well above 1 makes the
-        work that is done twice a small part of all of it.
+        Factor by which the budget grows on each return to a region. Well above 1, it keeps the repeated work a small
+        part of the total.
     """
 
     gap: float = 0.0

@@ -40,7 +40,7 @@ def branch_and_bound(
     Parameters
     ----------
     problem
-        What is searched.
+        Regions, and the entries that bound and divide them.
     parameters
         Gap, number of solutions to keep, and tolerances; the defaults if left out.
     clock

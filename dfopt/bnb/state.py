@@ -43,7 +43,7 @@ class Incumbents:
     top
         How many to keep.
     gap
-        Relative gap below the last of them from which on nothing matters.
+        Relative gap: solutions less than this below the last kept value are of no interest.
     kept
         Solutions that are known already: no more than ``top``, the best first.
     limit

@@ -189,7 +189,7 @@ def components_of(
     Parameters
     ----------
     graph : Graph
-        Its tensors say what runs before what.
+        Its tensors order the kernels.
     allowed : callable
         Whether some kernels may be a block. Where two may, and either with a third, all three are in one part.
     group_k : sequence, optional

@@ -64,7 +64,7 @@ class Duals:
     Parameters
     ----------
     items : LayerItems
-        What blocks pay.
+        Cost items of blocks.
     weights : Weights
         Of the resources that take time.
     components : sequence of Component
@@ -89,10 +89,10 @@ class Duals:
         domain : Domain
             Schemes that are left.
         kernels : collection of int
-            With one of a component all of it counts.
+            A component counts if any of its kernels is among these.
         enough : s
-            What is sought: a dual of no less. Steps are as long as it takes to get there, if costs stay what they are
-            (Polyak, *Introduction to Optimization*, 1987).
+            Target value: the improvement stops once the dual reaches it. It sets the step lengths, as in Polyak's
+            subgradient method (*Introduction to Optimization*, 1987).
         weight_kr : float array, shape (kernels, resources), optional
             Weights to begin with, such as those of a region that holds this one.
         """

@@ -32,7 +32,7 @@ class Factor(NamedTuple):
     scope : tuple of int
         The variables, ascending.
     cost : float array
-        One axis for each of them.
+        One axis for each variable.
     """
 
     scope: tuple[int, ...]

@@ -38,7 +38,7 @@ class LayerBounds:
     Parameters
     ----------
     items : LayerItems
-        What blocks pay, by the judge.
+        Cost items of blocks, from the judge.
     pins : dict, optional
         Schemes of kernels that are fixed, by name.
     component_lists : dict, optional
@@ -119,7 +119,7 @@ class LayerBounds:
     def mapping(self, plan: Plan, domain: Domain) -> Mapping | None:
         """The mapping of the shortest paths, with one scheme for every kernel; None if its blocks have no order.
 
-        Nothing is known of what waits between its partitions, or of what is asked of their number.
+        Neither the tensors that wait between its partitions nor limits on their number are checked.
         """
         prices = (each.seconds(domain) for each in self._prices)
         pairs = zip(self.components, prices, strict=True)
@@ -162,7 +162,7 @@ class LayerBounds:
         domain : Domain
             Schemes that are left.
         most_c : s
-            By component, above what it takes at least.
+            Upper limit of each component's seconds, above its lower bound.
         """
         triples = zip(self.components, self._prices, most_c, strict=True)
         smaller = [of.within(prices.seconds(domain), most) if of.is_listed else of for of, prices, most in triples]

@@ -46,7 +46,7 @@ class Proven:
     classes : list of CertifiedPlans
         How claims are shown, for a certificate.
     refused : list of str
-        What is wrong with a certificate, see :class:`~dfopt.proof.replay.Replay`.
+        Errors of the certificate, see :class:`~dfopt.proof.replay.Replay`.
     """
 
     open: dict[PlanClaim, str] = field(default_factory=dict)
@@ -77,15 +77,15 @@ def proven(
     pins : dict, optional
         Schemes of kernels that are fixed, by name.
     over : callable
-        Whether there is no time left: what is not reached then counts as not shown.
+        Function that tells whether time is over; claims not reached by then count as not shown.
     certificate : Certificate, optional
-        How the claims are shown: what it does not show is not looked for in another way.
+        Certificate that shows the claims; claims that it does not show are not proven in another way.
 
     Returns
     -------
     Proven
-        Nothing is said of a mapping that breaks what is asked for beside the claims, such as partitions that are
-        pinned: it may be below a claim and is no counterexample.
+        A mapping that breaks other restrictions of the request, such as pinned partitions, may be below a claim without
+        being a counterexample.
     """
     result, drawn = Proven(), (graph.microbatch, graph.variant)
     every = certificate.classes if certificate else ()

@@ -27,7 +27,7 @@ class ItemAmounts:
     Parameters
     ----------
     items : LayerItems
-        What blocks pay.
+        Cost items of blocks.
     """
 
     def __init__(self, items: LayerItems) -> None:
@@ -51,12 +51,12 @@ class BlockBounds:
     component : Component
         Its blocks.
     amounts : ItemAmounts
-        What items add to them.
+        Amounts that items add to blocks.
 
     Attributes
     ----------
     deciding : list of int
-        Kernels whose schemes decide what the component pays.
+        Kernels whose schemes decide the costs of the component.
     """
 
     def __init__(self, component: Component, amounts: ItemAmounts) -> None:

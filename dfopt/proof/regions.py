@@ -61,13 +61,13 @@ class Finding:
     open : dict
         Plans of which not all is shown, each with the reason.
     below : dict
-        A mapping of some of these that may be below what is claimed: nobody has judged it.
+        A mapping under one of the plans that may be below its claim; the judge has not scored it.
     steps : list of CertifiedRegion
         How every region is shown or divided, in the order in which they come.
     weights : dict
         Weights that bound regions, with their numbers.
     refused : str
-        What is wrong with the certificate that was followed, if there is one.
+        Errors of the certificate that was followed, if any.
     """
 
     regions: int = 0
@@ -94,7 +94,7 @@ class ClassProof:
     bounds : LayerBounds
         Of the layer.
     steps : dict
-        By plan what a step takes from seconds of layers.
+        For every plan, the function from layer seconds to the step.
     claims : dict
         By plan the seconds that no mapping is said to be below; infinite where none is said to fit.
     """

@@ -21,7 +21,7 @@ class Weights:
     Parameters
     ----------
     items : LayerItems
-        What blocks pay.
+        Cost items of blocks.
     """
 
     def __init__(self, items: LayerItems) -> None:

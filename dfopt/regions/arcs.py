@@ -44,8 +44,8 @@ class Arcs:
     before_a, after_a, block_a : int arrays, shape (arcs,)
         The down-sets that an arc joins, and its block. Arcs are sorted by ``after_a``.
     apart_k : int array, shape (kernels of the graph,), optional
-        Where the lattice is too large to list, and these are only some of its arcs: sides of the kernels, as of
-        :attr:`side_k`, whatever the blocks are. Then a path is an order of partitions, but others may be better.
+        Only for a lattice that is too large to list, of which these are some arcs: sides of the kernels, as of
+        :attr:`side_k`. Every path is then a valid order of partitions, but paths that are not listed may be better.
 
     Examples
     --------
@@ -90,7 +90,8 @@ class Arcs:
     def levels(self) -> list[tuple[slice, Ints, Ints]]:
         """Arcs grouped by the size of the down-set that they enter: arcs, first arc of each down-set, down-sets.
 
-        Smaller sizes come first. No arc joins two down-sets of one size, so all of them are worked out together.
+        Smaller sizes come first. No arc joins two down-sets of equal size, so that all of one size are computed
+        together.
         """
         size_a = self.set_jk.sum(axis=1)[self.after_a]
         firsts = np.flatnonzero(np.diff(size_a, prepend=-1))

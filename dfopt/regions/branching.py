@@ -23,8 +23,8 @@ _EACH = 4
 class Listing(BranchingRule[Branch]):
     """Divides a graph into classes of its plans, those with the least bounds first.
 
-    What a chip does under a plan takes long to work out: most plans never have to be looked at. Each time twice as many
-    are, so that there are few turns.
+    The work of a chip under a plan is expensive to compute, and most plans are never needed. Each call takes twice as
+    many groups of plans as the one before, so that there are few calls.
     """
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
@@ -80,9 +80,9 @@ class StagesOpen(BranchingRule[Branch]):
 class PlansApart(BranchingRule[Branch]):
     """Separates the plan with the least step if its capacity binds, or if one of its mappings is among several to keep.
 
-    A class of plans shares bounds well, but an option that does not fit one plan may fit another: what fits it is then
-    one question. A plan that is kept need only be better than itself, the others than the last that is kept. Where
-    leaves decide one plan each, every plan goes apart.
+    Plans of a class share bounds, but an option that does not fit the memory of one plan may fit that of another, so
+    that capacity is decided plan by plan. The cutoff of a plan with a kept solution is that solution; all others share
+    the last kept one. If leaf solvers decide one plan each, every plan is separated.
     """
 
     def __init__(self, memory: FactCache, *, every: bool = False) -> None:

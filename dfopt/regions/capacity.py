@@ -39,7 +39,7 @@ class Cut:
     Attributes
     ----------
     price_kh : float array, shape (kinds, HELD), s per unit
-        Prices of what a layer holds.
+        Prices of the bytes that a layer stores.
     dual_k : tuple of Dual
         Least seconds of a layer with these prices, by kind.
     """
@@ -61,7 +61,7 @@ def stages_by_cut(of: PlanClass, room_mr: Floats, price_kh: Floats, value_kv: Fl
     of : PlanClass
         The plans.
     room_mr : float array, B, shape (memories, stages)
-        Bytes of every memory that are left at most for what layers hold. They may be infinite.
+        Upper bound on the bytes of every memory that are left for layers. It may be infinite.
     price_kh : float array, shape (kinds, HELD), s per unit
         Prices of what a layer holds.
     value_kv : float array, s, shape (kinds, values)
@@ -111,7 +111,7 @@ def best_price(
     fullest : (int, int)
         A memory, and the place of the stage among those of all plans.
     room : float, B
-        Bytes left at most for what layers hold.
+        Upper bound on the bytes that are left for layers.
 
     Returns
     -------

@@ -51,7 +51,7 @@ class Pipelines:
     amount_vc : float array, shape (vectors, columns)
         Amounts of all charges.
     figures : OptionFigures
-        What kernels send and exchange, for the same vectors.
+        Bytes that kernels send and exchange, for the same vectors.
     slack : float
         Share of the capacity that is left open.
     """
@@ -113,7 +113,7 @@ class Pipelines:
     def slowest(self, plan: int) -> Floats:
         """Lower bound on the slowest stage of a plan, s, over all ways to cut the pipeline: shape (vectors,).
 
-        Nothing else counts here: what is added once, or charged of the other stages.
+        Costs that a step adds once, and those of the other stages, are not included.
         """
         busy_vuu = self.busy(plan)
         slowest_vu = np.where(np.arange(busy_vuu.shape[1]) == 0, 0.0, np.full(busy_vuu.shape[:2], np.inf))

@@ -255,7 +255,7 @@ class PlanClass(PlanGroup):
     def sharing_ko(self) -> tuple[Bools, ...] | None:
         """By kernel, the options whose chips share the rows of a tile; at least one kernel must use one of them.
 
-        Tiles are so large only for those who share them. None: so many tiles are right for any options.
+        Only options that share rows need tiles of that size. None: the number of tiles suits all options.
         """
         if self.tiles in tile_counts(self.setting.graph, self.setting.assumptions):
             return None
@@ -270,7 +270,7 @@ class PlanClass(PlanGroup):
     def stage(self, kind: int, domain: Domain) -> StageTables:
         """The stage tables of a kind of layer, with every figure at its least over the remaining options.
 
-        With one option of each kernel that is what they take; with more no block takes less.
+        With one option left for each kernel the figures are exact; with more they are lower bounds.
 
         Raises
         ------
@@ -355,7 +355,8 @@ class PlanClass(PlanGroup):
     def waiting(self, arcs: Arcs, amount_c: Floats) -> Floats:
         """Bytes that wait in DRAM while the block of each arc runs: float array, shape (arcs,).
 
-        What ran before and has a reader to come, and what the block makes for others: :class:`Open`.
+        These are tensors of earlier blocks that have a reader to come, and outputs of the block for later ones:
+        :class:`Open`.
         """
         before_j, made_b = self._waiting_parts(arcs, amount_c)
         return np.asarray(before_j.take(arcs.before_a) + made_b.take(arcs.block_a))

@@ -54,7 +54,7 @@ class Composed:
     priced_k : sequence of BlockPrices
         Of these blocks, under the vector.
     beside_layers : Transfers
-        Seconds beside the layers under the vector, without those of passes.
+        Seconds of the step outside of the layers, under the vector, without those of passes.
     clock : Clock
         Says when to list no more paths: then there are too many.
     """
@@ -89,8 +89,8 @@ class Composed:
         Returns
         -------
         (float, list of int array or None, float)
-            Seconds of a step with them, the paths, and what other paths are not below where there are too many to list;
-            else infinite.
+            Seconds of the step, the paths, and a lower bound on the step under all paths that are not listed (infinite
+            if all are).
         """
         if np.isinf(self._layer_k).any():
             return math.inf, None, math.inf
@@ -255,13 +255,14 @@ def unbeaten_paths(
     length_b : float array, shape (blocks,)
         Length of every block.
     sum_bz : float array, shape (blocks, sums)
-        What every block adds to each sum; it may be negative.
+        Amount that every block adds to each sum; it may be negative.
     most : float
         Length above which a path is of no interest.
     clock : Clock
         Charged a unit for every path to a down-set that is looked at.
     sent_b : float array, s, shape (blocks,), optional
-        What each block sends behind its seconds, which are its length and its only sum. Left out: nothing.
+        Message that each block sends after its seconds, which are then its length and its only sum. Left out: no
+        messages.
 
     Returns
     -------

@@ -157,7 +157,7 @@ def cuts_of(instance: Instance, lattice: Arcs | None, numbering: Numbering, aske
     numbering : Numbering
         Numbers of their partitions.
     asked : Request
-        What is asked of the partitions of every stage.
+        Limits on the partitions of every stage.
 
     Returns
     -------

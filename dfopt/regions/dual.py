@@ -62,7 +62,7 @@ class Resources:
         Parameters
         ----------
         extra_o : float array, shape (options of the menu,), s, optional
-            Seconds that each option adds whatever hides behind what.
+            Seconds that each option adds and that overlap with nothing.
         """
         weight_sq, sums_of_rounds = _largest(self._sums_of_sides(None)), list[Floats]()
         best: Dual | None = None
@@ -127,7 +127,7 @@ class Dual:
     Attributes
     ----------
     elimination : Elimination
-        With the best weights. Its marginals say what a stage takes at least with each option that is left.
+        Dual function at the best weights. Its marginals are lower bounds on the stage under each remaining option.
     resources : Resources
         Of the stage.
     weight_sq : float array, shape (sides, sums)
@@ -150,8 +150,8 @@ class Dual:
     def option_k(self) -> Ints:
         """An option of each kernel that attains the bound: int array, shape (kernels,).
 
-        What is hidden counts a little here, so that of options that are as good by the bound those with less work are
-        taken.
+        Hidden seconds have a small weight here, so that among options with equal bounds the one with less work is
+        chosen.
         """
         elimination, left_ko = self.elimination, self.resources.left_ko
         if self.weight_sq.shape[1] > 1 and np.isfinite(elimination.least):
@@ -182,7 +182,7 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
     Parameters
     ----------
     one_sq, other_sq : float array, shape (sides, sums), s
-        What each vector comes to.
+        Sums of each vector, by resource.
 
     Returns
     -------

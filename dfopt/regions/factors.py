@@ -39,7 +39,7 @@ class SideFactor:
     Attributes
     ----------
     side : int
-        From 0; -1 for what is infinite where options cannot be together, whatever the blocks are.
+        Index of the resource; -1 for a factor that is infinite where options exclude each other in any blocks.
     resource : int
         Place among :attr:`dfopt.terms.chip.ChipModel.resources`.
     scope : tuple of int
@@ -97,8 +97,8 @@ def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collectio
     Parameters
     ----------
     amount_of : mapping from set of int to float array
-        What a block pays that holds exactly these of the kernels, by options; all arrays of one shape. Nothing for a
-        set that is not here.
+        By set of kernels, the price of a block that holds exactly these of them, by options; all arrays of one shape.
+        Sets that are left out cost nothing.
     kernels : collection of int
         All of these are in blocks together with each other or apart.
 
@@ -143,7 +143,7 @@ def parts_of_sides(
     Parameters
     ----------
     layer, table : Layer, Table
-        The layer in some number of tiles, and its charges; those of what chips hold do not count.
+        The layer at some number of tiles, and its charges, without those of bytes in memory.
     domain : Domain
         By kernel the places of the options that are left.
     side_k : int array, shape (kernels,)

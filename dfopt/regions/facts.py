@@ -386,7 +386,7 @@ class Facts:
 class FactCache:
     """Cache of the bounds of the regions used last.
 
-    It holds nothing that a search shows or decides: whatever is not there is worked out again.
+    Its contents affect only speed: facts that are missing are computed again.
     """
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
     clock : Clock
         Of this solve.
     room : float, B
-        DRAM for what waits between partitions, at most.
+        Upper bound on the DRAM bytes of tensors that wait between partitions.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class JudgedMapping:
     Attributes
     ----------
     different : hashable
-        What mappings that are different do not share: see :func:`~dfopt.documents.plan_records.different`.
+        Key by which mappings count as different, see :func:`~dfopt.documents.plan_records.different`.
     solved : Solved, optional
         The mapping with its score; none where only its value is known.
     """
@@ -54,7 +54,7 @@ class JudgedMapping:
         Parameters
         ----------
         solved : Solved or Pruned
-            What the program found.
+            The mapping that the program found.
         low : float, s
             Lower bound on every member of the region.
         request : Request
@@ -111,7 +111,7 @@ def priced(
     Parameters
     ----------
     of, plan : PlanGroup, int
-        The plans, and the place of one of them.
+        The plans, and the index of one of them.
     option_k : sequence of int
         Option of every kernel, as a place among its schemes.
     options : Options
@@ -124,7 +124,7 @@ def priced(
     Raises
     ------
     Infeasible
-        If a kernel, or what must stay in DRAM, does not fit the chip.
+        If a kernel, or data that must stay in DRAM, does not fit the chip.
     """
     places = [0] * len(option_k) if stage_k is None else stage_k
     return priced_plan(of.instance(plan), of.schemes(option_k), places, of.tiles, options, listed=listed)

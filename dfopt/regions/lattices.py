@@ -59,7 +59,7 @@ def arcs_of(
     kind : int
         Number of the kind of layer; 0 for a graph that is not folded.
     asked : Request
-        What is asked of partitions.
+        Limits on the partitions.
     known_arcs : dict, optional
         All arcs of other layers; those of this one are added.
 
@@ -89,7 +89,7 @@ def arcs_among(
     number : int
         Number of the layer or stage in the mapping.
     instance, asked, known_arcs
-        See :func:`arcs_of`, also for what is returned and raised.
+        Parameters, result and errors are those of :func:`arcs_of`.
     """
     tables, members = _structure(instance, member_k)
     rule, chip, sharded = _rule(instance), tables.chip, tables.sharded

@@ -34,8 +34,8 @@ class Enumeration(LeafSolver[Branch, JudgedMapping]):
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The best mappings below the cutoff, up to the requested number, by enumeration of all vectors of options.
 
-        Where there are fewer, none is below the cutoff. Unless paths through a layer are too many to list: what is
-        shown then is less. One unit of work for each vector.
+        Fewer mappings than requested mean that no other one is below the cutoff, unless a layer has too many paths to
+        list; the bound is then weaker. Each vector is one unit of work.
         """
         [region] = listed([region])
         clock.charge(region.vectors)
@@ -77,9 +77,9 @@ class Limited(LeafSolver[Branch, JudgedMapping]):
     Parameters
     ----------
     within : callable
-        From the best mapping without the limits, and the cutoff, to the best one that keeps them, with what no other
-        one is below; no mapping where none is below the cutoff. It may raise Infeasible, and NoSolution where nothing
-        is shown.
+        Function from the best mapping without the limits, and the cutoff, to the best mapping that keeps them and a
+        bound on all others; the mapping is None if none is below the cutoff. It may raise Infeasible, and NoSolution if
+        it finds no bound.
     options : Options
         The request under way.
     """

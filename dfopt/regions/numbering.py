@@ -33,7 +33,7 @@ class Numbering:
     Attributes
     ----------
     limits : IntraChipLimits
-        What is asked of the partitions. Its pins are of kernels of the layer.
+        Limits on the partitions. Pins are those of the layer's kernels.
     forward_k : bool array, shape (kernels of the layer,)
         Kernels of the forward pass.
     """

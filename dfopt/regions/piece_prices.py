@@ -89,7 +89,7 @@ class PiecePrices:
     of : PassPieces
         The pieces.
     table : Table
-        Charges that decide what blocks take, without those of blocks of tokens.
+        Charges that decide the seconds of blocks, without those of blocks of tokens.
     left : Domain
         Options that are left.
     chip : ChipModel

@@ -92,7 +92,7 @@ def best_of_passes(
     passes : sequence of PassPieces
         They have all kernels of the layer. None: nothing is shown.
     table : Table
-        Charges that decide what blocks take, without those of blocks of tokens.
+        Charges that decide the seconds of blocks, without those of blocks of tokens.
     domain : Domain
         Options that are left.
     chip : ChipModel
@@ -100,7 +100,7 @@ def best_of_passes(
     cutoff : float, s
         Seconds of a layer from which on a mapping does not matter.
     clock : Clock
-        When it is over, what is shown until then counts.
+        When it is over, the bound reached so far is returned.
     """
     left = table.undominated(domain)
     low_i, all_attained, blocks = [each.pieces.low for each in passes], True, list[Ints]()

@@ -28,7 +28,7 @@ class PlanGroup:
     tiles : int
         Tiles that the streamed axis is cut into.
     domain : Domain
-        Options that may be taken in so many tiles.
+        Options that are possible at this number of tiles.
     table_of_plans : PlanTable
         The plans as arrays.
     sharded_first : ShardedFirst or None

@@ -99,7 +99,7 @@ def best_of(
     top : int
         How many are looked for.
     distinct : str
-        What no two of them share: their plan, or it and the vector.
+        Key that no two of them share: the plan, or the plan and the vector.
     clock : Clock
         Says when to list no more paths where several of a layer matter.
 
@@ -128,7 +128,7 @@ class Lot:
     def best(self, best: Best, cutoff_i: Floats, top: int, distinct: Distinct) -> Best:
         """The best mappings among those of ``best`` and those of this batch that are below the cutoffs.
 
-        No two of them are alike by ``distinct``; there are ``top`` at most.
+        There are at most ``top``, and no two have the same key ``distinct``.
         """
         if not self.may.any():
             return best

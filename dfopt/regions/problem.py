@@ -58,11 +58,11 @@ _AS_ASKED = 1e-9
 class ClassesFirst:
     """Best-first selection that first computes all bounds of every class of plans below the cutoff.
 
-    So each class gives a mapping before much is shown of any. The class of the best mapping that is known at the start
-    comes before all others: it has to be bounded, and the mappings beside that one are good. Plans that are in no class
-    yet come in their turn: theirs may be better than classes that are bounded. A graph whose plans are not listed waits
-    until nothing has a lower bound. Of bounds that differ by rounding only, that of the earlier class comes first: the
-    simpler plan.
+    Each class thus gives a mapping before any of them is searched deeply. The class of the best mapping known at the
+    start comes first: it has to be bounded anyway, and mappings near that one are good. Plans that are in no class yet
+    are selected by their bounds, as they may be better than classes with bounds. A graph whose plans are not listed
+    waits until no other region has a lower bound. Of bounds that differ only by rounding, that of the earlier class,
+    with the simpler plan, comes first.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ def one_by_one(
 ) -> Outcome[Branch, JudgedMapping]:
     """The best mapping under given plans that keeps further limits, with a bound on all others.
 
-    Every plan and sharding is decided by itself. Without the limits nothing is slower, so what is shown of a region
-    holds with them; that an option dominates does not.
+    Every plan and sharding is decided on its own. Bounds without the limits remain valid under them; dominance between
+    options does not, and is not used.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def below(facts: Facts, cutoff_i: Floats) -> Region:
     Parameters
     ----------
     facts : Facts
-        What is shown of the region.
+        Bounds of the region.
     cutoff_i : float array, s, shape (plans of the class,)
         Value from which on a mapping does not matter, by plan.
     """
@@ -88,11 +88,11 @@ def _kept(facts: Facts, kind: int, most: float) -> Arcs:
 class Dominated(Reduction[Branch]):
     """Removes dominated options: another option of the same kernel is never worse, for any options of other kernels.
 
-    What replaces an option has the same plan: it is as good where mappings are asked for that differ in plan. Not where
-    a step may be shorter with more seconds. Options of kernels whose output layers hand on to other pipeline stages
-    stay: there a larger share may take less time, as chips that hold a tensor whole may send parts. Kernels that are
-    drawn once may all send something, and what their messages take is compared, too. Where bandwidth depends on bytes,
-    more bytes may take less time. Nothing is said where the table of charges has only what mappings take at least.
+    The replacing option keeps the plan, so that the reduction is valid if mappings must differ in plan. It does not
+    apply in these cases: a step may be shorter with more seconds of layers; an option belongs to a kernel whose output
+    is sent to another pipeline stage (a larger share may then take less time, as chips that store a whole tensor may
+    send parts); bandwidth depends on bytes (more bytes may then take less time); or the table of charges has only lower
+    bounds. In an unrolled graph every kernel may send messages, so their times are compared as well.
     """
 
     name = "dominated options"

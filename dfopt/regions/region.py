@@ -98,8 +98,8 @@ class Unclassed:
     space : MappingSpace
         All mappings of the graph.
     groups : tuple
-        Plans under which a chip has the same layers: seconds of a step at least under each of them. The group with the
-        least seconds comes first, but for rounding.
+        By group of plans under which a chip has the same layers, a lower bound on the step, s, under each plan. The
+        group with the least bound comes first, apart from rounding.
     opened : int
         Groups of the graph that are in classes already.
     """

@@ -88,8 +88,8 @@ class LeastUntiled(Relaxation[Branch, float]):
 class LeastUntiledOfStages(Relaxation[Branch, Floats]):
     """Dual bound from charges that tiles do not change, for a plan with open pipeline stages.
 
-    All stages together take no less than a layer of all kernels, whichever of them has which: so the slowest has its
-    share at least.
+    All stages together take no less than one layer of all kernels, however kernels are assigned to them, so the slowest
+    takes at least its share of that.
     """
 
     name = "resources of open stages in any tiles"

@@ -34,13 +34,13 @@ class Rests:
     roots : sequence of int
         Rests in front of all pieces.
     steps : sequence of RestSplit
-        Those along which rests are worked out; larger rests first.
+        Rests in the order of the dynamic program; larger ones first.
     shared_r : sequence of tuple of int
         By rest, kernels whose options it shares with what ran before.
     sizes_k : sequence of int
         Options of each kernel.
     priced : callable
-        What a piece takes, over the options that it shares with others.
+        Seconds of a piece, over the options that it shares with others.
     clock : Clock
         Of the work.
 

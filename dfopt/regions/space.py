@@ -35,11 +35,11 @@ class MappingSpace:
     setting : Setting
         Graph, system and resolved assumptions.
     request : Request
-        What is asked for.
+        The request, with pins and limits.
     bounds : PlanBounds
         Lower bounds of plans by the least work of kernels.
     listing : callable
-        Lists the plans that may fit the memories, with seconds of a step at least under each, whatever the mapping is.
+        Lists the plans that may fit the memories, each with a lower bound on the step, s, over all its mappings.
     may_list : callable
         Whether there is room for the plans.
     known_arcs : dict

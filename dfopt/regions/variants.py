@@ -26,7 +26,7 @@ class Variants:
     setting : Setting
         Graph, system and resolved assumptions.
     request : Request
-        What is asked for.
+        The request, with pins and limits.
     """
 
     setting: Setting
@@ -36,7 +36,7 @@ class Variants:
     def placements(self) -> tuple[Placement | None, ...]:
         """Placements that each plan of :func:`dfopt.setting.plans.asked_plans` may have, its own first.
 
-        Empty where the plans that are listed have all of them already, or there is no choice.
+        Empty if the listed plans already include all placements, or if there is only one.
         """
         setting, request = self.setting, self.request
         if request.offload is None or not looked_at_later(setting.graph, setting.assumptions):
