@@ -39,8 +39,8 @@ from dfopt.search.verify import judged_again, verify
 def check_exploration(exploration: Exploration, path: str, time_limit: float = 60.0) -> str:
     """Check an exploration and return the verdict in words.
 
-    Every box is derived and bounded anew, and the best mapping verified as a result of its own. What time does not
-    suffice for is said to be unchecked.
+    Every box is derived and bounded anew, and the best mapping is verified like any result. Claims for which there is
+    no time are reported as unchecked.
 
     Raises
     ------

@@ -48,7 +48,7 @@ def comparison(
         The other one; none is the question without heat. Where heat does not count, or the objective has joules of
         stacks, which nothing has without heat, there is no answer to that one.
     within
-        Boxes of designs, in place of all of them.
+        Boxes of the designs to compare. None: all designs.
     """
     if name is None and (workload.heat is None or "j" in workload.merit.needs):
         return None

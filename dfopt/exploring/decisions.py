@@ -152,7 +152,7 @@ class Decisions(Space):
     def least(self, box: Box, corner: Derived) -> Derived:
         """The best corner with lower bounds on power and price over all valid designs of the box.
 
-        Each component has the least power that it draws in any of them, and links are the slowest ones.
+        Each component has its least power over these designs, and links have the lowest rates.
         """
         if box.single:
             return corner

@@ -32,8 +32,8 @@ def explore_each(
 ) -> Iterator[tuple[float, Exploration | NoSolution | None]]:
     """The best design for each value of one free size, such as each number of DRAM layers.
 
-    Each is an exploration of its own, and bounds of plans of all designs serve each of them. Its result answers the
-    question about the best plan alone; its bound holds for all plans.
+    Each value is a separate exploration that reuses the plan bounds of all designs. Its result is for the best plan
+    alone; its bound holds for all plans.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class DesignBound(Relaxation[Box, float]):
     def prepare(self, regions: Sequence[Box], cutoff: float) -> None:
         """Solve the corners of boxes of the first batch in several processes.
 
-        What the first batch shows may close the boxes of the others.
+        Bounds of the first batch may close the boxes of the others.
         """
         batch = regions[0].batch
         self._batches.of[batch].solve_ahead([box for box in regions if box.batch == batch], cutoff)

@@ -102,11 +102,11 @@ def explore(  # noqa: PLR0913 - a public function with options
         The longest step, the highest power and the highest price that a design may have: the system of all chips, with
         its best mapping; the largest area of a chip; and under heat the highest temperature.
     stack : Stack, or the name or path of one
-        With ``heat``: what designs do not say of their stacks of dies, as in `dfopt.derive`.
+        With ``heat``: stack of dies for the properties that designs do not state, as in `dfopt.derive`.
     heat : str, optional
-        ``throttle``: mappings are made without heat, and judged with a clock that keeps the limits of the stack;
-        ``aware``: they are made around heat; ``lumped``: one resistance says how much the clock falls
-        (`dfopt.physics.lumped`), without a stack. The design that is best without heat is told beside the best one.
+        ``throttle``: mappings are optimized without heat, and judged at a clock that keeps the limits of the stack;
+        ``aware``: they are optimized under these limits; ``lumped``: a single thermal resistance lowers the clock
+        (`dfopt.physics.lumped`), without a stack. The best design without heat is reported as well.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -116,20 +116,20 @@ def explore(  # noqa: PLR0913 - a public function with options
     seed : int
         Of the solver.
     top : int
-        How many of the best designs to tell; the gap is then that of the last of them.
+        Number of best designs to report; the gap is then that of the last of them.
     sensitivity : bool
-        Whether to look, in the time that is left, at what more of each budget and looser limits would buy.
+        Whether to compute, in the remaining time, the gain from more of each budget and from looser limits.
     compare : sequence of str
         Other questions about the same designs: ``lumped``: heat by a formula; ``tp_pp_dp`` and ``expanded``: fewer
-        schedules, as ``parallelism`` in a request. What each finds best is told with its value in the question that was
-        asked. Each takes as much of the time as the question itself.
+        schedules, as ``parallelism`` in a request. The best design of each is reported with its value in the original
+        question. Each takes as much of the time as the original question.
     range : bool
         Whether to do the same at both ends of ``technology.dram.energy_range``, which `Exploration.energy_range` has.
     store : path, optional
-        A file of what was solved, made if it does not exist: an exploration that was ended, by whatever, goes on there.
+        File of solves, created if it does not exist: an interrupted exploration resumes from it.
     jobs : int, optional
-        Processes that solve, of one solver thread each; none for as many as there are cores. The answer is the same
-        whatever their number. Under heat solves are one after the other.
+        Number of solver processes, with one thread each. None: the number of cores. The answer does not depend on it.
+        Under heat, solves run one after the other.
     cluster : str, optional
         Address of the scheduler of a Dask cluster, such as ``tcp://10.0.0.1:8786``, whose workers solve in their place.
     progress : callable, optional
@@ -141,10 +141,10 @@ def explore(  # noqa: PLR0913 - a public function with options
     Raises
     ------
     SystemSpecError
-        If the design has nothing to choose, no template, or no room for a component that is to be chosen; or if it does
-        not say what the objective needs to know, such as the price of a wafer; or, with ``range``, has none.
+        If the design has nothing to choose, no template, or no room for a free component; if it lacks data that the
+        objective needs, such as the price of a wafer; or, with ``range``, if its technology has no range.
     Infeasible
-        If no design within the choices can be had, or holds the workload.
+        If no design within the choices fits the budgets and stores the workload.
     NoSolution
         If time is up before the first design.
     """
@@ -315,8 +315,7 @@ def _searched(
 def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]:
     """Sentences on what restricts the mappings of all designs: requested restrictions, and choices not searched.
 
-    Graphs that the result does not have are left out: where time was up before it was asked of all of them, the
-    microbatch counts as fixed.
+    Only graphs of the result count: if time was up before all of them were searched, the microbatch counts as fixed.
     """
     graphs, asked = (result.graph, *result.variants), request.options or Request()
     return fixed_of(graphs, result.system, result.assumptions, asked)

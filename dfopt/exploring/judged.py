@@ -36,7 +36,7 @@ def value_of(
     merit : Merit
         The metric that decides.
     score : Score
-        What the judge says of the mapping.
+        Score of the mapping by the judge.
     system : System
         On which it runs; its power and price may be missing.
     heat : str, optional
@@ -96,7 +96,7 @@ def bounds_of(
     named
         The best designs, by position and sizes.
     boxes
-        All designs in boxes, each with what none of its designs is better than.
+        Boxes of all designs, each with a bound on the objective of its designs.
     """
     turn = partial(turned, objective)
     bound = min([value, *(box.bound for box in boxes if box.bound is not None)], key=turn)

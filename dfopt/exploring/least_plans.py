@@ -36,7 +36,7 @@ def least_lows(
     settings
         Each graph on the machine.
     above
-        What was shown on a machine that is no worse in anything.
+        Bounds from a machine that is at least as good in every property.
     """
     lows: PlanLows = [low if isinstance(low, float) else low.copy() for low in above or [0.0] * len(settings)]
     bounds = [PlanBounds(setting) for setting in settings]

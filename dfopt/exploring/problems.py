@@ -42,14 +42,14 @@ def workload_of(
     assumptions : Assumptions or str
         The assumptions, or the name of their profile.
     request : ExplorationRequest, optional
-        What is asked for; left out, all defaults.
+        The request; by default that of all defaults.
     run : Run, optional
         Where and until when solves run.
 
     Raises
     ------
     SystemSpecError
-        If a design cannot be explored, or does not say what the objective needs to know.
+        If a design cannot be explored, or lacks data that the objective needs.
     PlanError
         If heat is asked of no stack, or an objective or a limit that needs heat without it.
     """

@@ -21,8 +21,8 @@ _TRIED: Final = 8  # numbers of stacks from the least that can do
 def smallest_package(workload: Workload) -> str:
     """A sentence on the smallest feasible package over all technologies; empty if a larger one does not help.
 
-    No mapping holds less than what the best corner of all designs lacks, which says how many stacks it takes at least;
-    from there on each number is tried. Where the number of stacks is not to be chosen there is nothing to try.
+    The memory shortage of the best corner of all designs gives a lower bound on the number of stacks; each number from
+    there on is tried. If the number of stacks is not free, the sentence is empty.
     """
     return min(_smallest(workload, root) for root in workload.roots)[1]
 

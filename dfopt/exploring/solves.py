@@ -112,7 +112,7 @@ class Solves:
     plans
         Gives the plans of a graph, by its place.
     lows
-        What no plan is below on a machine, by its digest, as far as that was worked out.
+        Lower bounds on the step over all plans of a machine, by its digest, as far as they were computed.
     alone
         Whether there is one design.
     count, refused, latest
@@ -276,7 +276,7 @@ class Solves:
         system, graphs : System, tuple of Graph
             Machine, and graphs of the workload.
         request : Request
-            What is fixed of the mapping.
+            The request, with fixed parts of the mapping.
         """
         self.count += 1
         if (record := self._recorded(system, request, graphs)) is not None:

@@ -38,8 +38,8 @@ class StageTables:
     parts_k : int
         Parts that a kernel's weight, and with it its output, is cut into; above 1 it must be alone.
     sram_k : float
-        SRAM bytes of a kernel beside the buffers of its tensors; for a kernel in parts less what its
-        output buffers save.
+        SRAM bytes of a kernel without the buffers of its tensors; for a kernel with its weight in parts, less the bytes
+        that its output buffers save.
     mem_k : float
         DRAM bytes per kernel, re-read inputs of weight-tiled kernels included.
     steady_rk : float
@@ -47,8 +47,8 @@ class StageTables:
     width_g : int
         Tensors in each fan-out group.
     more_k : float
-        DRAM bytes that a kernel adds at least to those of a set of kernels, beside `sharded.mem_k`: what it reads again
-        because its weight is in parts, or because tokens are taken in blocks.
+        Lower bound on the DRAM bytes that a kernel adds to a set of kernels in addition to `sharded.mem_k`: bytes read
+        again because its weight is in parts, or because tokens are taken in blocks.
     single_k : bool
         Whether the kernel is alone in its partition however it runs.
     latency_l, tiles_kl : float, int
@@ -213,8 +213,8 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
 def may_take_blocks(tables: StageTables, member: Bools, held: BlockPrices) -> Bools:
     """Mask of the blocks of kernels that blocks of tokens may make legal or faster: bool array, shape (blocks,).
 
-    They cannot help where a block fits with all weights whole (``held``: prices in that mode), nothing is read twice,
-    and no resource would take less. But where bandwidth depends on bytes, more of them may take less time.
+    They cannot help if a block fits with all weights whole (``held``: prices in that mode) and reads nothing twice,
+    unless bandwidth depends on bytes, as more bytes may then take less time.
     """
     if tables.sharded.token_charges is None:
         return np.zeros(len(member), dtype=bool)

@@ -28,7 +28,7 @@ class KernelClasses:
     class_k, group_g : int arrays, shapes (kernels,) and (groups,)
         Class of every kernel, and of every fan-out group.
     size_c, first_c : int arrays, shape (classes,)
-        Number of kernels in each class, and one of them.
+        Number of kernels in each class, and one kernel of each.
     """
 
     class_k: Ints

@@ -20,8 +20,8 @@ from dfopt.milp import Model
 class Columns:
     """MILP over listed blocks: binary variables choose a path of blocks (set partitioning).
 
-    Blocks through which no path is as fast as what was best known are left out. When the
-    clock is over, building the model is given up (:class:`OutOfTime`).
+    Blocks through which no path is as fast as the incumbent are left out. When the clock is over, building the model
+    raises :class:`OutOfTime`.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class Lattice:
     def steps(self, tables: StageTables, clock: Clock = UNLIMITED) -> Steps:
         """Arcs that a chip with a fusion library may use: few of all pairs of down-sets differ by one of its blocks.
 
-        They follow from the tensors and the sets of kernels, whatever anything costs: once for all of these.
+        They depend on tensors and sets of kernels only, not on costs, and are cached by these.
 
         Raises
         ------
@@ -97,9 +97,9 @@ def down_sets(
 ) -> Lattice | None:
     """Enumerate the down-sets of a stage, or None when there are more than ``budget``, or too many for the clock.
 
-    A set is made once, by adding its kernels in a topological order: whatever follows the last of them may come next.
-    Under ``forward_backward: separate`` every forward kernel precedes every other one, which is what
-    the rule says and what keeps the lattice small.
+    Each set is made once, by adding its kernels in a topological order: any kernel after the last one may come next.
+    Under ``forward_backward: separate`` every forward kernel precedes every other one, as the rule requires, which
+    keeps the lattice small.
 
     Parameters
     ----------
@@ -112,8 +112,7 @@ def down_sets(
     order : int array, optional
         A topological order, forward kernels first.
     skipped : int, optional
-        Only sets without so many kernels at most that come before another one of theirs in the order: prefixes of it,
-        and what is near them.
+        Only sets that are prefixes of the order except for at most this number of missing kernels.
     """
     n, forward = tables.kernels, tables.sharded.forward_k
     before, after = precedence(tables)

@@ -134,7 +134,7 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
     Raises
     ------
     Infeasible
-        No partitioning keeps the limits; says which is short, by how much, and what would help.
+        If no partitioning keeps the limits; the message says which resource is short, by how much, and what would help.
     CutOff
         No partitioning is faster than the cutoff.
     NoSolution

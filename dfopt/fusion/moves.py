@@ -46,7 +46,7 @@ class Moves:
         price_k : float array, s, shape (kernels,)
             Seconds that each kernel is worth.
         fixed : s
-            Seconds that any block costs beside its time.
+            Seconds that any block costs in addition to its time.
         clock : Clock
             Ends the search.
         """

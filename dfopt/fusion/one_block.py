@@ -83,7 +83,7 @@ class OneBlock:
         price_c : float array
             Seconds that a kernel of each class is worth.
         fixed : float
-            Seconds that any block costs beside its time: what one more partition is worth less.
+            Seconds that any block costs in addition to its time: the dual price of the number of partitions.
         clock : Clock
             Of this search.
 

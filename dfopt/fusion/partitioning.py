@@ -23,7 +23,7 @@ class IntraChipLimits:
     p_max : int
         Largest number of partitions.
     exactly : bool
-        Whether there must be exactly so many.
+        Whether there must be exactly ``p_max`` partitions.
     forward_backward : str
         Rule for the passes: ``separate``, ``halves`` or ``shared``.
     pins : tuple of (int, int)
@@ -125,9 +125,9 @@ def always_moved(tables: StageTables, limits: IntraChipLimits) -> tuple[Ints, In
 def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, ...]:
     """Least seconds that each kernel adds to every term of a block's time, for any partitioning.
 
-    Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
-    read of what is always cut), all communication, a toll by one of its payers, all of what is steady. Sums over
-    kernels, so differences bound differences.
+    They are the work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
+    read of every tensor that is always cut), all communication, each toll once, and all steady resources. They are sums
+    over kernels, so that bounds of kernel sets may be subtracted.
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     if sharded.menus:

@@ -170,8 +170,8 @@ class Pieces:
         Returns
         -------
         (float, list of float, list of float)
-            The least sum of all ways, by step that of the ways with it, and what the step is above the least of its
-            rest.
+            The least sum over all ways; by step, that over the ways with it; and the excess of the step over the least
+            of its rest.
         """
         total, value, _ = self._least(cost)
         behind = {root: total - value[root] for root in self.roots}  # least of all that is not in a rest
@@ -360,7 +360,7 @@ def piecewise(
     tables, limits : StageTables, IntraChipLimits
         The stage.
     upper : s
-        What the best partitioning takes that is known so far: nothing is shown beyond it.
+        Seconds of the best known partitioning, which limit the bound.
     clock : Clock
         Ends the search.
     seed : int

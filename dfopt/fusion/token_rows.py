@@ -35,7 +35,7 @@ class Sum:
     terms : Terms
         Columns and amounts, one row a block. Of the columns of a term that a row has, one at most is not 0.
     most_b : float array, shape (blocks,)
-        What it is at most.
+        Upper bound of the expression.
     """
 
     terms: Terms
@@ -61,9 +61,9 @@ def numbers_of_blocks(chip: ChipModel, of: TokenRows, uncut: Floats, cut: Floats
     Parameters
     ----------
     chip, of
-        The SRAM, and what blocks are cut from.
+        The SRAM, and the tokens that are cut into blocks.
     uncut, cut : float array, B, shape (blocks,)
-        Most bytes that blocks of kernels need beside what is cut, and for what is cut.
+        Largest numbers of bytes of blocks of kernels that are not cut, and that are cut.
 
     Returns
     -------
@@ -144,11 +144,11 @@ class TokenBlockRows:
     model : Model
         Gets columns and rows.
     chip, of : ChipModel, TokenRows
-        The SRAM, and what blocks of tokens are cut from.
+        The SRAM, and the tokens that are cut into blocks.
     held : Sum
         Bytes of SRAM of blocks of kernels that hold their weights, no kernel's in parts.
     by_resource : mapping of str to Sum
-        Those of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` by name, as far as there are any.
+        Expressions of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` by name; those that are zero are left out.
     """
 
     def __init__(self, model: Model, chip: ChipModel, of: TokenRows, held: Sum, by_resource: Mapping[str, Sum]) -> None:

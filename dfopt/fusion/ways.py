@@ -43,8 +43,8 @@ def fastest_ways(tables: StageTables, member: Bools) -> BlockWays:
 def every_way(tables: StageTables, member: Bools, most_s: Floats) -> BlockWays:
     """All legal ways to run some blocks within time limits.
 
-    Of numbers of blocks of tokens, those of :attr:`dfopt.terms.token_blocks.TokenRows.numbers`. More of them move more
-    again: that may never take less time, as where bandwidth depends on bytes.
+    Numbers of blocks of tokens are those of :attr:`dfopt.terms.token_blocks.TokenRows.numbers`. More blocks read more
+    again, which must never take less time, so bandwidth may not depend on bytes.
 
     Parameters
     ----------

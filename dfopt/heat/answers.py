@@ -33,7 +33,7 @@ class ThreeAnswers:
     mapping : Mapping
         Of the plan and the sharding in question.
     effort : HeatEffort
-        What the solves may cost.
+        Limit on the work and time of the solves.
     """
 
     def __init__(self, ready: PricedPlan, mapping: Mapping, effort: HeatEffort) -> None:

@@ -90,7 +90,7 @@ def balanced_prices(stack: Stack, most: float, beside_t: Floats, rise_c: Floats)
     most : float
         Crowding, 1 or more.
     beside_t : float array, shape (tiles,)
-        Watts that flow beside compute.
+        Power that flows in addition to that of compute, W.
     rise_c : float array, shape (dies * cells,)
         Kelvin that every cell may be above the ambient; infinite without a limit.
 

@@ -59,11 +59,11 @@ class KernelHeat:
     Attributes
     ----------
     own, in_parts, again : Spent
-        Whatever the block is; besides, of a kernel whose weight is in parts; and for each further block of tokens.
+        In any block; in addition if the kernel's weight is in parts; and for each further block of tokens.
     write_gx, read_gx : float, shape (groups, X)
         Of writing a fan-out group's tensor to DRAM, and of reading it.
     toll_zx : float, shape (tolls, X)
-        Of what a block sends once for some of its kernels.
+        Of messages that a block sends once for several of its kernels.
     write_s_g, read_s_g : float
         Seconds of the same traffic, each stream at its own bandwidth.
     write_bytes_g, read_bytes_g : float
@@ -176,13 +176,14 @@ class HotStage:
     def ways(self, member: Bools) -> tuple[Ints, Ints]:
         """Ways to run some blocks of which one is best at any heat prices.
 
-        Where weights are held as a whole, nothing is read again, and blocks of tokens are never better. With as few of
-        them as fit, least is read again.
+        If weights are stored whole, nothing is read again, and blocks of tokens are never better. The fewest blocks of
+        tokens that fit read the least again.
 
         Returns
         -------
         (int array, int array)
-            Places of blocks, ascending, some of them twice; and numbers of blocks of tokens, 0 if weights are held.
+            Indices of the blocks, ascending, some of them twice; and numbers of blocks of tokens, 0 if weights are
+            stored.
         """
         prices = holding(self.tables, member)
         some = np.flatnonzero(may_take_blocks(self.tables, member, prices))

@@ -37,7 +37,7 @@ class HeatBound:
     choices : list of HeatChoice
         All that were seen: their blocks make a good small MILP.
     time_r, row_ri : float array
-        The prices that show the bound: what a second of each rank, and a kelvin second of each row, are worth.
+        Dual prices that prove the bound: of a second of each rank, and of a kelvin second of each row.
     rounds : int
         Shortest paths searched, per stage.
     """
@@ -65,7 +65,7 @@ def bound(
     starts : list of HeatChoice
         Choices to begin with, at least one.
     deadline : float
-        Of :func:`time.perf_counter`; the bound is then what was shown by it.
+        Reading of :func:`time.perf_counter` at which the search stops with the bound reached so far.
     gap : float
         Relative distance of bound and best choice that is close enough.
 

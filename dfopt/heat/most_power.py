@@ -34,7 +34,7 @@ class MostPower:
     watts : float
         No power map within the limits has more in the dies that were asked for; infinite if no limit bounds them.
     reached_w : float
-        What ``power_t`` has there.
+        Power of ``power_t`` in those dies, W.
     power_t : float array, shape (tiles,)
         Watts of every tile, in the order of ``stack.tiles``, within all limits.
     price_c : float array, shape (dies * cells,)
@@ -59,7 +59,7 @@ def most_power(stack: Stack, die: str | None = None) -> MostPower:
     stack : Stack
         With its limits and its ambient temperature.
     die : str, optional
-        Count the watts of this die alone; what others have is free, and only warms it.
+        Maximize the power of this die alone; the power of other dies is free, and only heats it.
 
     Raises
     ------

@@ -54,7 +54,7 @@ class HeatSolution:
     choice : HeatChoice
         Blocks and levels.
     period_s, bound_s : float
-        Its period, and what no choice beats.
+        Period of the choice, and the lower bound on all choices.
     demand_ri : float array
         :meth:`HeatProblem.demand` of the choice.
     price_ri : float array
@@ -99,7 +99,7 @@ def shortest_period(
     starts : list of HeatChoice
         Choices that keep them, such as a throttled mapping; at least one. The answer is never worse than these.
     effort : HeatEffort
-        What the solves may cost; without a deadline they run until they are done.
+        Limit on the work and time of the solves; without a deadline they run to the end.
     beat : float
         Seconds of a period that is reached elsewhere: only shorter ones are looked for, and the bound is at most that.
 

@@ -71,7 +71,7 @@ class HeatRows:
     budget_ri : float, shape (ranks, rows)
         Kelvin that are left above a resting chip; infinite where there is no limit.
     once_ri : float, shape (ranks, rows)
-        Kelvin seconds of a microbatch beside the stages: of what is sent to the next one.
+        Kelvin seconds of a microbatch outside of the stages, from messages to the next stage.
     """
 
     names: tuple[str, ...]

@@ -41,16 +41,16 @@ class Spending:
     flop_k, sram_traffic_k, noc_k, sent_k : float
         FLOP; bytes to and from SRAM; bytes across the on-chip network; bytes sent to other chips.
     own : tuple of tuple of Flow
-        By kernel, what it reads from DRAM and writes there in any partition.
+        By kernel, the DRAM bytes that it reads and writes in any partition.
     in_parts, again : tuple of tuple of Flow
-        By kernel, what it moves besides where its weight is in parts, and what it reads again for each further block of
-        tokens, beside tensors between kernels.
+        By kernel, the additional bytes if its weight is in parts, and the bytes that it reads again for each further
+        block of tokens, without tensors between kernels.
     accessed_again_k : float
         Bytes that are read from SRAM for each further block of tokens.
     fans : tuple of (Flow, Flow) or None
         Of every fan-out group, how its tensor is written and read where it is cut; none of an empty one.
     whole_gk : bool, shape (groups, kernels)
-        Whether every token of a kernel needs all of the tensor of a group, which is then read for every block of them.
+        Whether every token of a kernel needs the whole tensor of a group, which is then read for every block of tokens.
     hop_r : float
         Bytes that a pipeline stage sends to its neighbours for one microbatch.
     """

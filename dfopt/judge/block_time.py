@@ -58,7 +58,7 @@ class ModeFigures(NamedTuple):
     seconds : float array, s, shape (blocks,)
         Infinite where blocks do not fit in SRAM, or cannot run in this way.
     sram : float array, B, shape (blocks,)
-        What they hold at a time.
+        SRAM bytes that they store at a time.
     """
 
     seconds: Floats
@@ -110,7 +110,7 @@ class BlockTime:
         Parameters
         ----------
         sums_br : float array, shape (blocks, resources)
-            What each block pays of each resource.
+            Amount of each resource that each block pays.
         count_b : int array, shape (blocks,)
             Number of kernels of each block, at least 1.
         decided : bool

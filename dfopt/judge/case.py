@@ -59,7 +59,7 @@ class Case:
     Attributes
     ----------
     model, graph : Graph
-        The given graph, and the part of it on one chip of the second axis (itself without one).
+        The given graph, and the graph of one chip of the second axis (the same graph without such an axis).
     system, plan, assume : System, Plan, Assumptions
         Machine, plan and resolved assumptions.
     tile_count : int

@@ -32,8 +32,8 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     DocumentError
         If only kernels do not fit. The path is ``mapping.graph``.
     SystemSpecError
-        If the chip lacks what the compute model needs: how its tiles are built, a table of shares of peak, or a rate
-        in a type that holds what a kernel computes with.
+        If the chip lacks data that the compute model needs: lanes and stages of its tiles, a table of efficiencies, or
+        a peak rate for the data type of a kernel.
     """
     plan = [
         *_plan_issues(mapping.plan, graph, system, assumptions),

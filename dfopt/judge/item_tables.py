@@ -50,7 +50,7 @@ class BlockItem(NamedTuple):
     scope : tuple of int
         Kernels whose options decide how much it is, ascending.
     inside : tuple of int
-        Kernels that decide how much of it a block pays by being in it or not, ascending.
+        Kernels whose presence in a block decides how much of the item it pays, ascending.
     """
 
     name: str
@@ -70,12 +70,12 @@ class ItemTables:
     schemes_k : sequence of tuples of Sharding
         Legal schemes of every kernel.
     resources : sequence of str
-        Names of what blocks pay.
+        Names of the resources that blocks pay.
     latency_l : float array, s, shape (levels,)
         Seconds that kernels may take under the cycle model, as `BlockTime` has them.
     tile_counts : sequence of int
-        Numbers of tiles in any of which tables say the least. The cases are of the largest: a tile of a tensor is no
-        larger in more tiles, so no kernel then holds more of it.
+        Numbers of tiles; tables hold the least amounts over all of them. The cases are those of the largest number, as
+        a tile of a tensor is then smallest.
     """
 
     cases: Sequence[Case]

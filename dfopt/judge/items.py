@@ -44,27 +44,27 @@ class LayerItems:
     Parameters
     ----------
     graph, system, assumptions, plan
-        As `dfopt.evaluate` takes them; but ``token_blocks: auto`` is what it means for the graph.
+        As of `dfopt.evaluate`, with ``token_blocks: auto`` resolved for the graph.
     *tile_counts : tiles
-        Into how many the streamed axis is cut; of several what is paid at least in any of them.
+        Number of tiles of the streamed axis; for several numbers, amounts are the least over all of them.
     shared : dict, optional
-        What tensors pay under other plans for these documents, which is kept there: their network dims do not matter.
-        And what conversions pay in another number of tiles, which does not matter to them.
+        Cache of the amounts of tensors under other plans with these documents, which do not depend on network dims, and
+        of the amounts of conversions, which do not depend on the number of tiles.
 
     Attributes
     ----------
     graph : Graph
-        What a chip sees of it: its kernels are those that items count.
+        The graph of one chip, whose kernels the items refer to.
     schemes_k : tuple of tuples of Sharding
         Legal schemes of every kernel.
     time : BlockTime
-        What makes seconds of sums.
+        Function from sums of amounts to seconds of blocks.
 
     Raises
     ------
     NotItems
-        For kernels drawn once on several pipeline stages, where too many kernels decide together what an item comes to,
-        and where kernels take other seconds in each number of tiles under the cycle model.
+        For an unrolled graph on several pipeline stages, for an item that depends on too many kernels, and for times
+        that differ by the number of tiles under the cycle model.
     PlanError
         If the plan does not fit the system or the graph.
     """

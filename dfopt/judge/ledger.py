@@ -177,7 +177,8 @@ def reserved(case: Case) -> float:
 def least_recomputed(case: Case, rank: Rank, amounts_of: StageAmounts) -> int | None:
     """Fewest layers of a pipeline stage that must be recomputed for it to fit; None if the plan does not count them.
 
-    What it holds falls with each after the first, so that halving finds it; all, where not even that is enough.
+    The bytes of the stage fall with each recomputed layer after the first, so that bisection finds the number. It is
+    that of all layers if even those are not enough.
     """
     if not case.plan.recomputed:
         return None

@@ -35,9 +35,10 @@ class Parts:
     def role(self, name: str) -> str:
         """Role of a kernel on one chip of the second axis, as a word.
 
-        One of copy, rows (some sequences, or some tokens of each), sent (tokens of some experts), into, inside and out
-        of split features, added up (of some heads), grown (some features of a weight's gradient), looked up (with some
-        of the keys), merged (what those weigh up) and looked back (gradients of all keys, from some of the queries).
+        One of: ``copy``; ``rows`` (some sequences, or some tokens of each); ``sent`` (tokens of some experts);
+        ``into``, ``inside`` and ``out`` (of split features); ``added up`` (of some heads); ``grown`` (some features of
+        a weight's gradient); ``looked up`` (scores of some keys); ``merged`` (weighted sums of their values); ``looked
+        back`` (gradients of all keys, from some of the queries).
         """
         if name not in self._roles:
             self._roles[name] = self._role(self.of[name])

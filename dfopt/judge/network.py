@@ -64,8 +64,8 @@ def tensor_parallel(case: Case) -> list[Paid]:
     """All communications of the tensor-parallel group, for one microbatch and layer.
 
     A scheme's own collective works on the kernel's whole output; a layout conversion on the whole
-    tensor, once per required layout of a fan. With sequence parallelism one all-gather may stand for all of a fan's,
-    and what the forward pass saved is converted by every partition of the backward pass that reads it.
+    tensor, once per required layout of a fan. With sequence parallelism one all-gather may serve all readers of a
+    tensor, and every partition of the backward pass converts the saved tensors that it reads.
     """
     if case.plan.shards == 1:
         return []
@@ -97,7 +97,7 @@ def gathered_late(case: Case, fan: Fan) -> bool:
 def gathered_and_kept(case: Case, stage: int) -> list[float]:
     """Bytes on a chip of gathered tensors that the forward pass keeps for the backward pass, without its shards.
 
-    Products that hide what is gathered have it in no more than a tile, as Calculon counts it.
+    Tensors whose all-gather is hidden behind products exist only one tile at a time, as in Calculon.
     """
     assume, sizes_kept = case.assume, list[float]()
     if assume.backward_gathers not in ("kept", "kept_calculon") or not assume.splits_tokens:
@@ -126,7 +126,8 @@ def required(case: Case, fan: Fan, reader: Consumer) -> ops.Layout:
 def conversions(case: Case, fan: Fan, price: Price, separately: bool) -> Iterator[Paid]:
     """Layout conversions of a tensor; with ``separately`` also those of its saved copy for the backward pass.
 
-    By every partition of it that reads, or by the source for all of them: ``backward_gathers`` says which.
+    The assumption ``backward_gathers`` decides whether every reading partition of the backward pass converts that copy,
+    or the source once for all.
     """
     produced = ops.PRODUCED[case.kernels[fan.src].sharding]
     if produced == "RR":  # cut for free, whatever is wanted
@@ -228,8 +229,8 @@ def hidden_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
 def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Bytes of a kernel's weight gradient, with the network dims of the chips that all-reduce them.
 
-    Of what other chips of the second axis have parts of for the same weights, those and the data-parallel copies add it
-    up; of the rest the copies.
+    Gradients of which chips of the second axis have partial sums are reduced over these and the data-parallel replicas;
+    all others over the replicas alone.
     """
     everywhere = placed.gradient * (placed.kernel.copied or 0.0)
     own, further = case.plan.copy_dims, (*case.plan.member_dims, *case.plan.copy_dims)
@@ -241,8 +242,8 @@ def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...
 class ExchangeSeconds(NamedTuple):
     """Seconds of a step in which data-parallel replicas exchange the data of one stage of the mapping.
 
-    ``groups_s``: of each group of chips that adds up the same gradients; ``gradients_s``, ``weights_s``: of all of
-    them, gradients and weights apart.
+    ``groups_s``: by group of chips that reduce the same gradients; ``gradients_s``, ``weights_s``: totals of gradients
+    and of weights.
     """
 
     groups_s: tuple[float, ...]

@@ -52,7 +52,7 @@ def of_layer_s(
 ) -> tuple[float, float]:
     """Seconds that one layer waits for slower memories: (forward, backward), with a message of ``sent_s`` in each.
 
-    ``sent_s``: of the message that is sent beside it in each pass.
+    ``sent_s``: seconds of the concurrent message of each pass.
     """
     if not ledger.offloaded(case):
         return 0.0, 0.0

@@ -67,7 +67,7 @@ def physical_score(
 ) -> PhysicalScore:
     """Power, temperature and clocks of a mapping on a stack of dies, from the score without heat.
 
-    Without ``throttle`` it stays at the nominal frequency, and what that exceeds is only reported.
+    Without ``throttle`` the chip stays at the nominal frequency, and exceeded limits are only reported.
 
     Parameters
     ----------

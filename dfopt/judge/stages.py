@@ -29,15 +29,16 @@ class Extra:
     hops : s, by pipeline stage
         Messages to neighbours for one microbatch.
     exchanges, updates : s, by stage of the mapping
-        What copies of the batch exchange for one evaluation of it, and the optimizer's step over what it has.
+        Seconds in which replicas exchange gradients and weights, and those of the optimizer's step.
     per_step_s : s
         Messages that are charged once.
     offload : s, by pipeline stage
-        What the forward and the backward pass of a microbatch wait for slower memories; none: nothing.
+        Seconds that the forward and the backward pass of a microbatch wait for slower memories. None: 0.
     turns : s, by pipeline stage
-        Two microbatches that take turns; none: they take none.
+        Two microbatches in two-batch overlap. None: the plan does not use it.
     window_s : s
-        What shows of exchanges that the backward pass hides as Calculon has it; none: not by that rule.
+        Exposed seconds of exchanges that overlap with the backward pass, by Calculon's rule. None: the rule is not
+        used.
     """
 
     hops: Mapping[int, float]

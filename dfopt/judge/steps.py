@@ -51,8 +51,8 @@ class PlanSteps:
     Attributes
     ----------
     inexact
-        Why a step also depends on other figures of a mapping, so that there is only what it takes at least; nothing if
-        it does not.
+        Reason why the step also depends on other figures of a mapping, so that results are lower bounds; empty if it
+        does not.
 
     Raises
     ------
@@ -142,7 +142,7 @@ class PlanSteps:
     def replaces(self, number: int, scheme: Sharding, other: Sharding) -> bool:
         """Whether ``scheme`` of a kernel is never worse than ``other`` in all that blocks do not pay.
 
-        That is what the kernel computes, moves, stores and passes on, and what those messages take. ``number``: the
+        These are the kernel's FLOP, traffic, stored bytes and outputs, and the time of its messages. ``number``: the
         kernel.
         """
         if self._case.assume.backward_gathers in _KEPT:

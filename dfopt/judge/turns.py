@@ -41,9 +41,9 @@ def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Pl
 def least_s(rank: Rank, takes: Mapping[int, float], sends: Mapping[int, float]) -> float:
     """Lower bound on the seconds of two microbatches in two-batch overlap, for any partitions.
 
-    ``takes``, ``sends``: of every stage of the mapping for one microbatch, what it takes by itself, and the part of
-    that in which it sends while the other one computes. Slots are no fewer seconds than the chip works in all, than the
-    network does, and than half of both.
+    ``takes``, ``sends``: for every stage of the mapping and one microbatch, its seconds alone, and the part of them in
+    which it sends while the other microbatch computes. The bound is the largest of the seconds alone, twice the seconds
+    without sending, and twice the seconds of sending.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def _is_let_go(case: Case, placed: Placed) -> bool:
 def working(case: Case, stage: int, *, checkpoints: bool) -> tuple[list[float], list[float]]:
     """Bytes on a chip while a layer of a stage runs: summands for activations, and for their gradients.
 
-    They are what the layer recomputes, and under Calculon's rules all other activations.
+    They are the activations that the layer recomputes, and under Calculon's rules all others as well.
 
     Parameters
     ----------

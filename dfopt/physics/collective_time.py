@@ -27,7 +27,8 @@ class CollectiveTime:
     kind : Collective
         The collective.
     bytes : float, B
-        Larger buffer of one chip, as nccl-tests counts; for an all-to-all what a chip sends, itself included.
+        The larger buffer of one chip, as in nccl-tests; for an all-to-all all bytes that a chip sends, those to itself
+        included.
     dims, chips : tuple of str, int
         Network dims that the chips span, and number of chips.
     time_s : float, s

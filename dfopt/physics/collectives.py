@@ -92,9 +92,9 @@ def affine_cost(
       that the slowest decides, after the latencies of all;
     * point_to_point: one hop along the first dimension with more than one chip.
 
-    The order of `dims` matters for all but all_to_all: the one with the most bandwidth per chip goes first. Where
-    the DFModel table is asked for, an all_reduce takes one or two all-gather chains, a broadcast the full V
-    in each dimension, an all_to_all what its slowest dimension takes.
+    The order of `dims` matters for all but all_to_all: the one with the most bandwidth per chip goes first. With the
+    DFModel table, an all_reduce takes one or two all-gather chains, a broadcast the full V in each dimension, and an
+    all_to_all the time of its slowest dimension.
 
     Parameters
     ----------

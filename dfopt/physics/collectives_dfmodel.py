@@ -86,8 +86,8 @@ def dfmodel_cost(
     """Affine cost (s/B and s) of a collective over dims of two or more chips, by DFModel's table; inner dims first.
 
     Several dims are used one after the other: gathers and reductions with volumes that shrink by the sizes of
-    the dims before, a broadcast with the full volume. An all-to-all takes what its slowest dim takes. A
-    point-to-point message uses the first dim. Options are those of :func:`dfopt.physics.collectives.affine_cost`.
+    the dims before, a broadcast with the full volume. An all-to-all takes the time of its slowest dim. A point-to-point
+    message uses the first dim. Options are those of :func:`dfopt.physics.collectives.affine_cost`.
 
     Examples
     --------

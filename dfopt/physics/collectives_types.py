@@ -42,8 +42,8 @@ class DimFit(NamedTuple):
 
     The bandwidth term is divided by ``bandwidth_share`` (0 < share <= 1); ``latency`` (seconds), if given, is the
     fixed term of the collective on this dimension. ``scale``, if given, replaces the bandwidth term: over n chips by
-    ``scale * (1 + offset / n)`` times the tensor over the bandwidth of a link. ``step``, if given, is beside latency
-    the fixed term of each step of a ring.
+    ``scale * (1 + offset / n)`` times the tensor over the bandwidth of a link. ``step``, if given, is the fixed term of
+    each step of a ring, in addition to the latency.
     """
 
     kind: Collective
@@ -71,8 +71,8 @@ class Dim:
     factors
         Measured figures, at most one per kind.
     packet_payload, packet_header
-        `CollectiveModel.TWO_STAGE` only: most bytes of a message in a packet (None: no packets), and bytes that each
-        packet carries beside them.
+        `CollectiveModel.TWO_STAGE` only: maximum payload of a packet in bytes (None: no packets), and bytes of its
+        header.
     port_of
         The dim through whose links at a chip its messages go, if another one.
     """

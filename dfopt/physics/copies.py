@@ -45,8 +45,8 @@ class Exchange(NamedTuple):
 def obstacle(plan: Plan, level: int, graph: Graph, assumptions: Assumptions) -> str:
     """A sentence on why replicas cannot use a ZeRO level; empty if they can.
 
-    Where a pipeline takes many microbatches, what is exchanged for every one of them would be a part of every stage's
-    time; no tool does that (DeepSpeed refuses levels 2 and 3 with a pipeline), and it is not modelled.
+    Levels 2 and 3 in a pipeline with several microbatches would exchange data for every microbatch; no tool does that
+    (DeepSpeed refuses it), and it is not modelled.
     """
     if level and not graph.trains:
         return "nothing is trained"

@@ -44,7 +44,7 @@ def efficiency_share(
         Rows (``outer`` included), columns and contraction of the shard, see `ops.shard_extents`. An elementwise
         kernel has no contraction, so its last extent is not looked at.
     op : str, shape (...), optional
-        What rows with an ``op`` ask for, see `row_op`; none of them applies without it.
+        Operation that rows with an ``op`` must match, see `row_op`. None: no such row applies.
 
     Returns
     -------

@@ -91,8 +91,8 @@ def chains(
 def appended(chain_x: Floats, seconds: Floats, rounds: float, behind: int, *, turns: bool) -> Floats:
     """Critical-path candidates of a pipeline after one more stage at its end, without interleaving.
 
-    It is non-decreasing in the chains and in the seconds: of two pipelines the one with no longer chains stays the
-    better one, whatever stages follow.
+    It is non-decreasing in the chains and in the seconds, so that a pipeline with no longer chains remains the better
+    one for any further stages.
 
     Parameters
     ----------

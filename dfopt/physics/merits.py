@@ -33,9 +33,9 @@ _CAP_W = 100.0  # of a device: what draws more is slowed down in DeepStack's mer
 class MeritFigures(NamedTuple):
     """Inputs of a metric in addition to the step: power, price, energy and clock of a system and mapping.
 
-    ``w``, ``usd``: power and price of the system, ``device_w``: power of a chip, each in full use. ``once_j`` and
-    ``flows_w``: joules of a step, and watts that add to them all the time. ``clock``: share of the nominal clock, which
-    lengthens a step; of several the most.
+    ``w``, ``usd``: power (W) and price (USD) of the system; ``device_w``: power of a chip; each in full use.
+    ``once_j``, ``flows_w``: energy of a step (J), and constant power in addition (W). ``clock``: share of the nominal
+    clock, which lengthens a step; the highest of several.
 
     ``tokens`` are those of a step.
     """
@@ -53,8 +53,8 @@ class MeritFigures(NamedTuple):
 class Merit:
     """A metric of a design: name, unit (such as ``tokens/s``), formula in words, and its evaluation.
 
-    ``needs``: which figures of a system it needs beside the time of a step.
-    ``parts``: what it comes to at once and for each second of a step, the less the better.
+    ``needs``: data of a system that it needs in addition to the step time. ``parts``: its constant part and its part
+    per second of a step, where less is better.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Merit:
     def most_s(self, value: float, of: MeritFigures) -> float:
         """Longest step, s, at the nominal clock whose value is at most ``value``; 0 if none is.
 
-        With a limit on the step a little more than the limit: what is not faster than that does not keep it.
+        With a limit on the step it is slightly more than that limit, as slower steps break the limit.
         """
         once, each = self.parts(of)
         if once > value or of.w > self._most(1) or of.usd > self._most(2):

@@ -40,7 +40,7 @@ def step_seconds(stages: Sequence[float], constants: Constants) -> float:
 def most_of_stage(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
     """Largest time, s, of the stage at ``position``, others fixed, with which a step takes at most ``value`` seconds.
 
-    Whatever the others take, no stage may take longer than a step of this length allows the slowest one.
+    No stage may take longer than a step of this length allows for the slowest stage, for any times of the others.
     """
     left = value - (constants.assumptions.step_overhead or 0.0)
     if constants.line is not None:

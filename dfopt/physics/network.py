@@ -154,8 +154,8 @@ def parts_of_messages(names: Sequence[str], system: System, assumptions: Assumpt
 def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
     """Least bytes that each chip of a group sends in a collective, averaged over the group.
 
-    No algorithm sends less where switches do not reduce (Chan et al., "Collective communication: theory, practice and
-    experience", 2007, table 1); what is relayed on the way to a chip far off is not counted again.
+    No algorithm sends less if switches do not reduce (Chan et al., "Collective communication: theory, practice and
+    experience", 2007, table 1). Bytes that are relayed to a distant chip count once.
 
     Examples
     --------

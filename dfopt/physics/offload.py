@@ -74,7 +74,7 @@ def moved_s(moved: float, tier: str, chip: Chip, assumptions: Assumptions) -> fl
 def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: Assumptions) -> tuple[float, float]:
     """Seconds of offload transfers of one layer during its forward and its backward pass.
 
-    ``kept``: bytes of a layer and a microbatch that one chip holds of each item.
+    ``kept``: by item, the bytes of one layer and microbatch that one chip stores.
 
     Examples
     --------

@@ -54,8 +54,8 @@ def flop(kernel: Kernel) -> float:
     """FLOP of one evaluation of a kernel, unsharded.
 
     A matrix product counts ``2 * outer * m * k * n``, an elementwise kernel ``outer * m * n``
-    times its ``flop_per_element`` (DFModel counts one), for each of its ``samples``. Under a mask only what is needed
-    counts.
+    times its ``flop_per_element`` (DFModel counts one), for each of its ``samples``. Under a mask only the remaining
+    elements count.
 
     Examples
     --------
@@ -179,12 +179,12 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
     An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
     split by ``outer``. A weighted GEMM must be split if it can be, because its weights would
     otherwise be held by every chip (DFModel, section IV, and its program); a router is small, and may be
-    held so, as may the projection to a latent that all heads share. What the workload itself spreads
-    over the chips (``distributed``) lies ``even``: every chip has its share of work, output and weight.
+    held so, as may the projection to a latent that all heads share. A kernel that the workload itself spreads over the
+    chips (``distributed``) has the scheme ``even``: every chip has an equal share of work, output and weight.
 
-    With sequence parallelism tokens may be split, if a tile has one for every chip. No gradient of a weight has tokens,
-    and what leaves partial sums to another kernel reduces nothing itself. Where it is forced, no elementwise kernel
-    that can split its tokens is done whole, and no sum that can be scattered is all-reduced.
+    With sequence parallelism tokens may be split, if a tile has one for every chip. Weight gradients have no tokens,
+    and a kernel that leaves partial sums to another kernel reduces nothing itself. If sequence parallelism is forced,
+    every elementwise kernel that can split its tokens does so, and every sum that can be reduce-scattered is.
 
     Examples
     --------

@@ -212,9 +212,9 @@ def microbatches_in_flight(
     ``p + (p - 1) / v``, since its warm-up is longer (Korthikanti et al., MLSys 2023, section 4.2.3), and two chunks
     less, of ``v``, in each stage after the first. Never more than there are.
 
-    Kernels behind the last layer go straight into the backward pass. Those in front of the first one wait as the first
-    stage's layers do; interleaved, the first chunk of layers is through its second round of a microbatch per stage, but
-    one, when the first of them comes back.
+    Kernels after the last layer go straight into the backward pass. Those before the first layer wait as long as the
+    layers of the first stage. With interleaving, the first chunk has processed two microbatches per stage, less one,
+    when the first of them returns.
 
     Where the first chunk of layers of all, or the last, is smaller (``first_layers``, ``last_layers``), its stage holds
     that much less of as many microbatches as are under way in that chunk when most are in all: in the first one of all,
@@ -290,7 +290,7 @@ def resolve(
     reserve : float
         Share of memory that the chip's software reserves.
     graph : Graph, optional
-        The workload, if what depends on it is resolved too.
+        The workload, to resolve also the assumptions that depend on it.
 
     Raises
     ------

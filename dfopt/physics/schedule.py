@@ -182,8 +182,8 @@ def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float,
 def forward_shares(result: Result) -> dict[tuple[int, int], float]:
     """Share of each partition's time that belongs to the forward pass, by (stage, partition).
 
-    Nearly every partition is of one pass. Of one that mixes them, time is split by multiply-adds, for which
-    ``outer x m x n x k`` of each kernel is enough, less what it masks.
+    Nearly every partition is of one pass. The time of a mixed partition is split by multiply-adds, ``outer x m x n x
+    k`` of each kernel, without masked elements.
     """
     index, kernels = result.graph.index(), result.graph.kernels
     share_by_place = {}
@@ -204,8 +204,8 @@ class Content:
     """Work of a stage for one microbatch in one pass of one chunk; times in seconds.
 
     ``runs``: partitions in order with how often they run after each other (once per layer), each with the share of its
-    time that belongs to this pass. ``wait_s``: what the stage waits for its neighbours beyond that work; ``hop_s``: how
-    long it sends.
+    time that belongs to this pass. ``wait_s``: seconds that the stage waits for its neighbours in addition to that
+    work; ``hop_s``: seconds that it sends.
     """
 
     runs: tuple[tuple[int, tuple[tuple[PartitionScore, float], ...]], ...]

@@ -35,13 +35,15 @@ def placed(
 ) -> ExpertPlacement:
     """Place experts on chips, about equally many on each.
 
-    ``contiguous``: in their order, without copies. ``balanced``: so many copies more, each of the expert whose copies
-    are the most loaded then, of those that not every chip has; so the most loaded copy is as little loaded as it can
-    be. And the most loaded copies first, each to the least loaded chip with room that has none of its expert; there is
-    room for as many on every chip. Where that leaves some without a chip, each goes to the one with the fewest instead.
+    ``contiguous``: in order, without copies. ``balanced``: with a number of additional copies. Each is a copy of the
+    expert whose copies have the highest load, among the experts that are not yet on every chip; this minimizes the load
+    of the most loaded copy. Copies are then placed in descending order of load, each on the least loaded chip that has
+    room and no copy of the same expert; every chip has room for the same number. If some copy finds no such chip, all
+    are placed anew, each on the chip with the fewest experts.
 
-    So copies are made and packed in EPLB, but that two of one expert may be on a chip there: ``replicate_experts`` and
-    ``balanced_packing`` of ``eplb.py`` in deepseek-ai/EPLB at 5791971, over all chips at once.
+    EPLB makes and packs copies in the same way, except that it may put two copies of an expert on one chip:
+    ``replicate_experts`` and ``balanced_packing`` of ``eplb.py`` in deepseek-ai/EPLB at 5791971, over all chips at
+    once.
 
     Examples
     --------
@@ -149,13 +151,13 @@ class ExpertLoad(NamedTuple):
     Attributes
     ----------
     held : int
-        Experts on the chip that holds most, copies of them too.
+        Largest number of experts on a chip, copies included.
     touched : float
-        Of those of a chip, as many as some of the tokens choose on the chip with most of them: one at least.
+        Largest number of a chip's experts that at least one token chooses; at least 1.
     load : float
         Share of all tokens' choices that falls on the most loaded chip.
     chips, groups : float
-        Distinct chips that a token is sent to, and distinct groups of so many neighbours, as expected.
+        Expected number of distinct chips that a token is sent to, and of distinct groups of neighbouring chips.
     """
 
     held: int

@@ -31,24 +31,26 @@ class Kind:
     Attributes
     ----------
     of
-        What it is made of: bytes of one evaluation of some kernels, on one chip; of parameters their number.
+        Amount that the state is computed from: bytes of one evaluation of some kernels, on one chip, or a number of
+        parameters.
     label, lever
-        For messages: what people call it, and what makes it smaller.
+        For messages: the common name of the state, and remedies that reduce it.
     lifetime
         ``step``: one for every layer of a stage. ``microbatch``: also one for every microbatch that waits for its
-        backward pass. ``sequences``: also one for every microbatch of a step. ``partition``, ``layer``: the most of one
-        layer, or of what runs once, while its partitions run, or itself. ``others``: of all layers but that one.
-        ``exchange``: of as many layers as are exchanged at a time (``layers_exchanged``), each as large as the largest.
+        backward pass. ``sequences``: also one for every microbatch of a step. ``partition``, ``layer``: the largest of
+        any layer, or of the kernels that run once, while one partition or the whole layer runs. ``others``: of all
+        layers except that one. ``exchange``: of the layers that are exchanged at a time (``layers_exchanged``), each
+        counted like the largest.
     per_parameter
-        The assumption that says how many bytes a parameter has of it, where the graph states no types of it.
+        Assumption with the bytes per parameter, for graphs that state no data type for it.
     trained
-        Whether it exists only where gradients are kept.
+        Whether it exists only in training.
     item
-        What a placement calls it; what is no item lies in the fastest memory.
+        Item of a placement that it belongs to. None: it is in the fastest memory.
     shared_from
-        The level of ZeRO from which copies of the batch share it out.
+        Lowest ZeRO level at which data-parallel replicas partition the state.
     exists_from
-        The level of ZeRO from which there is any of it.
+        Lowest ZeRO level at which the state exists.
     """
 
     name: str
@@ -74,7 +76,7 @@ STATE_OF: Final = {kind.item: kind.name for kind in KINDS if kind.item is not No
 def capacities(chip: Chip, reserve: float | None = None) -> dict[str, float]:
     """Usable bytes of every memory of a chip that has a limit, by memory, less the reserved share.
 
-    A little more than is stated, so that what fits exactly does in whatever order it is added up.
+    They are slightly larger than stated, so that an exact fit holds for any order of summation.
     """
     share = (1 - (reserve or 0.0)) * (1 + _ROUNDED)
     return {name: memory.capacity * share for name, memory in chip.tiers.items() if memory.capacity is not None}
@@ -95,8 +97,8 @@ def usable(capacity: float, reserve: float | None) -> str:
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
     """Share of the heads of a cache on the chip that has most of them.
 
-    ``outer / heads`` matrices belong to one head. Chips share them out head by head where no chip has more of them than
-    ``outer / degree`` then, and else take them in a row. Split in any other way than by ``outer``, every chip holds all
+    ``outer / heads`` matrices belong to one head. Chips take whole heads if no chip then has more than ``outer /
+    degree`` matrices, and otherwise consecutive matrices. Under any scheme other than ``outer``, every chip has all
     heads.
 
     Examples

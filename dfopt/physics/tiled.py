@@ -157,7 +157,7 @@ def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, a
 def hides_less(assumptions: Assumptions, way: str | None = None) -> bool:
     """Whether a chip that computes faster may hide less of a collective and so gain nothing.
 
-    ``way``: of hiding, that a request asks for beside the assumptions.
+    ``way``: the method of hiding that a request states in addition to the assumptions.
 
     Examples
     --------

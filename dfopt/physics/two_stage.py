@@ -21,8 +21,8 @@ from dfopt.physics.collectives_types import Dim
 def charged(dim: Dim) -> Dim:
     """The dim with bandwidth and latency of the ``two_stage`` model: packet headers and acknowledgement included.
 
-    A measured factor stays what was measured: its latency is that of the whole collective, and its share of the
-    bandwidth has the headers in it, but is no more than what they leave.
+    Measured factors are not changed: their latency is that of the whole collective, and their share of the bandwidth
+    includes the headers, but it is at most the share that headers leave.
 
     Examples
     --------

@@ -43,9 +43,9 @@ def by_window(assumptions: Assumptions, graph: Graph) -> bool:
 class Window:
     """Work of a chip in the backward pass of one layer and microbatch, s, as Calculon counts it.
 
-    ``exchange_s``: of a layer's gradients and weights; ``backward_s``: its whole backward pass; ``memory_s`` and
-    ``compute_s`` what of that is memory and compute; ``hop_s``: of a message to another stage, ``in_the_way``: whether
-    on the network of the exchange; ``usage``: share of the processor that this takes.
+    ``exchange_s``: the exchange of a layer's gradients and weights; ``backward_s``: the whole backward pass;
+    ``memory_s``, ``compute_s``: its memory and compute time; ``hop_s``: a message to another stage; ``in_the_way``:
+    whether that message uses the network of the exchange; ``usage``: share of the processor that the exchange takes.
     """
 
     exchange_s: float
@@ -77,7 +77,7 @@ def exposed_in_windows(
 ) -> Floats:
     """Exposed seconds of a step for many stages at once, with arrays for the fields of :class:`Window`.
 
-    They, and what :meth:`Window.exposed_s` takes, are arrays that fit together.
+    These fields, and the arguments of :meth:`Window.exposed_s`, are arrays that broadcast together.
     """
     exchange, backward, memory, compute, hop, across, share, degree, parts, held, many = (
         np.asarray(each, dtype=np.float64) for each in (*figures, stages, chunks, layers, microbatches)

@@ -23,9 +23,9 @@ def activation_gradients(
 ) -> float:
     """Bytes on one chip of the gradient of a forward kernel's output; 0 for other kernels.
 
-    Partial sums are whole on every chip, the gradient of a dropout's output has the type of its mask, and that of an
-    activation which is computed right behind its product is nowhere. ``tiled``: what a product of partial sums makes is
-    reduced tile by tile, so that no more than its part is there.
+    Gradients of partial sums are whole on every chip. The gradient of a dropout's output has the type of its mask. That
+    of an activation computed right after its product takes no memory. ``tiled``: outputs of products with partial sums
+    are reduced tile by tile, so that a chip stores only its part of them.
 
     Parameters
     ----------

@@ -44,10 +44,10 @@ def solve(
     Parameters
     ----------
     graph, system : Graph and System, or names or paths of them
-        What to map, and onto what; a design stands for the system that it makes. Or a `Question`, alone. Of a graph
-        that is named the microbatch is free unless it is asked for, and in training also what is computed again.
+        The workload and the machine; a design stands for the system that it gives. Alternatively a `Question` alone.
+        For a graph given by name the microbatch is free unless it is requested, and in training also the recomputation.
     request : Request, optional
-        What is asked; or its fields as keyword arguments, see below.
+        The request, or its fields as keyword arguments, see below.
     assumptions : Assumptions, Calibration or str, optional
         A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
         system of the result has. If left out, that is taken for a phase to which the chip's calibration was fitted, and
@@ -113,7 +113,7 @@ def answer(
     Parameters
     ----------
     question : Question
-        What to solve.
+        The question to answer.
     progress, variants
         See :func:`solve`.
     began : float, s, optional

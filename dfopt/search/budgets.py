@@ -39,8 +39,8 @@ _ROUNDS = (1.1, 1.5, 3.0)  # times the unlimited optimum: blocks of slower mappi
 class PricedBlock:
     """A set of kernels that could form one on-chip partition, with its figures for one layer, microbatch and chip.
 
-    ``compute_s``, ``memory_s`` and ``network_s`` are busy times, and so is ``sram_s`` where the bandwidth of SRAM is
-    limited; ``time_s`` is what the partition takes, ``dram_bytes`` its traffic, ``sram_bytes`` what it holds.
+    ``compute_s``, ``memory_s`` and ``network_s`` are busy times, and so is ``sram_s`` if the bandwidth of SRAM is
+    limited; ``time_s`` is the time of the partition, ``dram_bytes`` its traffic, ``sram_bytes`` the SRAM that it uses.
     """
 
     kernels: tuple[str, ...]
@@ -60,11 +60,11 @@ class Budget:
     Parameters
     ----------
     name : str
-        What it is called in messages and totals.
+        Name of the budget in messages and totals.
     value : callable
-        A :class:`PricedBlock` -> its share of the sum, in any unit. It may look at its kernels and at all its
-        figures, and need not be additive over kernels. A block that may take its tokens in blocks has other figures for
-        each number of them (:attr:`dfopt.terms.token_blocks.TokenRows.numbers`).
+        Function from a :class:`PricedBlock` to its share of the sum, in any unit. It may use the kernels and all
+        figures of the block, and need not be additive over kernels. A block that may take its tokens in blocks has
+        separate figures for each number of blocks (:attr:`dfopt.terms.token_blocks.TokenRows.numbers`).
     at_least, at_most : float
         Ends of the range, both included.
     grows : bool
@@ -135,9 +135,9 @@ class Fitted:
     tokens_k : int array
         Number of blocks in which the partition of every kernel takes its tokens, 0 where it holds its weights.
     seconds, low : float
-        What they take, for one evaluation, and what no others take less than.
+        Seconds of one evaluation, and the lower bound over all partitions.
     units : tuple of float
-        What totals of the budgets are relative to.
+        Scale of every budget, relative to which its total is compared with its limits.
     blocks : int
         Blocks in the MILP.
     """
@@ -173,13 +173,13 @@ def fit(
     most : float
         Seconds from which on nothing matters.
     every : bool
-        Whether the stage stands for many shardings, each figure at its least: only rows that hold for all of them then
-        count, and without any nothing is solved or shown.
+        Whether the stage stands for many shardings, with every figure at its least. Only budget rows that hold for all
+        shardings are then used; without any, nothing is solved.
 
     Raises
     ------
     Infeasible
-        If no partitioning keeps the budgets; with what can be reached.
+        If no partitioning keeps the budgets; the message names the totals that can be reached.
     PlanError, SolverFailure
         See :mod:`dfopt.errors`.
     """

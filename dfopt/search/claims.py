@@ -74,27 +74,27 @@ class Plans:
     result : Result
         The result.
     value : float, s
-        Of its mapping, as the judge has it.
+        Step of its mapping, by the judge.
     clock : Clock
-        What is not reached when it is over counts as not checked.
+        Limit of the check; plans not reached by then count as not checked.
     certificate : Certificate, optional
-        How bounds are shown, instead of looking for that again.
+        Certificate with the proofs of bounds, in place of a new search for them.
 
     Attributes
     ----------
     records : list of PlanRecord
-        What the file says, plan by plan.
+        Records of the file, one for each plan.
     least : dict
-        For the gap and the level gap the seconds that no mapping, and none with the sharding of its plan, is shown to
-        be below; with why it is no more.
+        For the gap and the level gap: proven lower bound, s, on all mappings, and on those with the sharding of their
+        plan, each with the reason why it is not higher.
     problems, unchecked : list of str
-        What is wrong, and what could not be checked.
+        Problems, and claims that could not be checked.
     rests : TrustedCounts
-        What of all this rests on the search's own code.
+        Claims that only the search's own code could show.
     other : OtherCode
-        What shows bounds as far as that is possible without the search, and how it did.
+        Proof of bounds by code independent of the search, and its outcome.
     undecided, short : list of str
-        Plans of which it was not shown that nothing fits, and those whose bounds there was no time for.
+        Plans that were not proven infeasible, and plans for whose bounds there was no time.
     """
 
     def __init__(self, result: Result, value: float, clock: Clock, certificate: Certificate | None = None) -> None:

@@ -35,8 +35,8 @@ def dump_models(result: Result, path: str | Path) -> list[Path]:
         As :func:`optimize` returned it, or loaded from a file.
     path : path-like
         Ends in ``.mps`` or ``.lp``. The inter-chip problem goes to ``NAME.interchip.SUFFIX``, a fusion of a further
-        pipeline stage to ``NAME.stage1.SUFFIX`` and so on; of a repeated graph ``stage1`` is what runs before the
-        first layer, ``stage2`` what runs after the last. Under ``sharding_objective: joint`` all is in one file.
+        pipeline stage to ``NAME.stage1.SUFFIX`` and so on; of a repeated graph ``stage1`` has the kernels before the
+        first layer, ``stage2`` those after the last. Under ``sharding_objective: joint`` everything is in one file.
 
     Returns
     -------

@@ -39,13 +39,13 @@ class Fitter:
     Attributes
     ----------
     setting, options : Setting, Options
-        What is mapped, and how it is asked.
+        The workload and the machine, and the options of the request.
     budgets : sequence of Budget
         Sums that are limited.
     stage : int
         The stage that they are about.
     fitted : dict
-        What was solved, by digest of the mapping that it makes.
+        Solved fits, by digest of the resulting mapping.
     """
 
     setting: Setting
@@ -127,7 +127,7 @@ class Fitter:
         stage : PricedStage
             The stage with every figure at its least.
         low : float, s
-            What it is shown to take at least without the rows.
+            Lower bound on the seconds without the rows.
         most : float, s
             Seconds from which on nothing matters.
         """

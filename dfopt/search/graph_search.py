@@ -57,18 +57,18 @@ class GraphSearch:
     setting : Setting
         Graph, system and resolved assumptions.
     state : SearchState
-        What it shares with the searches of other graphs of the workload.
+        State shared with the searches of the workload's other graphs.
     legal : sequence of Plan, optional
         The plans that are searched; left out, all that the request leaves free.
 
     Attributes
     ----------
     records : list
-        What is known of plans that are done with.
+        Records of closed plans.
     units : dict
-        What is known of every plan and tile count that may fit the memories.
+        Bounds and best value of every plan and tile count that may fit the memories.
     apart : GraphRecord, optional
-        What is known of all plans, where they were given up together.
+        Record of all plans, if they were closed together.
     refused : PlanError, optional
         Why no plan can use the graph.
     """

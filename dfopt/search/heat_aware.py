@@ -56,7 +56,7 @@ def heat_answers(
     time_limit : float, s
         Limit for all three answers.
     one_kelvin : bool
-        Whether to also compute what one more kelvin would bring.
+        Whether to also compute the gain per kelvin of a higher temperature limit.
     solver, seed
         See :func:`dfopt.milp.solve`.
     """
@@ -109,9 +109,8 @@ def made_aware(
     Returns
     -------
     Solved, HeatProof
-        The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown, in
-        figures and in the sentence of its note. Where ``sharding_objective: joint`` chose the sharding it is free here
-        too.
+        It is the fastest of the answers: a plan and its sharding with new partitions, clocks and pauses. The proof has
+        the bounds, and a note in words. If ``sharding_objective: joint`` chose the sharding, it is free here too.
 
     Raises
     ------

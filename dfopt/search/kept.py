@@ -56,7 +56,8 @@ class Kept:
     def bound(self, record: AnyRecord, name: str = "bound") -> float | None:
         """Lower bound from the field ``name`` of a record, for mappings other than the kept ones of its plan.
 
-        Where the best ones are closer to each other than the gap, the record itself may say more of all of them.
+        If the best mappings are closer to each other than the gap, the record's own bound may be stronger for all of
+        them.
         """
         bound: float | None = getattr(record, name)
         if self.request.several and record.status == "solved":

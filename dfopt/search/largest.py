@@ -44,11 +44,11 @@ class Room:
     plan : Plan
         The plan.
     sequences, unit : int
-        On each copy: so many, which are shared out in such units.
+        Number of sequences on each replica, and the unit in which they are distributed.
     states : dict
-        Bytes that a chip of the fullest stage holds at least then, by state, as people call it.
+        Lower bound on the bytes that a chip of the fullest stage then stores, by name of the state.
     capacity : float
-        Bytes that it has.
+        Capacity of that memory in bytes.
     """
 
     plan: Plan
@@ -105,9 +105,9 @@ def largest_batch(
     system : System
         The machine.
     request : Request
-        What of it decides what lies where on the chips is kept; the time limit is that of all tries together.
+        Fields that decide where data is stored are kept; the time limit is that of all tries together.
     assumptions : Assumptions
-        What is assumed.
+        The assumptions.
     microbatches : sequence of int, optional
         Those that are asked for; all if left out.
     began : float, optional

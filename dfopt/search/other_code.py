@@ -67,7 +67,7 @@ class OtherCode:
     result : Result
         The result.
     clock : Clock
-        What is not reached when it is over is not shown.
+        Limit of the proof; claims not reached by then are not shown.
     certificate : Certificate, optional
         How claims are shown.
 
@@ -76,7 +76,7 @@ class OtherCode:
     classes : list of CertifiedPlans
         How claims were shown, for a certificate.
     refused : list of str
-        What is wrong with the certificate.
+        Errors of the certificate.
     """
 
     def __init__(self, result: Result, clock: Clock, certificate: Certificate | None = None) -> None:

@@ -145,8 +145,8 @@ class PlanProof:
     records : sequence of PlanRecord
         Of every number of tiles, where that is a choice.
     for_all : bool
-        Whether what holds with the sharding holds for every mapping, since there is only one sharding, or it is chosen
-        with the fusion.
+        Whether bounds under the sharding hold for every mapping, as there is only one sharding, or as it is chosen with
+        the fusion.
     """
 
     records: Sequence[PlanRecord]
@@ -194,9 +194,9 @@ class ClaimedPlans(GraphSearch):
     setting, state, legal : Setting, SearchState, sequence of Plan
         See :class:`GraphSearch`.
     claims_of : callable
-        What is claimed of the plans of a setting, each with all of its variants.
+        Claims about the plans of a setting, each with all of its variants.
     kept : dict
-        Values of the mappings that are the best, by what makes them different.
+        Values of the best mappings, by the key that distinguishes them.
 
     Attributes
     ----------
@@ -280,12 +280,12 @@ class RegionProof(WorkloadSearch):
     Parameters
     ----------
     plans : ClaimedPlans
-        The plans, and what is claimed of them.
+        The plans, and the claims about them.
 
     Attributes
     ----------
     regions : int
-        How many regions hold what the search shows by its own code.
+        Number of regions whose bounds only the search's own code could show.
     """
 
     def __init__(self, plans: ClaimedPlans) -> None:
@@ -300,7 +300,7 @@ class RegionProof(WorkloadSearch):
         Raises
         ------
         KeyboardInterrupt
-            If a search was interrupted: nobody waits for what is not shown yet.
+            If a search was interrupted.
         """
         try:
             every = self.plans.space.least

@@ -29,7 +29,7 @@ def sensitivities(
     Parameters
     ----------
     setting, best : Setting, Solved
-        What is mapped, and the best mapping.
+        The workload and the machine, and the best mapping.
     options : Options
         The request under way, with its clock.
     known_arcs : dict, optional

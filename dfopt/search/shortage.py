@@ -35,8 +35,9 @@ _WAITING = "activations between partitions"
 class LeastHeld:
     """Least bytes by state that any mapping stores in a memory of a chip, for the plan that needs least of it.
 
-    Every state is the least over all shardings, and what waits between partitions also over all partitions. No mapping
-    holds less than the sum. The best one may hold more, where no sharding has the least of each.
+    Every state is the least over all shardings; tensors that wait between partitions are also the least over all
+    partitions. No mapping stores less than the sum. The best one may store more, if no single sharding has the least of
+    each state.
 
     Examples
     --------
@@ -114,8 +115,8 @@ def least_held(
 ) -> tuple[int, LeastHeld] | None:
     """The memory demand of the plan that comes nearest to fitting, of plans that do not fit.
 
-    Plans are looked at in the order of what every sharding keeps of them, as long as one that keeps so much may be the
-    least with what every fusion leaves to wait.
+    Plans are examined in ascending order of the bytes that every sharding stores, until no further plan can have the
+    least demand once waiting tensors are added.
 
     Parameters
     ----------
@@ -123,12 +124,12 @@ def least_held(
         By graph the plans, each with the share of its fullest memory that it takes up at least; 0 where that is not
         known.
     options : Options
-        What was asked for, and the clock: half of the work that is left.
+        The request, and the clock, of which half of the remaining work may be spent.
 
     Returns
     -------
     (int, LeastHeld), optional
-        The place of the graph of that plan, and what the plan holds. None: no plan is shown to lack any memory.
+        Index of the plan's graph, and the plan's memory demand. None: no plan is shown to exceed a memory.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def search_space(
     Parameters
     ----------
     setting : Setting
-        What is mapped onto what.
+        The workload and the machine.
     plans : sequence of Plan
         All legal plans.
     lattices : dict
@@ -52,7 +52,7 @@ def search_space(
     placements : int
         That each of the plans stands for.
     asked : Request, optional
-        What is pinned, and how many partitions are allowed.
+        Pins, and the limit on the number of partitions.
 
     Returns
     -------
@@ -145,9 +145,9 @@ def log10_paths(lattice: Lattice, forward: Bools | None = None, limits: IntraChi
     lattice : Lattice
         Down-sets, by size.
     forward : bool array, shape (kernels,), optional
-        The forward pass, if no block may hold kernels of it and of the rest.
+        Mask of the forward kernels, if no block may mix them with others.
     limits : IntraChipLimits, optional
-        How many blocks there may be, and which of them kernels are pinned to.
+        Limits on the number of blocks, and pins of kernels to blocks.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class SearchState:
     incumbents : Incumbents
         The best mappings that are distinct: as many as are asked for at most.
     stopped : str
-        What ended the search: Ctrl-C, SIGTERM, or a limit that a step did not keep by itself; empty until then.
+        Reason why the search ended: Ctrl-C, SIGTERM, or a limit that a step exceeded; empty until then.
     listed : list of int
         How many plans each graph has, of those whose plans are listed.
     plans : dict

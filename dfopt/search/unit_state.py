@@ -31,13 +31,13 @@ class UnitState:
     Attributes
     ----------
     low : float
-        What none of its mappings is below; infinite where there is none.
+        Lower bound on all mappings of the unit; infinite if it has none.
     value : float
         Of its best mapping; infinite where none is known.
     solves : tuple of SolveRecord
         How the best mapping was solved.
     unfit : Plan, optional
-        Its plan, if that holds too much whatever the schemes are.
+        The rejected plan, if its memory demand is too large under any schemes.
     late : bool
         Whether it was left because the time was over.
     wide : bool
@@ -73,7 +73,7 @@ class UnitState:
     def graph_record(self, graph: Graph, kept: Kept, stopped: str) -> GraphRecord:
         """Record of a graph all of whose plans are closed together with this state.
 
-        ``kept`` has the best mappings; ``stopped`` says what ended the search, empty where nothing did.
+        ``kept`` has the best mappings; ``stopped`` is the reason why the search was stopped, or empty.
         """
         fields = self._status(kept.last, kept, stopped)
         fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]
@@ -89,11 +89,11 @@ class UnitState:
         variant : str, optional
             Of the graph.
         least : float, s
-            What no mapping of the plan is below, whatever the sharding.
+            Lower bound on all mappings of the plan, under any sharding.
         kept : Kept
             The best mappings.
         stopped : str
-            What ended the search; empty where nothing did.
+            Reason why the search was stopped, or empty.
         """
         plan, tiles = unit
         bound, beat, first = min(self.low, self.value), kept.to_beat(plan, variant), self.sharded_first

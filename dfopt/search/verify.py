@@ -46,9 +46,9 @@ class Verification:
     """Outcome of a check: verdict in words, verified gaps, problems, and claims that were not checked.
 
     ``gap`` is the distance to what any mapping could reach, ``level_gap`` that under the sharding of each plan;
-    ``checked`` says what that is, where sharding and fusion are one problem; ``notes``, which documents are not what
-    the zoo has under their names. ``rests`` counts what was shown by the search's own code, where plans were bounded;
-    ``certificate`` says how all else was, where it holds.
+    ``checked`` names the kind of check, if sharding and fusion are one problem; ``notes`` lists documents that differ
+    from those of the zoo under the same names. If plans were bounded, ``rests`` counts the claims that only the
+    search's own code could show; ``certificate`` proves all others, if it is valid.
     """
 
     verdict: str
@@ -83,17 +83,17 @@ def verify(result: Result, time_limit: float | None = None, certificate: Certifi
     result : Result
         As loaded from a file.
     time_limit : float, optional
-        Seconds for bounding the plans again, :func:`seconds_for` if left out; what is not reached by then counts as
-        not checked, and not as wrong.
+        Seconds for bounding the plans again, by default :func:`seconds_for`. Claims not reached by then count as not
+        checked, not as wrong.
     certificate : Certificate, optional
-        What a check of this result found: bounds are shown by it, and no others are looked for.
+        Certificate of an earlier check of this result: its bounds are checked, and no others are computed.
 
     Returns
     -------
     Verification
         ``verified optimal``: no mapping in the space is better. ``verified optimal per level``: none with the sharding
-        that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or what is wrong. What
-        only the search's own code could show is a condition of the verdict.
+        that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or the problems. Claims
+        that only the search's own code could show are conditions of the verdict.
     """
     from dfopt import __version__
 
@@ -266,7 +266,7 @@ def judged_again(where: str, mapping: Mapping, setting: Setting, request: Reques
     where : str
         Name of the mapping in the sentences.
     mapping, setting : Mapping, Setting
-        The mapping, and what it maps.
+        The mapping, with the workload and machine that it is for.
     request : Request
         Limits and pins that it must keep.
 

@@ -35,14 +35,14 @@ class Within:
     Attributes
     ----------
     mapping, score : Mapping, Score
-        The mapping, and the judge's figures of it.
+        The mapping, and its score by the judge.
     totals : dict
         Sum of every budget's value over the judge's partitions.
     status : str
         ``optimal``: no sharding and no partitioning under the plan is faster; ``optimal_per_level``: no partitioning of
         the stage under the sharding and the tile count of the result; else how the search ended.
     gap : float
-        Proven relative distance of the step to its bound, over what ``status`` speaks of.
+        Proven relative gap between the step and its bound, over the mappings that ``status`` refers to.
     blocks : int
         Blocks in the MILP that found it.
     note : str
@@ -97,7 +97,7 @@ def optimize_within(
         If there is no budget, two share a name, a value is no finite number, there is no such stage, or its blocks
         cannot be listed.
     Infeasible
-        If no partitioning keeps the budgets; with what can be reached.
+        If no partitioning keeps the budgets; the message names the totals that can be reached.
     NoSolution, SolverFailure, ScoreMismatch
         See :mod:`dfopt.errors`.
 

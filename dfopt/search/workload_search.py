@@ -37,9 +37,9 @@ class WorkloadSearch:
     Attributes
     ----------
     state : SearchState
-        The best mappings, and what stopped the search.
+        The best mappings, and the reason why the search was stopped.
     trace : list
-        Seconds, best value and bound, whenever one of them changed.
+        Trace of (seconds, best value, bound), one entry for each change.
     """
 
     def __init__(self, graphs: Sequence[GraphSearch]) -> None:
@@ -111,7 +111,7 @@ class WorkloadSearch:
         Returns
         -------
         dict
-            Of graphs whose plans were not listed, what no mapping is below.
+            Lower bounds on all mappings of graphs whose plans were not listed.
         """
         late, unlisted = is_late(outcome), dict[GraphSearch, float]()
         for leaf in outcome.leaves:

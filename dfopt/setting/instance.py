@@ -40,7 +40,7 @@ from dfopt.setting.stages import PipelineStage, pipeline_stages, stage_places
 class Setting:
     """A graph on a system under resolved assumptions (no ``auto`` left): everything that plans have in common.
 
-    ``of``: the model, where the graph is what one chip of a second axis sees of it.
+    ``of``: the whole graph, if ``graph`` is the one of a single chip of a second axis.
     """
 
     graph: Graph
@@ -201,9 +201,10 @@ class Instance:
     def shared(self) -> Instance:
         """The setting under that part of the plan that decides the work of one chip in one evaluation.
 
-        Under a folded graph the pipeline and data-parallel degrees change how often a layer runs, what a stage holds
-        and what it sends on, but not the layer itself, nor what runs before the first or after the last. Prices of
-        kernels are worked out from here, never from the whole plan: equal here, equal work.
+        For a folded graph, the pipeline and data-parallel degrees change how often a layer runs, and which bytes a
+        stage stores and sends, but neither the layer itself nor the kernels before the first or after the last layer.
+        Costs of kernels are computed from this instance only, so that they are shared by all plans that are equal in
+        it.
         """
         if not self.graph.folded and self.plan.stages > 1:  # which kernels share a stage is part of the question
             return self
@@ -233,7 +234,8 @@ class Instance:
     def adding(self) -> tuple[tuple[Dims, Floats], ...]:
         """Groups of chips that reduce weight gradients: network dims, and the share of each kernel's gradient.
 
-        Copies of the batch add up all; what chips of the second axis have parts of, these do together with them.
+        Data-parallel replicas reduce all gradients; those of which chips of the second axis have partial sums are
+        reduced over these chips as well.
         """
         copies, everyone = self.plan.copy_dims, self.plan.member_dims + self.plan.copy_dims
         ways = zip((copies, everyone), self.setting.copied_kk, strict=True)

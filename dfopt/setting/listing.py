@@ -18,14 +18,14 @@ class PlanListing:
     Attributes
     ----------
     check_time
-        Called again and again, so that it may end what takes too long by an exception.
+        Called frequently; it may end a long listing by an exception.
     share_outs
         Whether plans are listed under which axes have these dims, or parts of dims.
     modules
         Whether modules have such schemes over the second axis; where none are accepted, all are.
     plans
-        Plans by what axes have of the chips, which listings of one question share: its graphs have most plans in
-        common, and a plan keeps what is worked out of it.
+        Cache of plans by degrees and dims, shared by all listings of one question: its graphs have most plans in
+        common, and a plan object caches facts about itself.
     """
 
     check_time: Callable[[], None] = lambda: None

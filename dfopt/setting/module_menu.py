@@ -52,9 +52,9 @@ def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modul
     members
         Chips of the second axis.
     sparing
-        Split ends by features where they can be, and leave out what something else does as well: copies of everything
-        (``dp``), features of everything (``tp``), tokens of sequences where there are enough of these, and beside those
-        tokens a dense feed-forward by features, and copies of experts.
+        Split ends by features where possible, and leave out schemes that another degree of the plan provides: copies of
+        everything (``dp``), features of everything (``tp``), tokens of sequences if there are enough sequences, and
+        together with such tokens a dense feed-forward by features and copies of experts.
 
     Examples
     --------

@@ -29,12 +29,12 @@ class Orders:
 
     Every collective of a plan takes ``per_byte * volume + fixed`` seconds over the dims of an axis, and no time that
     is made of them falls when one of them rises (but one, which is priced beside them:
-    :func:`dfopt.physics.network.parts_of_messages`). So of two orders with the same coefficients one is enough, and one
-    with none larger and some smaller is better whatever the volumes are. What is left is what `of` gives.
+    :func:`dfopt.physics.network.parts_of_messages`). So of two orders with equal coefficients one is enough, and an
+    order with no larger and some smaller coefficient is better for any volumes. `of` returns the orders that remain.
 
-    The graph's kernels' own communications, and what copies of the batch exchange while it trains, say which
-    collectives there are: of all copies, and of the groups of copies that are asked for (`replicas`), where an order
-    that cannot be cut into as many is no better than any.
+    Its collectives are the communications that kernels state, and in training those of data-parallel replicas: of all
+    replicas, and of the requested groups of replicas (`replicas`). An order that cannot be cut into such groups is
+    never better than another.
 
     Two dims of an axis that are among `gridded` may also be used as one: the ring around the block of both
     (:meth:`dfopt.documents.network.NetworkDim.around`), which is an order like any other.

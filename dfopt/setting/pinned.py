@@ -35,7 +35,7 @@ def forbidden(kernel: Kernel, scheme: Sharding, legal: Sequence[Sharding], degre
     Parameters
     ----------
     kernel, scheme
-        The kernel, and the scheme that is asked for.
+        The kernel, and the requested scheme.
     legal
         Schemes that it can have.
     degree

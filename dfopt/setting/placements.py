@@ -74,8 +74,8 @@ def counted(plan: Plan, chip: Chip) -> Counted:
 def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None) -> list[Placement | None]:
     """Placements of the items of a graph that may be best, those with most in fast memories first.
 
-    Behind the first memory without a limit none is better than that. What a graph that trains keeps is where it is
-    asked to be, all else in the fastest: see :mod:`dfopt.physics.offload`.
+    No memory after the first one without a limit is useful. In training, states are placed as requested, and all others
+    in the fastest memory: see :mod:`dfopt.physics.offload`.
 
     Parameters
     ----------
@@ -150,11 +150,10 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
     asked
         Items that may be moved (``offload``), and those whose memory is fixed (``place``).
 
-    **Wherever things lie, nothing is faster than in the fastest memory.** Of one mapping a placement only adds to its
-    time (:mod:`dfopt.physics.offload`): a pass of a layer is as long as what is moved beside it at least, and the
-    optimizer's step reads and writes no faster. So what no mapping beats under a plan without a placement none beats
-    with any, and a plan that is excluded as it is needs none of them looked at. That asks for memories of which no
-    slower one ever sustains more.
+    **No placement makes a mapping faster.** It only adds to the time of a mapping (:mod:`dfopt.physics.offload`): a
+    pass of a layer takes at least as long as its transfers, and the optimizer's step reads and writes no faster. A
+    lower bound of a plan without placement thus holds under any placement, and a plan that is excluded without
+    placement is excluded with any. This requires that no slower memory ever sustains a higher bandwidth.
 
     Raises
     ------

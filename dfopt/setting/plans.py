@@ -54,13 +54,13 @@ def asked_plans(
     activations that early stages save.
     On chips with several memories every plan is there with every placement, see :mod:`dfopt.setting.placements`.
 
-    The order in which an axis uses its dims is free, as far as one can be better than another
-    (:class:`dfopt.setting.orders.Orders`), so the order of the dims in a system's file makes no difference. Inside a
-    dim that is shared, groups of neighbours carry what communicates most often: tensor parallelism (every kernel),
-    then pipeline parallelism (every microbatch), then data parallelism (every step). Of a switch or a fully connected
-    dim all parts are wired alike, so there is nothing to choose. On rings and lines other orders are three to nine
-    times as many plans: they are searched where parts are asked for, and on dims of which :func:`placed_dims` says so.
-    On these an axis may also run around the block of two of its dims
+    The order in which an axis uses its dims is free; only orders that may be better than all others are listed
+    (:class:`dfopt.setting.orders.Orders`). The order of dims in a system's file therefore makes no difference. Inside a
+    dim that several axes share, groups of neighbours belong to the axis that communicates most often: tensor
+    parallelism (every kernel), then pipeline parallelism (every microbatch), then data parallelism (every step). All
+    parts of a switch or a fully connected dim are equal, so that there is nothing to choose. On rings and lines other
+    orders would make three to nine times as many plans: they are searched if the request names parts of dims, and on
+    the dims of :func:`placed_dims`. On these an axis may also run around the block of two of its dims
     (:meth:`dfopt.documents.network.NetworkDim.around`). DFModel (section IV.C) leaves dims whole.
 
     Parameters

@@ -25,7 +25,7 @@ _Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
 class Recorder:
     """Proxy of a plan that records which attributes are read, with their values in order.
 
-    It is no key: whoever keeps answers by whole plans would miss what they read.
+    It cannot be a cache key: a cache keyed by whole plans would bypass the record of what is read.
     """
 
     __hash__ = None  # type: ignore[assignment]
@@ -68,7 +68,7 @@ class ByReads:
         Parameters
         ----------
         plan
-            A plan, or what stands for one; or anything else, if all questions are about such.
+            A plan, or a proxy of one; objects of another type are possible if all questions are about that type.
         work
             Works the answer out of a plan, and of nothing else that differs from call to call.
         """

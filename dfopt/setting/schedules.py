@@ -87,9 +87,9 @@ def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[
 def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Plan]:
     """Copies of plans with two-batch overlap, for those plans that allow it.
 
-    Not offered where nothing is sent that could be hidden, in training, where ``overlap: perfect`` hides it already,
-    where chips share kernels (what these send would meet what the other half sends), on stacks of dies, and where the
-    partitions are not chosen as a free path together with the sharding, so that nothing could be proven.
+    There are none in these cases: no message could be hidden; training; ``overlap: perfect``, which hides messages
+    already; tensor parallelism, whose messages would meet those of the other microbatch; stacks of dies; and partitions
+    that are not chosen freely together with the sharding, as nothing could be proven.
 
     Parameters
     ----------

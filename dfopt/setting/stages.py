@@ -34,8 +34,8 @@ class PipelineStage:
 def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     """The distinct pipeline stages of a plan.
 
-    Each holds as many of the layers as the plan says, in their order and as long as there are any. Where all counted
-    layers are of one kind, a stage in the middle that is full stands for all others there.
+    Each has the number of layers that the plan states, in order, as long as there are any. If all counted layers are of
+    one kind, one full stage in the middle stands for all others there.
 
     Examples
     --------

@@ -21,19 +21,18 @@ StageLayers = tuple[int, int, int]  # of the first stage, of each one in the mid
 def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list[dict[str, int | None]]:
     """Numbers of layers of the first, middle and last pipeline stages, where these may differ.
 
-    A stage with kernels of its own spares as many layers as weigh twice what those do (:func:`handed_on`), and one
-    more, at least three: of the layers that it would have, those nearest to its neighbour. Twice, because what is
-    sharded or run worse than a layer takes longer than its share of the graph. A stage may have no layer left
-    beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best, as far as the slowest
-    stage says; where the time of every stage is charged (``bubble: stages``), others may fill a pipeline sooner.
-    Stages have no more places than layers need, though ``bubble: interleaved`` would count those as chunks.
+    A stage with kernels of its own may give up to its neighbour as many layers as have twice the work of those kernels
+    (:func:`handed_on`), plus one, and at least three. The factor of two allows for kernels that are sharded or run less
+    efficiently than a layer. Such a stage may have no layer left. Of these numbers, :func:`splits` keeps those that may
+    minimize the slowest stage; if the time of every stage counts (``bubble: stages``), others may fill a pipeline
+    sooner. Stages have no more places than layers need, though ``bubble: interleaved`` would count those as chunks.
 
     Parameters
     ----------
     as_chunks
-        Whether a pipeline with more layers in its stages fills sooner, as ``bubble: interleaved`` has it: larger stages
-        in the middle may then be better than those that the slowest stage asks for (:func:`wider_splits`), and an end
-        without kernels of its own has what is left of the layers, one or more.
+        Whether a pipeline with more layers in its stages fills sooner, as under ``bubble: interleaved``. Stages in the
+        middle that are larger than the slowest stage requires may then be better (:func:`wider_splits`), and an end
+        without kernels of its own has the remaining layers, at least one.
 
     Returns
     -------
@@ -110,7 +109,7 @@ def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int 
     graph
         A model whose ends run once.
     stages, chunks
-        Pipeline stages, and chunks of layers in each of them.
+        Number of pipeline stages, and of chunks of layers in each stage.
 
     Returns
     -------
@@ -204,12 +203,12 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
 def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may minimize the slowest stage, for any times of a layer and of the ends.
 
-    With times t of a layer, a <= first x t and b <= last x t of what the ends have beside layers, the slowest stage
+    With times t of a layer, and a <= first x t and b <= last x t of the other kernels of both ends, the slowest stage
     takes max(f t + a, m t, l t + b). Let V t be its least value and m = floor(V): no stage in the middle has more
-    layers. The first has f = floor(V - a / t) at most, so m - f <= ceil(a / t) <= first, the last likewise. Taking
-    all pairs of m - f and m - l in these ranges, each with the least m that holds all layers, gives one with no more
-    layers in any stage than the best has, so it is best too. Of those, what has no less in some stage than another
-    and more in one is left out: time and memory of a stage grow with its layers.
+    layers. The first has f = floor(V - a / t) at most, so m - f <= ceil(a / t) <= first, the last likewise. Taking all
+    pairs of m - f and m - l in these ranges, each with the least m that holds all layers, gives one with no more layers
+    in any stage than the best has, so it is best too. Dominated numbers are left out, which have at least as many
+    layers in every stage as others and more in one, as time and memory of a stage grow with its layers.
 
     Two stages have no middle, f + l are all layers, and the best f is (repeat t + b - a) / 2t, rounded up or down.
 
@@ -239,12 +238,12 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
 def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may be best where a stage's layers count as chunks that fill the pipeline.
 
-    Beside those of :func:`splits`, which have the least slowest stage V, those with more layers m in a stage: a step of
-    M microbatches takes V (M + (p - 1) / (m - 1)). As V >= m t, and an even split of e layers takes (e + A) t at most
-    with A = max(first, last), more layers are worse once m (M + (p - 1) / (m - 1)) is (e + A) (M + (p - 1) / (e - 1))
-    for M = 1, and for M without end; it goes linearly with 1 / M between them. For one m, V is least where both ends
-    take about the same: f = (R + (b - a) / t) / 2 for R layers at the ends, rounded up or down; numbers around it are
-    there too, as memory may ask for them.
+    In addition to those of :func:`splits`, which minimize the slowest stage V, they have more layers m in a stage: a
+    step of M microbatches takes V (M + (p - 1) / (m - 1)). As V >= m t, and an even split of e layers takes (e + A) t
+    at most with A = max(first, last), more layers are worse once m (M + (p - 1) / (m - 1)) is (e + A) (M + (p - 1) / (e
+    - 1)) for M = 1, and for M without end; it goes linearly with 1 / M between them. For one m, V is least where both
+    ends take about the same: f = (R + (b - a) / t) / 2 for R layers at the ends, rounded up or down; numbers near it
+    are included too, as limits of memory may require them.
 
     Parameters
     ----------
@@ -285,8 +284,8 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[StageLayers]:
     """Layer counts of three or more stages that average less than one unused place.
 
-    A stage with places to spare moves the cuts behind it. Where layers are of several kinds another cut shares out
-    other kinds, so no number is better than another whatever the layers are.
+    A stage with unused places moves the cuts after it. With layers of several kinds, other cuts distribute the kinds
+    differently, so that no number is better than another for all layers.
 
     Parameters
     ----------

@@ -25,8 +25,8 @@ class Unrolled(NamedTuple):
 def unrolled(graph: Graph) -> Unrolled | None:
     """The smallest layer that an unrolled graph repeats in a row; None if there is none.
 
-    Equal parts of the list of kernels are tried: they are layers if the first of them, drawn as often, is the graph,
-    whatever its kernels are called, and what leads from one to the next is what the graph carries.
+    Equal parts of the list of kernels are tried. They are layers if repeating the first of them gives the graph, apart
+    from names, and if the tensors from one to the next are those that the graph carries.
 
     Parameters
     ----------

@@ -30,16 +30,16 @@ def shared_out(
 ) -> list[Plan]:
     """Expand plans by all requested ZeRO levels that their replicas can use.
 
-    In training all levels are tried if none is asked for. Each level comes with every number of groups of copies that
-    is asked for, each of which holds all states: groups that the dims can be cut into
-    (:func:`dfopt.documents.hybrid.hybrid_of`), along whole dims where no part of one may carry an axis.
+    In training all levels are tried unless one is requested. Each level is combined with every requested number of
+    groups of replicas, each of which stores all states. Groups must be possible along the dims
+    (:func:`dfopt.documents.hybrid.hybrid_of`), and along whole dims if no axis may use a part of one.
 
     Parameters
     ----------
     candidates
         Plans without a level.
     graph, system, assumptions
-        What they are plans of.
+        The workload, the machine and the assumptions of the plans.
     asked
         Levels (``zero``) and numbers of groups (``zero_replicas``).
     check_time
@@ -48,7 +48,7 @@ def shared_out(
     Raises
     ------
     PlanError
-        If a level or a number of groups is asked for that no plan has, and no other is; it says what stands against it.
+        If no plan can have any of the requested levels or numbers of groups; the message gives the reason.
     """
     groups = asked.zero_replicas
     levels: Sequence[int] = asked.zero or (FREE_ZERO if graph.trains else (0,))

@@ -32,9 +32,10 @@ _COLUMNS = 8  # of compute tiles, at most: heat flows far in silicon, and each t
 def derived_stack(design: Design, chip: Derived, on: Stack) -> Stack:
     """Die stack of a derived chip, with the package of another stack.
 
-    Where ``on`` has DRAM dies its memory is the chip's, and the design has none; else the memory is beside the chip,
-    with as many channels of those of ``on`` as the links of the design make, at their rate. Its commands then take the
-    energy that the technology gives to a byte that is read in order, and what flows in it is the technology's leakage.
+    If ``on`` has DRAM dies, these are the memory of the chip, and the design has no memory of its own. Otherwise the
+    memory is next to the chip, with channels like those of ``on``, as many as the links of the design provide, at their
+    rate. The energy of its commands then follows from the technology's energy of a byte read in order, and its static
+    power from the technology's leakage.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from dfopt.technology.operating import limit_names
 def derived_system(design: Design, chip: Derived | None = None, memory: Dram | None = None) -> System:
     """System of a design: its derived chips, connected as the template says.
 
-    ``chip`` is what the design makes, if that is known already; ``memory`` is that of chips without DRAM beside them.
+    ``chip``: the derived chip, if it is known already; ``memory``: the memory of chips without external DRAM.
 
     Raises `SystemSpecError` where the design has no template, or shares that are ``auto``, or where a component that
     the system needs is off.
@@ -47,11 +47,11 @@ def system_of(
 ) -> System:
     """System of a template and one derived chip; ``price_usd`` is the price of the chip with its memory.
 
-    ``memory`` is that of a chip which has DRAM dies on it, and none beside it.
+    ``memory``: the memory of a chip with DRAM dies on it and no external DRAM.
 
-    Links of a role are shared out evenly: to the ports of all dims that use them. DRAM and links have the rates that
-    they sustain, cores their peak and the share of it that kernels sustain. The power of memory and links is in that of
-    the chip.
+    Links of a role are distributed evenly over the ports of all dims that use them. DRAM and links have their sustained
+    rates; cores have their peak rate, and the share of it that kernels sustain. The chip's power includes memory and
+    links.
 
     Raises `SystemSpecError` where a component that the system needs is off.
 
@@ -64,7 +64,7 @@ def system_of(
     price_usd : float, optional
         Price of the chip with its memory.
     memory : Dram, optional
-        Memory of a chip with DRAM dies on it and none beside it.
+        Memory of a chip with DRAM dies on it and no external DRAM.
 
     Examples
     --------

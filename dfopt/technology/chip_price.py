@@ -69,9 +69,8 @@ def price_of(design: Design, chip: Derived) -> ChipPrice | None:
 def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: float) -> ChipPrice | None:
     """Price of a chip of ``dies`` equal dies and ``stacks`` DRAM stacks; None without wafer data.
 
-    Stacks stand in the package, at the price of those that work; where the technology has layers, each die has so many
-    of them on it. Raises `SystemSpecError` where a wafer has room for no
-    such die.
+    Stacks are next to the dies in the package, at the price of working ones; if the technology has DRAM layers, each
+    die has this number of layers on it. Raises `SystemSpecError` if such a die does not fit on a wafer.
 
     Examples
     --------

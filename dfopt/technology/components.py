@@ -32,7 +32,7 @@ class Core(NamedTuple):
     Attributes
     ----------
     units, clusters
-        Number of units, and of clusters of them.
+        Number of units, and of clusters of units.
     voltage, frequency : V, Hz
         Operating point.
     peak, peaks, rate : FLOP/s
@@ -65,8 +65,8 @@ class Core(NamedTuple):
 class ChipSram(NamedTuple):
     """One SRAM level of a derived chip; each number may be an array over many chips.
 
-    A chip with sizes has no budgets of which components could leave something, and the area binds what nothing else
-    does.
+    In a chip with stated sizes components leave nothing of their budgets, and ``bound`` is the area if nothing else
+    limits a component.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ChipSram(NamedTuple):
     energy : J/B
         Energy of an access.
     static_power, power, power_left : W
-        Leakage of the banks, total power (0 if leakage takes the whole budget), and what is left of the budget.
+        Leakage of the banks, total power (0 if leakage takes the whole budget), and the rest of the budget.
     area_left : mm2
         Area left of the budget.
     bound
@@ -110,7 +110,7 @@ class ChipDram(NamedTuple):
     energy : J/B
         Energy of an access.
     power, power_left : W
-        Power, and what is left of the budget.
+        Power, and the rest of the budget.
     area_left, package_area_left, edge_left : mm2, mm2, mm
         Left of the budgets for controllers, stacks and links.
     count_bound, link_bound, bound

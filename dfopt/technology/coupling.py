@@ -47,7 +47,7 @@ class ChipWork:
     runs : array (P,)
         How often it evaluates each partition; 0 for those of other stages.
     once_j : array (I,)
-        Joules spent on each tile beside the partitions, at any level: what is sent to the next stage.
+        Energy on each tile outside of the partitions, J, at any clock level: that of messages to the next stage.
     pause_s : float
         Idle seconds of all its evaluations.
     hop_s : float or None
@@ -117,8 +117,8 @@ class ThermalState:
 
     ``partition_s`` (C, P) and ``memory_s`` (C, P) are seconds of one evaluation, ``stage_s`` (C,) of one microbatch,
     and ``interval_s`` the slowest of these. ``tiles_w`` and ``tiles_k`` (C, I) are the mean power and temperature of
-    each tile, ``die_max_k`` and ``die_mean_k`` (C, dies) what the field over the dies says. ``idle_share`` (C,) and
-    ``leak_voltage`` (C,) are means over time of frequency x voltage^2 and of voltage.
+    each tile, ``die_max_k`` and ``die_mean_k`` (C, dies) the maximum and mean of the temperature field of each die.
+    ``idle_share`` (C,) and ``leak_voltage`` (C,) are means over time of frequency x voltage^2 and of voltage.
 
     ``level`` is the clock level, ``voltages`` the logic voltage of each partition, and ``refresh_rates`` the rate of
     each chip's DRAM, with ``refresh_kept`` where its temperature alone asks for less. ``gain`` is the loop gain of
@@ -179,9 +179,9 @@ def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) 
     Parameters
     ----------
     work, model, heat
-        What is done, what it costs, and how that warms the stack.
+        Work of the mapping, power model, and thermal model of the stack.
     throttle : bool
-        False: stay at the nominal level whatever the limits say.
+        False: stay at the nominal level even if limits are exceeded.
 
     Returns
     -------

@@ -23,12 +23,12 @@ class Budgets:
     Parameters
     ----------
     chip_area, package_area
-        In mm2; DRAM stacks have what the chip leaves of the package.
+        In mm2; DRAM stacks have the area of the package outside of the chip.
     power
         In W.
     area_shares, power_shares, edge_shares
-        Of the chip's area, of the power and of the chip's perimeter, by component: ``core``, ``dram``, the names of
-        SRAM levels and the roles of links. What has no share has none of that budget.
+        Shares of the chip's area, of the power and of the chip's perimeter, by component: ``core``, ``dram``, the names
+        of SRAM levels and the roles of links. A component without a share has nothing of that budget.
     dies
         Equal ones that the chip is made of; links between them have the seams, and no share of the perimeter.
     edge
@@ -72,8 +72,8 @@ class Derived:
 def derive(technology: Technology, budgets: Budgets, rules: DerivationRules = DEFAULT) -> Derived:
     """Derive the chip, or an array of chips, of a technology under some budgets.
 
-    Raises `SystemSpecError` for shares of what the technology does not have, of below 0, and, unless the rules let
-    them, for shares of a budget that sum to more than 1.
+    Raises `SystemSpecError` for shares of components that the technology does not have, for negative shares, and,
+    unless the rules allow it, for shares of a budget that sum to more than 1.
 
     Examples
     --------

@@ -23,9 +23,9 @@ _BESIDE, _LAYERED = "hbm3", "hybrid-vault"
 class DerivedDesign:
     """A design with everything that is derived from it on demand.
 
-    Raises `SystemSpecError` where that cannot be, when it is asked for: of a design without a template there are
-    components, but no system. ``on``: the stack, or its name or path, that says of the stack what the design does not;
-    without one it is ``hbm3``, or ``hybrid-vault`` where the design has DRAM layers.
+    A property raises `SystemSpecError` if it cannot be derived: a design without a template has components, but no
+    system. ``on``: stack, or its name or path, for the properties that the design does not state; by default ``hbm3``,
+    or ``hybrid-vault`` if the design has DRAM layers.
     """
 
     design: Design

@@ -148,7 +148,7 @@ def out_of_range(
     Parameters
     ----------
     bursts, banks, random, reads
-        As there, of one stream.
+        As of :func:`bounds_of_streams`, for one stream.
     entries
         Bursts that the controller sees at a time.
     limits

@@ -8,7 +8,7 @@ from dfopt.documents.stack_dram import DramEnergies, DramStack
 def like_rate(like: DramStack, channels: int, peak: float, energy: float, flowing: float) -> DramStack:
     """DRAM with channels like those of another stack, scaled to ``peak`` B/s in total.
 
-    Commands on columns follow the clock of the connections; what happens inside a bank takes its time.
+    Timings of column commands scale with the clock of the connections; those inside a bank stay.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ def like_rate(like: DramStack, channels: int, peak: float, energy: float, flowin
     channels
         How many there are.
     peak
-        In B/s, of all of them.
+        Total bandwidth of all channels, B/s.
     energy
         J for a byte that is read in order, from the bank to the logic die.
     flowing

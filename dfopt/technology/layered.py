@@ -144,8 +144,8 @@ def usable(part: DramLayers, at: Point, units: Numbers, frequency: Numbers) -> t
 def layered_chip(taking: Design, giving: Design | None = None) -> Components:
     """Components of a design with sizes: cores, buffers, DRAM and links.
 
-    DRAM and links run at their nominal rates, and have the power that this takes; cores have what is left of the
-    budget, and their clock follows from it.
+    DRAM and links run at their nominal rates, with the power that these need; cores have the rest of the budget, from
+    which their clock follows.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from dfopt.technology.dram_like import like_rate
 def layered_dies(dies: tuple[Die, ...], layers: int, pitch: float) -> tuple[Die, ...]:
     """Dies of a stack with another number of DRAM dies and another bond pitch, m.
 
-    The DRAM die next to the sink stays as it is; the first of the others stands for all of them.
+    The DRAM die next to the sink is kept; all others are copies of the first of the others.
 
     Examples
     --------

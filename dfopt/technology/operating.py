@@ -33,7 +33,7 @@ class OperatingPoint(NamedTuple):
     Attributes
     ----------
     voltage, frequency
-        In V and Hz; both 0 of what is off.
+        Voltage in V and clock in Hz; both 0 if the circuit is off.
     power
         Dynamic power that is drawn, in W.
     energy
@@ -54,9 +54,9 @@ def operating(
 ) -> OperatingPoint:
     """Operating point of a circuit under a power budget.
 
-    Below its lowest voltage a circuit stays there, with a clock such that ``f V^2`` is what the power allows. ``low``
-    lets the voltage fall as DeepFlow's links do, with that clock all the same; they are then off at the threshold.
-    ``top`` heeds the highest voltage.
+    If the power is too small for its lowest voltage, a circuit stays at that voltage, at a clock for which ``f V^2``
+    meets the power. ``low`` lets the voltage fall below it, with the same clock, as for DeepFlow's links, which are off
+    at the threshold. ``top`` respects the highest voltage.
 
     Examples
     --------

@@ -238,8 +238,8 @@ class PowerModel:
     def outward_dynamic(self, activity: Activity) -> Floats:
         """Energy that does not scale with the logic's voltage by block and tile, J, shape (B, I).
 
-        Of DRAM commands, of the way to the logic die, and of what is sent to other chips: on IO tiles, or all over the
-        logic die.
+        It is the energy of DRAM commands, of the path to the logic die, and of messages to other chips: on IO tiles, or
+        spread over the logic die.
         """
         split = self.dynamic_split(activity)
         commands = split["dram_activate"] + split["dram_read"] + split["dram_write"]

@@ -30,7 +30,8 @@ class DerivationRules:
     peak_by_type
         Peak rates in every type that the technology has.
     whole_units
-        Units of compute are built whole. Designs with sizes have a real number of them: then each mm2 has its price.
+        The number of compute units is an integer. Designs with stated sizes have a real number, so that every mm2
+        counts.
     """
 
     core_v_max: bool = True

@@ -54,7 +54,7 @@ def contiguous_bytes(held: float, tile: float, row: float, rows: int, split: int
     Parameters
     ----------
     held, tile : float
-        Bytes of it that a chip holds, and of those in one tile.
+        Bytes of the tensor on one chip, and in one tile.
     row : float
         Bytes of one token's features, those of a chip where they are split.
     rows : int
@@ -143,9 +143,9 @@ class ByPattern(NamedTuple):
 class DramStreams:
     """DRAM of a stack as a server of the data streams of partitions.
 
-    A partition's flows share the time: it is the sum over them of bytes / bandwidth, all channels alike. Where a
-    partition reads and writes, a controller lets the direction with fewer bursts wait until half of what a channel can
-    have outstanding are of it, and turns the bus for these, so that turns are in proportion to them.
+    The flows of a partition share the time, which is the sum of bytes / bandwidth over them; all channels are equal. If
+    a partition reads and writes, the controller queues the direction with fewer bursts until these fill half of a
+    channel's queue, and then turns the bus for them, so that the number of turns is proportional to these bursts.
     """
 
     def __init__(self, stack: Stack) -> None:

@@ -50,9 +50,9 @@ def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
     Parameters
     ----------
     state : SearchState
-        What the search shares; it gets the mappings, and is stopped by an interrupt.
+        State of the search; it receives the mappings, and an interrupt stops it.
     spaces : sequence of MappingSpace
-        The mappings of each graph. What is worked out of them stays there.
+        The mapping space of each graph; tables computed here stay in its caches.
     """
     if is_large([space.setting for space in spaces], state.request) and state.request.formulation != "assignment":
         try:

@@ -97,7 +97,8 @@ def responses(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -
 def digest(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -> str:
     """SHA-256 of everything that decides the `responses` of a body, grid and tiles.
 
-    Names of slabs, heat capacities and the ambient temperature do not; a tile is told by the place of its slab.
+    Names of slabs, heat capacities and the ambient temperature do not count; a tile is identified by the index of its
+    slab.
     """
     places = {name: index for index, name in enumerate(body.names)}
     package = body.package.model_dump(exclude=_OF_TRANSIENTS)

@@ -107,9 +107,9 @@ class Condensed:
     """Coupled solver: cosine transform for the die, sparse LU for the package, and a dense coupling matrix.
 
     With g the link of each cell between them, c the package's temperatures under the die and l those of the last
-    sheet of the die: ``c = z + g G l`` and ``l = y + g Q c``. Here z is what the package has under the die on its own,
-    y what the die has at its last sheet on its own, and G and Q are the responses of each to a watt there. So
-    ``c = (I - g^2 G Q)^-1 (z + g G y)``. Plates are centred on the die, so of four columns of G three are mirrors.
+    sheet of the die: ``c = z + g G l`` and ``l = y + g Q c``. Here z are the temperatures of the package alone, y those
+    of the last sheet of the die alone, and G and Q the responses of both to one watt there. Hence ``c = (I - g^2 G
+    Q)^-1 (z + g G y)``. Plates are centred on the die, so that three of four columns of G are mirror images.
     """
 
     def __init__(self, network: Network) -> None:

@@ -44,9 +44,10 @@ class Body:
     slabs
         From the face far from the sink to the sink.
     package
-        What is beyond the last slab. A sink in mode ``hotspot`` is meshed over the die, with twelve nodes for what is
-        outside (Skadron et al., "Temperature-aware microarchitecture", ISCA 2003, and package.c of HotSpot; heat
-        capacities are taken as they are, HotSpot multiplies them by 0.333). In mode ``plates`` it is meshed as it is.
+        Parts of the package beyond the last slab. A sink in mode ``hotspot`` is meshed over the die, with twelve nodes
+        for the area outside (Skadron et al., "Temperature-aware microarchitecture", ISCA 2003, and package.c of
+        HotSpot; heat capacities are taken as they are, HotSpot multiplies them by 0.333). In mode ``plates`` it is
+        meshed as it is.
     ambient_k
         Kelvin.
     far_htc
