@@ -31,9 +31,9 @@ def usual_assumptions(name: str) -> Assumptions:
     Of a step whose source mentions no library, every kernel runs alone; within a library's fused kernel, compute,
     memory and network times add up.
 
-    What the backward pass needs of split tokens is gathered once in a layer: a library gathers it again for every
-    product, but behind another one (Korthikanti et al., MLSys 2023, section 4.2.2). Adam's step takes its time. Every
-    stage of a pipeline has a time of its own: those with embedding and logits more. Its kernels hold their weights.
+    Split tokens are gathered once in a layer for the backward pass: a library gathers them again for every product, but
+    behind another product (Korthikanti et al., MLSys 2023, section 4.2.2). The time of Adam's step counts. Every
+    pipeline stage has its own time; stages with embedding and logits take longer. Kernels store their weights.
     """
     return Assumptions(
         profile=name,
@@ -58,7 +58,7 @@ def mapped(
     rows : sequence of TrainingRow
         Measured steps.
     system, assumptions : System, Assumptions
-        What is fitted.
+        Values of the fitted numbers.
     values : dict
         Value of each number, by name.
     """
@@ -86,18 +86,18 @@ def calibrate(  # noqa: PLR0913 - a public function with options
         Tables of steps (:mod:`dfopt.calibration.rows`); all of their rows that are taken must be of the system's chip.
         None where every number is from tables, or from ``like``.
     system
-        What is fitted: nodes and what connects them.
+        System to calibrate: nodes and their network.
     name
         Of the profile.
     label
-        What the tables of kernels and collectives call the system, or how that begins.
+        Name of the system in the tables of kernels and collectives, or a prefix of it.
     kernels, collectives
-        Tables of kernels (GEMMs, attention at once, kernels bound by memory, an optimizer's step) and of collectives:
-        what they fix is not fitted.
+        Tables of kernels (GEMMs, fused attention, memory-bound kernels, an optimizer's step) and of collectives:
+        numbers that they fix are not fitted.
     names
         Numbers to fit; by default those that tables have not fixed and that step times count.
     say
-        Is told what is going on.
+        Called with messages on the progress.
     regime
         Which rows are taken of tables that say how a chip was kept busy: a step of training keeps it at the limit of
         its power, ``sustained``; a table that does not say is taken as it is.
@@ -177,7 +177,7 @@ def calibrate(  # noqa: PLR0913 - a public function with options
 def with_collectives(system: System, collectives: str | Path, label: str) -> tuple[System, int]:
     """The system with link efficiencies from measured collectives within a node, and the number of measurements.
 
-    Between nodes no table says any; what is known there is how long a step of a ring takes (`BETWEEN`).
+    No table has efficiencies between nodes; only the time of a step of a ring is known there (`BETWEEN`).
     """
     share, factors, count = node_factors(collectives, label, system)
     node, *others = system.network
@@ -203,8 +203,9 @@ def taken_from(
 ) -> tuple[System, Assumptions, tuple[FittedNumber, ...]]:
     """System and assumptions with the fitted numbers of another chip, and the list of those numbers.
 
-    A share is one of the chip's own rate; what it is of FLOP and bytes goes with it. Dims are matched by their place.
-    What an optimizer's step sustains, of which few chips have a table, is taken over from a table, too.
+    Shares are relative to each chip's own rate, and keep their dependence on FLOP and bytes. Dims are matched by
+    position. The share that an optimizer's step sustains, for which few chips have a table, is taken from a table of
+    the other chip, too.
     """
     donor = like.numbers()
     if steps := [row for row in like.efficiency if row.op == "optimizer"]:

@@ -59,7 +59,7 @@ def fit(numbers: Sequence[Number], measured: Floats, times_of: Callable[[Mapping
     Parameters
     ----------
     numbers
-        What is fitted.
+        The numbers to fit.
     measured
         Seconds of every row.
     times_of

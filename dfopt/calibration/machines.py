@@ -19,7 +19,7 @@ class Recipe:
     Attributes
     ----------
     inside
-        Chips and what connects those of a node.
+        Chips, and the network within a node.
     node
         Chips of a node at most.
     between

@@ -221,7 +221,7 @@ _TYPES: Final[dict[str, _Types]] = {
 def types_of(precision: str, converted: bool = False) -> _Types:
     """Data types of a graph in mixed precision: weight products in ``precision``, all else in 16 bits.
 
-    ``converted``: products keep what they take for their gradients, not what they are given.
+    ``converted``: products save their converted inputs for the gradients, not the original ones.
 
     Examples
     --------

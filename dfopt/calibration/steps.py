@@ -66,8 +66,8 @@ def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool
 def second_axis(row: TrainingRow) -> int:
     """Degree of the second axis (expert or context parallelism) of a row; 1 without it.
 
-    As many as experts have groups, if copies of the batch are a multiple of that; where TP chips have experts of their
-    own too, those are left out, and TP splits what each expert does.
+    It is the number of expert groups, if it divides the number of replicas. If TP chips have experts of their own too,
+    that part is ignored, and TP splits each expert.
 
     Raises
     ------

@@ -60,8 +60,8 @@ def kernel_rows(
     Of a table: how many kernels were taken, and the regime of those if it says any.
 
     A table is known by its columns: ``way`` (attention), ``parameters`` (an optimizer's step), ``bytes`` (kernels bound
-    by memory), or else it is one of GEMMs, which are read last: what they have left for their FLOP depends on the share
-    of bandwidth.
+    by memory), or else it is one of GEMMs, which are read last, as their time for FLOP depends on the share of
+    bandwidth.
 
     Parameters
     ----------
@@ -120,10 +120,10 @@ def gemm_rows(
     """Efficiency rows of unit ``matrix`` from measured GEMMs, and the number of measurements.
 
     ``system``, ``m``, ``n``, ``k``, ``latency_ms``, in a type of two bytes: where there is ``gemm_dtype``, of bfloat16.
-    A product takes its compute time and the time of its bytes, one after the other, as under ``overlap: none``, and
-    the latter at the share of bandwidth that the system has for so many; where compute is longer at full rates, its
-    share of the peak is what is left for it. Of each class by FLOP the median. In truth both pass at once, so that less
-    may be left than the peak takes: 1 then.
+    A product takes its compute time plus the time of its bytes, as under ``overlap: none``, the latter at the system's
+    share of bandwidth for this many bytes. If compute takes longer than the bytes at full rates, its share of the peak
+    follows from the rest of the time; a class by FLOP has the median. In reality both overlap, so that the rest may be
+    less than compute takes at peak; the share is then 1.
 
     Parameters
     ----------
@@ -254,8 +254,9 @@ def optimizer_rows(
 ) -> tuple[list[EfficiencyRow], int]:
     """Efficiency row of ``op: optimizer`` from measured fused optimizer steps, and the number of measurements.
 
-    ``system``, ``parameters``, ``bytes`` (the least that so many parameters take), ``latency_ms``. The median, of steps
-    that move as much as the largest class of kernels that memory bounds: a step is over all parameters of a chip.
+    Columns: ``system``, ``parameters``, ``bytes`` (the least for this number of parameters), ``latency_ms``. The share
+    is the median over steps that move at least as many bytes as the largest class of memory-bound kernels, since a step
+    covers all parameters of a chip.
 
     Parameters
     ----------
@@ -300,8 +301,8 @@ def node_factors(
 
     ``system``, ``op_name``, ``num_gpus``, ``message_bytes`` (of an all-to-all what each chip sends, of all others the
     whole tensor) and ``latency_ms``. The time over the system's overhead is affine in the bytes, least squares of
-    relative errors over messages of `LARGE` bytes or more and all numbers of chips. The fixed part is taken to be the
-    same for any of them: on an A100 it is 18 to 32 us from two to eight chips, whatever the collective.
+    relative errors over messages of `LARGE` bytes or more and all numbers of chips. The fixed part is assumed equal for
+    all numbers of chips: on an A100 it is 18 to 32 us for two to eight chips and any collective.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class Axis:
     name, title : str
         Key in documents, and name in words.
     splits : str
-        What it splits: kernels, modules, layers or the batch.
+        Object that the axis splits: kernels, modules, layers or the batch.
     refuses : callable, optional
         From a graph and a degree to why the graph cannot use it, or None.
     optional : bool

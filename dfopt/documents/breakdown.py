@@ -24,8 +24,8 @@ class _Parts(Part):
 class Breakdown(_Parts):
     """Seconds of a step by what a pipeline stage does, over all its microbatches; they add up to the step.
 
-    Work is what a partition takes with a network that takes no time, by the pass of its kernels (of several passes by
-    their FLOP); communication is exposed: what it makes the partition longer. The meaning of the parts is that of
+    Work is the time of a partition with an infinitely fast network, by the pass of its kernels (for several passes by
+    their FLOP). Communication is exposed: the time that it adds to the partition. The meaning of the parts is that of
     Calculon (Isaev et al., SC'23, section 4), where work and exposed communication add up in the same way.
 
     Attributes
@@ -85,8 +85,8 @@ class Breakdown(_Parts):
 class LinkTime(_Parts):
     """Seconds of a step in which a chip of the slowest stage sends or waits for a link, whether the step waits or not.
 
-    Beside the exposed parts of `Breakdown` of the same names: what is longer here is hidden behind work. What a chip
-    does for a collective (adding up, copying) is no time of a link. Gradients are those of the stage with most of them.
+    The parts have the names of the exposed parts of `Breakdown`; the difference is hidden behind work. Work of a chip
+    for a collective (reducing, copying) is not link time. Gradients are those of the stage with most of them.
 
     Attributes
     ----------

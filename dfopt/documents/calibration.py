@@ -168,7 +168,7 @@ class Calibration(Document):
     def applied(self, system: System) -> System:
         """A system with the calibrated shares; `SystemSpecError` for another chip or more network levels.
 
-        Dims are matched by their names, or else by their place: what is measured in a node is for the first dim.
+        Dims are matched by name, or else by position: figures measured in a node are for the first dim.
         """
         issues = []
         if system.chip.name != self.chip:

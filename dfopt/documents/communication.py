@@ -17,8 +17,8 @@ CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_a
 class Communication(Part):
     """A collective that a kernel needs in every evaluation, whatever its sharding.
 
-    Embedding rows that live on other chips, the transpose of an FFT, the panel of an LU step: what an
-    operation sends because of what it computes. ``over`` is the group of chips, one of
+    Examples are embedding rows that are stored on other chips, the transpose of an FFT, and the panel of an LU step:
+    data that an operation sends by its nature. ``over`` is the group of chips, one of
     :func:`dfopt.documents.axes.groups`:
 
     * ``tp``: all tensor-parallel chips; ``tp_first``, ``tp_rest``: those along the first network dim that

@@ -86,7 +86,7 @@ def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int =
     tokens : int
         Tokens of an evaluation.
     always : int
-        Experts beside them that every token chooses.
+        Number of further experts, which every token uses.
     """
     touched = routing.touched(count, chosen, tokens) + always
     stated = None if routing == Routing() else routing

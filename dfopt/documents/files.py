@@ -56,7 +56,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Patt
     Raises
     ------
     DocumentError
-        If it cannot be read, before more of it is in memory.
+        If the file cannot be read or is larger, before more of it is in memory.
     """
     name = os.fspath(path)
     try:

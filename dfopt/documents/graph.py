@@ -38,9 +38,9 @@ class Graph(Named):
     """A workload: a DAG of kernels, evaluated once per microbatch.
 
     With ``sections`` the kernels are drawn once for each kind of layer (``Kernel.layer``), and evaluated as often as
-    the model has it. Kinds are DAGs of their own, which no tensor connects: those of ``carried`` go from a layer to
-    the next one, of whatever kind; all else that passes between kinds goes through DRAM. ``repeat: N`` is short for one
-    section of one layer.
+    the model has layers of it. Kinds are separate DAGs without tensors between them: ``carried`` tensors go from a
+    layer to the next one, of any kind, and all other data between kinds goes through DRAM. ``repeat: N`` is short for
+    one section of one layer.
 
     Attributes
     ----------

@@ -32,8 +32,8 @@ Count = Field(ge=1, le=10**15)
 class SequenceState(Part):
     """State that a kernel keeps in DRAM for every sequence across steps: keys, values, latents, recurrent states.
 
-    Sequences of all microbatches have theirs at the same time. ``heads`` says what divides it: a chip holds those that
-    its share of the kernel's ``outer`` belongs to, and all of a state of one head.
+    The states of the sequences of all microbatches are stored at the same time. Chips divide a state by its ``heads``:
+    a chip stores the heads that its share of the kernel's ``outer`` belongs to, and the whole of a state with one head.
 
     Attributes
     ----------
@@ -288,8 +288,8 @@ class Tensor(Part):
     ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side; the default is decided by
     size, then by order. Several that state their bytes may be parts of the operand of a ``gemm``.
 
-    What several kernels read of an output is stored once if it is the same ``part`` and as large: without names, parts
-    of one size are the same.
+    Tensors of one output are stored once for several readers if they have the same ``part`` and size; without names,
+    parts of equal size are the same.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ class Metric:
     Attributes
     ----------
     words
-        What people read, such as ``tokens per second``.
+        Name in reports, such as ``tokens per second``.
     meaning
         A sentence for the column of a study. Empty: studies have no such column.
     formula
@@ -28,7 +28,7 @@ class Metric:
     sense
         Whether less is better, or more.
     dimension
-        What the figure is in, in SI units. None: a count per second.
+        SI unit of the figure. None: a count per second.
     rate
         Whether the figure goes with 1 / step time.
     headline

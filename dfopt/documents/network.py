@@ -255,9 +255,9 @@ class NetworkDim(Part):
     def around(self, other: NetworkDim) -> NetworkDim:
         """The ring around the block of this part of a dim and a part of another, with all such rings at once.
 
-        Chips of two rings or lines, or of parts of them, form a grid. Where their number is even, there is a ring
-        through all of them whose every edge is one step along one of the two (a Hamiltonian cycle of the grid): it runs
-        along both, so it has the narrower of their links and the longer of their latencies, as its parts have them.
+        Chips of two rings or lines, or of parts of them, form a grid. If their number is even, the grid has a
+        Hamiltonian cycle: a ring through all chips whose every edge is one step along one of the two. It has the lower
+        link bandwidth and the higher latency of the two.
 
         Measured shares of a link's bandwidth hold on each of the two, so the least of both does; latencies that were
         measured are about other rings.

@@ -25,7 +25,7 @@ def unpacked(text: str) -> Any:
     Raises
     ------
     ValueError
-        If the text holds no packed data, or something beside it.
+        If the text is not packed data, or has more than that.
     """
     try:
         sent, stream = base64.b85decode(text), zlib.decompressobj()

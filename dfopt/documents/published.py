@@ -19,11 +19,11 @@ class Counts(NamedTuple):
     Attributes
     ----------
     parameters : int
-        All of them.
+        Number of all parameters.
     active : int
         Those that one token is multiplied with: of experts the chosen ones, and no table in which it looks up a row.
     bytes_per_token : int
-        What is kept of a token in all layers, as far as no window drops it.
+        Cached bytes per token over all layers, as long as no window drops it.
     looked_up : int
         Parameters of tables.
     logits : int

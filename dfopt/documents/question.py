@@ -42,8 +42,8 @@ class _InPython:
 class Question(Document):
     """A question to the search: workload, system, assumptions and options, by name or as documents.
 
-    In Python a graph, a system, a stack or assumptions may be documents, too. A file has their names or paths: a
-    document in a question is left out of it.
+    In Python a graph, a system, a stack or assumptions may also be documents. A file has their names or paths only;
+    documents are left out of it.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ def is_kept(graph: Graph, tensor: Tensor) -> bool:
 def saved_word(graph: Graph, tensor: Tensor) -> float | None:
     """Bytes of an element of the saved copy of a tensor, if its type differs from the tensor's; else None.
 
-    What logits are computed from is converted only where all weights are of one type.
+    The input of the logits is converted only if all weights have the same type.
 
     Examples
     --------
@@ -109,8 +109,9 @@ def saved_word(graph: Graph, tensor: Tensor) -> float | None:
 def kept_beside(graph: Graph) -> tuple[dict[str, float], dict[str, float]]:
     """Unsharded bytes that kernels keep in addition to saved tensors: until the backward pass, and while a layer runs.
 
-    Of forward kernels until the backward pass of their microbatch, less where tensors say too much; and while the
-    backward pass of their layer runs, of those that are evaluated again then, or are of it.
+    Bytes of forward kernels are kept until the backward pass of their microbatch (negative where saved tensors count
+    too much). Bytes of kernels that are recomputed, or belong to the backward pass, are kept while the backward pass of
+    their layer runs.
 
     Examples
     --------

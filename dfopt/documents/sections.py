@@ -60,8 +60,8 @@ class Layers:
     stages of the mapping: those of counted layers first, in the order in which they first appear, and behind these the
     kinds that they are recomputed as.
 
-    ``order``: kind of every counted layer; ``at``: of the other kinds, how many counted layers lie before each of them;
-    ``recomputed``: kinds of counted layers, and which kind each is as one that is computed again.
+    ``order``: kind of every counted layer; ``at``: for every other kind, the number of counted layers before it;
+    ``recomputed``: for kinds of counted layers, the kind that each is when it is recomputed.
     """
 
     kinds: tuple[str, ...]

@@ -164,7 +164,8 @@ class DramEnergies(Part):
 class DramStack(Part):
     """All DRAM of one chip: equal ``channels`` spread evenly over the DRAM dies.
 
-    Of a stack without DRAM dies the memory is outside (DDR on the board, HBM beside the die): its heat goes elsewhere.
+    The memory of a stack without DRAM dies is outside of it (DDR on the board, HBM next to the die), and so is its
+    heat.
 
     Attributes
     ----------

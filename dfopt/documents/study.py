@@ -36,9 +36,9 @@ from dfopt.errors import did_you_mean, json_path, repeated
 class Study(Named):
     """A grid of cells to solve, with claims to check on their results.
 
-    The cells are the product graphs x systems x parameters x assumptions x limits x axes, less what the filters
-    drop, and less systems, assumptions and limits that are for other graphs. Each parameter is an axis of its own;
-    a named axis sets several fields at once, or fields of systems, assumptions and options.
+    The cells are the product graphs x systems x parameters x assumptions x limits x axes, without those that filters
+    drop, and without systems, assumptions and limits meant for other graphs. Each parameter is one axis; a named axis
+    sets several fields at once, or fields of systems, assumptions and options.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ def check_expression(
 ) -> None:
     """Raise an error unless an expression is a condition, or a value, over the columns of a data frame.
 
-    Raises what :func:`dfopt.documents.base.problem` makes.
+    The error is that of :func:`dfopt.documents.base.problem`.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def check_expression(
     columns : collection of str
         Names that may occur.
     texts : collection of str
-        Those of them that hold text, which is no value.
+        Columns that hold text and thus no value.
     where : str
         The place in the document, for errors.
 

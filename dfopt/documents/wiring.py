@@ -55,8 +55,9 @@ class Wiring:
     """Kernels, the tensors between them, and what they exchange with DRAM.
 
     ``tensors`` connect kernels of one layer, and ``carried`` ones connect a layer with the next. ``inputs`` and
-    ``outputs`` are what the graph states of DRAM; None leaves it to the rules of :meth:`reads` and :meth:`writes`.
-    ``words`` are bytes of an element of every class of data. All sizes are those before any sharding.
+    ``outputs`` are the DRAM inputs and outputs that the graph states; None: they follow from the rules of :meth:`reads`
+    and :meth:`writes`. ``words`` are bytes of an element of every class of data. All sizes are those before any
+    sharding.
 
     Examples
     --------

@@ -27,9 +27,9 @@ Says = Callable[[RunDecisions], ToolArguments | Lacks]
 class Tool:
     """A training tool and its vocabulary of arguments.
 
-    ``says`` has an entry for every decision that it has arguments for; all others are listed. ``source`` is where the
-    names of its arguments are from, ``first`` a line in front of the file, in its comments; ``refuses`` gives what
-    would keep it from starting.
+    ``says`` has an entry for every decision that the tool has arguments for; all other decisions are listed. ``source``
+    is the origin of the names of arguments, ``first`` a comment line at the top of the file; ``refuses`` returns
+    reasons for which the tool would not start.
     """
 
     name: str

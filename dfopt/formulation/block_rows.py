@@ -42,13 +42,13 @@ class ChargeRows:
     table, chip : Table, ChipModel
         Charges of the layer, limits and rates.
     latency_l : float array, s
-        What computing may take under the cycle model, see :attr:`dfopt.terms.layer.Layer.latency_l`.
+        Possible compute seconds under the cycle model, see :attr:`dfopt.terms.layer.Layer.latency_l`.
     unit_s : float, s
         Seconds that are one unit of the model. A unit of bytes is the SRAM.
     clock : Clock
         When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
     token_rows : TokenRows, optional
-        What blocks of tokens are cut from. None: no block of kernels takes its tokens in blocks.
+        Tokens that are cut into blocks. None: no block of kernels takes its tokens in blocks.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class HeldBytes:
     instance : Instance
         The plan.
     layer : Layer
-        What its chips do in one evaluation.
+        The instance: work of the chips in one evaluation.
     table : Table
         Its charges.
     """
@@ -57,9 +57,9 @@ class HeldBytes:
         Returns
         -------
         list of list of float array, B
-            Of all layers alike, and what the layer at work has more, by :data:`AT_WORK`: of these a chip holds the most
-            of any layer. Each by kernel and option. The last are of what lies elsewhere, at least, while that is the
-            layer at work.
+            Bytes that every layer stores, and additional bytes of the running layer, by :data:`AT_WORK`, of which a
+            chip stores the largest over all layers; each by kernel and option. The last are lower bounds for items in
+            other memories while their layer runs.
         """
         unit_sr = np.array([self._kept(tier, stage, number, (), unit) for unit in np.eye(len(HELD)).tolist()]).T
         bytes_sko: list[list[Floats]] = [[] for _ in unit_sr]

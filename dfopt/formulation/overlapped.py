@@ -45,7 +45,7 @@ def step_terms(
     T, T_s : int arrays
         Columns of the slowest stage, and of each distinct one.
     hop_s : sequence of Terms
-        What each of these sends beside its work, as terms of one row.
+        Seconds that each of these sends in addition to its work, as terms of one row.
     rounds : float
         How often a step has the time of the slowest stage.
 

@@ -100,7 +100,7 @@ class Ordered:
     model : Model
         Gets the columns and rows.
     structure : BlockStructure
-        What decides which blocks there may be.
+        Data that decide which blocks are possible.
     clock : Clock
         When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
     """
@@ -203,7 +203,7 @@ class BlockList:
     model : Model
         Gets the columns and rows.
     structure : BlockStructure
-        What decides which blocks there may be.
+        Data that decide which blocks are possible.
     member_kb : bool array, shape (kernels, blocks)
         Which kernels each block holds, of :func:`listed`.
     """

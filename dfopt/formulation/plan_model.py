@@ -63,7 +63,7 @@ class PlanModel:
     unit_s : float, s
         Seconds of a step that are one unit of its objective.
     relaxed : bool
-        Whether it leaves out what waits in DRAM between partitions, which then may be too much.
+        Whether tensors that wait in DRAM between partitions are left out; they may then exceed the memory.
     bounding : bool
         Whether a mapping may take longer than it says, see :attr:`dfopt.formulation.block_rows.ChargeRows.bounding`.
     """
@@ -117,7 +117,7 @@ def plan_model(
     instance : Instance
         The plan.
     layer : Layer
-        What its chips do in one evaluation, with some number of tiles.
+        The instance, at some number of tiles.
     table : Table
         The charges of the layer.
     domain : Domain
@@ -127,8 +127,8 @@ def plan_model(
     clock : Clock
         Of this form.
     relaxed : bool
-        Whether what waits in DRAM may be left out: it depends on the order of partitions, and without it blocks can be
-        listed on some chips.
+        Whether tensors that wait in DRAM may be left out: they depend on the order of partitions, and without them
+        blocks can be listed on some chips.
 
     Raises
     ------

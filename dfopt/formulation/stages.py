@@ -40,7 +40,7 @@ class StageRows:
     instance : Instance
         The plan.
     layer : Layer
-        What its chips do in one evaluation.
+        The instance: work of the chips in one evaluation.
     blocks : ChargeRows
         Sums and times of blocks.
     stage_b : int array
@@ -152,9 +152,9 @@ class StageRows:
     def minimize(self, time_b: Ints, forward_b: Bools | None = None) -> float:
         """Set the step of the plan as objective; return the seconds of one objective unit.
 
-        The slowest pipeline stage, or the longest chain through all of them, and what a step takes beside.
-        ``forward_b``: whether blocks have something of the forward pass, where what copies exchange hides behind the
-        others.
+        The objective is the slowest pipeline stage, or the longest chain through all stages, plus the seconds of a step
+        outside of stages. ``forward_b``: mask of the blocks with forward kernels, if exchanges between replicas hide
+        behind all other blocks.
         """
         instance, model, line = self.instance, self.model, self.instance.line
         count = len(instance.pipeline)

@@ -77,8 +77,8 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
     Raises
     ------
     DocumentError
-        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo;
-        `SystemSpecError` (beside it) for a system whose parts do not fit each other.
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo; `SystemSpecError`
+        (which is not a `DocumentError`) for a system whose parts do not fit each other.
 
     Examples
     --------

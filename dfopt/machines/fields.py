@@ -16,14 +16,14 @@ def with_fields(system: System, fields: Mapping[str, Any], name: str | None = No
     Parameters
     ----------
     system
-        What to start from.
+        The system to change.
     fields
-        ``chip.sram.capacity`` -> value with its unit, as in a file; a dim is meant by its name or position:
-        ``network.x.size``, and so is a die: ``stack.dies.dram.count``. ``stack`` -> a stack's name, or what else a
-        system file may say there, replaces the stack and, with its bandwidth and capacity, the memory; nothing
-        (``None``) takes the stack away. Else nothing takes an optional field away.
+        New values by path, such as ``chip.sram.capacity``, with units as in a file. Dims and dies are given by name or
+        position: ``network.x.size``, ``stack.dies.dram.count``. ``stack``, a name or any other value that a system file
+        may have there, replaces the stack and, with its bandwidth and capacity, the memory; ``None`` removes the stack.
+        For any other optional field ``None`` removes the field.
     name
-        What errors call it; the system's own name if not given.
+        Name of the system in errors; by default its own name.
 
     Raises
     ------

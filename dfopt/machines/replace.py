@@ -29,7 +29,7 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
         Path -> value. An entry of a list is meant by its name or position: ``dies.dram.count``, ``dies.1.count`` and
         ``dies[1].count`` can be the same.
     file
-        What errors call the data.
+        Name of the data in errors.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def with_set(
     fields
         The value of ``set``.
     where, file
-        The place of the mapping that has ``set``, and what errors call its file.
+        Path of the mapping that has ``set``, and the name of its file in errors.
     example
         A right value, for the remedy.
 

@@ -36,9 +36,9 @@ def split_size(name_or_path: str | os.PathLike[str]) -> tuple[str, int | None]:
 def sized(system: System, chips: int | None = None, nodes: int | None = None) -> System:
     """A system with another number of chips, or nodes, or both.
 
-    The outermost dim is cut first, below a node too. A dim between nodes takes any number of them. A ring or line has
-    the sizes that the maker sells, which are those of the system's ``slices``, or else its own. One node becomes
-    several by the link that the system has for that, ``scale_out``.
+    The outermost dim is cut first, also within a node. A dim between nodes may have any number of nodes. A ring or line
+    has only sizes that its maker sells: those of the system's ``slices``, or else its own. A single node is extended to
+    several by the system's link ``scale_out``.
 
     Raises
     ------

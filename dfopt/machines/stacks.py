@@ -40,8 +40,8 @@ def load_stack(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any
     Raises
     ------
     DocumentError
-        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo;
-        `SystemSpecError` (beside it) for dies, tiles or limits that do not fit each other.
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo; `SystemSpecError`
+        (which is not a `DocumentError`) for dies, tiles or limits that do not fit each other.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def stack_at(value: Any, where: str, file: str) -> Stack:
 def stack_data(resolver: ReferenceResolver, value: Any, where: str, file: str, above: tuple[str, ...] = ()) -> Any:
     """Data of the stack that a value in a file names; inline data is returned unchanged.
 
-    What is wrong is left with the resolver. ``above``: files that are made of this one.
+    The resolver collects the issues. ``above``: files that are derived from this one.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def with_stack(system: System, stack: Stack | str | os.PathLike[str], memory: bo
     system
         Any system; a stack that it has is replaced.
     stack
-        The stack, or what `load_stack` takes.
+        The stack, or its name or path as of `load_stack`.
     memory
         Whether the chip's memory becomes the stack's: its peak bandwidth and its capacity; prices stay.
 

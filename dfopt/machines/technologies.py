@@ -59,13 +59,13 @@ def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Tec
     base
         The technology that parts go into.
     name_or_path
-        What `load_technology` takes; or a part, or several as in ``n3+hbm4``. Their sections, and of links their
-        roles, take the place of those of the base; the technology has the name that is given here.
+        Name or path as of `load_technology`; or that of one part, or of several as in ``n3+hbm4``. Their sections, and
+        for links their roles, replace those of the base; the technology has the name given here.
 
     Raises
     ------
     DocumentError
-        For what is named and cannot be had, and for parts that have the same section.
+        For names that are not found, and for parts with the same section.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def expand_part(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>"
 def technology_at(value: Any, where: str, file: str) -> Any:
     """Data of the technology that a value in a file means; inline data is returned unchanged.
 
-    Raises `DocumentError` for what it names and cannot be had.
+    Raises `DocumentError` for names that are not found.
 
     Examples
     --------

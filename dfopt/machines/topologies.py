@@ -30,13 +30,13 @@ class NamedTopology:
     Parameters
     ----------
     description
-        What its dims are, first to last.
+        Description of its dims, innermost first.
     source
         Where its definition comes from.
     dims
         Wiring of each of its dims, by the name that it has unless others are given.
     least
-        How many sizes it takes at least; all dims if left out.
+        Smallest number of sizes that it accepts. None: one for each dim.
     """
 
     name: str

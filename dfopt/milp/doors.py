@@ -70,9 +70,8 @@ def solve(  # noqa: PLR0913 - a public function with options
     Returns
     -------
     Solution
-        Ctrl-C does not raise (a second one does): the best solution so far
-        comes back as ``INTERRUPTED_*``.  The message names what a solver
-        behind PuLP could not be told.
+        Ctrl-C does not raise (a second one does): the best solution so far is returned as ``INTERRUPTED_*``. The
+        message names options that a solver behind PuLP does not support.
 
     Raises
     ------

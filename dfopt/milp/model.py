@@ -229,7 +229,7 @@ class Model:
     def start(self, values: Mapping[str, ArrayLike]) -> Floats:
         """Return a start vector from values per block; NaN means "unset".
 
-        Columns whose bounds coincide are filled in, whatever was given.
+        Columns whose bounds coincide are always filled in.
 
         Examples
         --------

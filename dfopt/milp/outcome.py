@@ -41,8 +41,8 @@ class Ending(Enum):
 class Settings:
     """Options of one run; ``again`` marks the second attempt after a wrong answer.
 
-    Times are readings of ``time.perf_counter``: a run that began at ``began`` is back ``grace`` seconds after the
-    ``deadline`` at the latest. ``clock``: counts its work, and ends it after so many units; see :func:`per_iteration`.
+    Times are readings of ``time.perf_counter``: a run that began at ``began`` returns at the latest ``grace`` seconds
+    after the ``deadline``. ``clock`` counts its work, and ends it at its limit; see :func:`per_iteration`.
 
     ``gap``, ``seed``, ``presolve`` and ``cutoff`` are options of :func:`dfopt.milp.solve`.
     """

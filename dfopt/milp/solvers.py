@@ -8,8 +8,8 @@ import importlib.metadata
 def check_solver(name: str) -> str:
     """Return the canonical name of a solver, or raise if it cannot be used here.
 
-    It is "highs", or "pulp:" and a name that PuLP lists, whatever its case. The usual short names do as well: CBC
-    (the one that comes with PuLP), GLPK, SCIP, GUROBI, CPLEX.
+    It is "highs", or "pulp:" and a name that PuLP lists, in any case. The usual short names are accepted too: CBC (the
+    one that comes with PuLP), GLPK, SCIP, GUROBI, CPLEX.
 
     Raises
     ------

@@ -47,10 +47,9 @@ def supervise(
 ) -> str:
     """Start a worker and wait for it until ``deadline + grace`` at the latest.
 
-    Returns "" when the worker came to an end by itself, otherwise what it was
-    stopped for: "limit" or "interrupt".  One Ctrl-C stops the worker; a second
-    one while it is winding down raises as usual.  ``report`` is called in between
-    in the calling thread, and once with True at the end.
+    Returns "" if the worker ended by itself, otherwise the reason why it was stopped: "limit" or "interrupt". One
+    Ctrl-C stops the worker; a second one while it is stopping raises as usual. ``report`` is called repeatedly in the
+    calling thread, and once with True at the end.
     """
     worker.start()
     try:

@@ -48,9 +48,9 @@ _PHYSICAL = {
 def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     """Solve one cell and return its record; errors become records too.
 
-    A task has ``cell`` (its key), what is ``asked`` (see `asked_of`), and ``keep``: whether the record has the whole
-    ``result``. A record has ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` and ``mapping`` or
-    ``message``.
+    A task has ``cell`` (its key), ``asked`` (the question, see `asked_of`), and ``keep``: whether the record has the
+    whole ``result``. A record has ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` and ``mapping``
+    or ``message``.
 
     Examples
     --------

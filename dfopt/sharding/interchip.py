@@ -204,7 +204,7 @@ def optimize_interchip(
     Parameters
     ----------
     setting, tables : Setting, InterChipTables
-        What is mapped, and the priced options.
+        The workload and the machine, and the costs of the options.
     gap : float
         Relative gap for each objective.
     clock : Clock

@@ -85,7 +85,7 @@ def summary(answer: JudgedResult, other: Score | None = None) -> list[tuple[str,
     Parameters
     ----------
     answer : Result or Judged
-        A result has a proof, and what more of a resource brings; a judged mapping has neither.
+        A result has a proof and gains from more resources; a judged mapping has neither.
     other : Score, optional
         The same mapping under the other efficiency: ideal beside measured, or the other way round.
     """

@@ -32,7 +32,7 @@ def report(document: Document, detail: Sequence[str] = (), figures: tuple[Figure
     detail : sequence of str
         Sections of a result, see `dfopt.show.details.DETAILS`.
     figures : tuple of Figure
-        What is counted of the model of a graph, beside what is published of it.
+        Computed and published sizes of the graph's model.
     """
     if isinstance(document, Graph):
         return graph_report(document, figures)

@@ -73,8 +73,8 @@ def time_parts(score: Score) -> dict[str, float]:
 def bound_parts(score: Score) -> dict[str, float]:
     """Seconds of a step by what binds them: chip resource, network latency, network bandwidth, or the rest.
 
-    Of the sum of them, which is the step, the network has what communication makes it longer, shared between latency
-    and bandwidth as the time on links is.
+    They add up to the step. The network has the exposed communication, split between latency and bandwidth in
+    proportion to link time.
     """
     parts, linked = score.breakdown, score.link_time
     work, sent = (math.fsum(dict(parts)[name] for name in names) for names in (_WORK, dict(linked)))

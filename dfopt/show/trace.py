@@ -43,8 +43,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     Raises
     ------
     PlanError
-        If two microbatches take turns, ``microbatches`` is below 1, or the interleaved order does not work with so
-        many.
+        If the plan has two-batch overlap, or ``microbatches`` is below 1 or not possible in the interleaved order.
 
     Examples
     --------

@@ -34,9 +34,9 @@ def limits_of(
     number : int
         Of the stage, or of the kind of layer that it stands for.
     asked : Request
-        What is asked for.
+        The request.
     dram_left : float, B
-        For what waits between partitions.
+        DRAM for tensors that wait between partitions.
     clock : Clock
         Within which the default of a MILP is looked for.
     """

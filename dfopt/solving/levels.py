@@ -32,7 +32,7 @@ def best_sharding(instance: Instance, tables: InterChipTables, options: Options)
     instance
         The plan.
     tables
-        Schemes of its kernels, and seconds of what these exchange.
+        Schemes of its kernels, and seconds of their communication.
     options
         The request under way; a part of its time is taken.
 
@@ -95,7 +95,7 @@ def by_levels(
     instance : Instance
         The plan.
     choose : callable
-        What :func:`best_sharding` finds.
+        Result of :func:`best_sharding`.
     options : Options
         The request under way.
     tiles : int

@@ -55,7 +55,7 @@ def from_levels(
     Parameters
     ----------
     instance, options : Instance, Options
-        The plan, and what is asked.
+        The plan, and the request under way.
     menu : Menu
         Options and figures of its layers.
     tiles : int
@@ -73,7 +73,7 @@ def from_levels(
     Raises
     ------
     Infeasible
-        No mapping keeps the limits, whatever the schemes.
+        If no mapping keeps the limits under any schemes.
     """
 
     def levels(share: Clock) -> Solved | None:
@@ -98,13 +98,13 @@ def from_start(
 ) -> Solved | Pruned:
     """The best mapping with ``tiles`` tiles by one MILP, started from a known mapping, or a bound on all.
 
-    First without what waits between partitions. That is a relaxation wherever blocks can be listed: the mapping that it
-    finds is the best if it fits as it is.
+    The MILP is first solved without tensors that wait between partitions. That is a relaxation if blocks can be listed:
+    its mapping is the best if it fits.
 
     Parameters
     ----------
     instance, options : Instance, Options
-        The plan, and what is asked.
+        The plan, and the request under way.
     menu : Menu
         Options and figures of its layers.
     tiles : int
@@ -117,7 +117,7 @@ def from_start(
     Raises
     ------
     Infeasible
-        No mapping keeps the limits, whatever the schemes.
+        If no mapping keeps the limits under any schemes.
     OutOfTime
         There was not enough time, and no mapping to start from.
     """
@@ -150,7 +150,7 @@ def assignment_of(
 ) -> tuple[PlanModel, list[IntraChipLimits]]:
     """The assignment MILP of a plan with at least ``least`` partitions, and the limits of its stages.
 
-    ``relaxed``: what waits between partitions may be left out.
+    ``relaxed``: whether tensors that wait between partitions may be left out.
 
     Parameters
     ----------

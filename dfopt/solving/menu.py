@@ -36,9 +36,9 @@ class Menu:
 
     Notes
     -----
-    ``menu.layer.least`` takes the least of every figure over the schemes that are left. Prices of blocks grow with each
-    of them, so no mapping under any of these schemes is faster than the best of that stage, and where nothing fits in
-    it nothing fits at all. With one scheme left for every kernel it is exact.
+    ``menu.layer.least`` has the least of every figure over the remaining schemes. Costs of blocks are non-decreasing in
+    each figure, so no mapping under any of these schemes is faster than the best of that stage, and if nothing fits
+    there, nothing fits at all. With one scheme left for every kernel it is exact.
     """
 
     instance: Instance

@@ -44,14 +44,13 @@ class Options:
     Attributes
     ----------
     request : Request
-        What was asked for.
+        The request.
     clock : Clock
         Counts the work, and ends it.
     progress : callable, optional
-        Who is told.
+        Callback for the progress of the search.
     only : mapping, optional
-        The plans that are searched, where others are known to be no better; what is known of each is raised to what is
-        shown.
+        The plans to search, if others are known to be no better, each with its known bound, which the search raises.
     """
 
     request: Request

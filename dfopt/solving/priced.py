@@ -48,14 +48,14 @@ def priced_plan(
     tiles : int
         Tiles that the streamed axis is cut into.
     options : Options
-        What is asked of partitions.
+        Limits on the partitions.
     listed : bool
         Also list the down-sets of every stage, where they are few enough.
 
     Raises
     ------
     Infeasible
-        If a kernel, or what must stay in DRAM, does not fit the chip.
+        If a kernel, or data that must stay in DRAM, does not fit the chip.
     """
     options.clock.charge(PREPARED)
     layer, asked = LayerOptions.of(instance), options.request

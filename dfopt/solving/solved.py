@@ -41,7 +41,7 @@ class Solved:
     Attributes
     ----------
     graph, plan, mapping : Graph, Plan, Mapping
-        What was mapped, and how.
+        The workload and the machine, and the mapping.
     score : Score
         The judge's figures, without heat.
     value, bound : float
@@ -109,7 +109,7 @@ def fused(
     Returns
     -------
     Solved or Pruned
-        Where passes decide what a step takes, nothing is shown of other partitions.
+        If the step depends on the times of passes, other partitions are not bounded.
 
     Raises
     ------

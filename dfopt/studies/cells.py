@@ -36,10 +36,10 @@ _PROSE = ("name", "description", "source", "profile")
 class Cell:
     """One solve of a study: question, labels and key.
 
-    ``axes`` holds the labels that tell it from the others, by column; ``key`` is the digest of what it asks, so
-    equal cells of two studies, or of one, have the same key. ``graphs``: the workload in every way that is free.
-    ``calibration`` names the one whose shares the system has, with its digest. ``largest``: the question whose answer
-    is the largest batch, where that is asked for.
+    ``axes`` has the labels that distinguish it from other cells, by column; ``key`` is the digest of its question, so
+    that equal cells of any studies have the same key. ``graphs``: the workload in all ways that the question leaves
+    free. ``calibration``: name and digest of the calibration whose shares the system has. ``largest``: question for the
+    largest batch, if requested.
     """
 
     axes: Mapping[str, str | int | float | None]

@@ -45,7 +45,7 @@ def check_store(path: str | os.PathLike[str], time_limit: float | None = None) -
     Raises
     ------
     DocumentError
-        If it is no store, or a record claims what does not hold.
+        If the file is no store, or a claim of a record is wrong.
     """
     records, text = read_records(path), Path(path).read_bytes()
     cut = not text.endswith(b"\n")  # by a sweep that writes to it

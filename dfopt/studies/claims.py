@@ -19,8 +19,8 @@ from dfopt.studies.selection import numbers, selected
 class Verdict:
     """Outcome of checking one claim of a study.
 
-    ``holds`` is none where it cannot be told: cells are pending, or have no such figure. ``cells`` says how many of
-    the selected cells count, ``why`` what stands in the way, or the claim's own reason where it does not hold.
+    ``holds`` is None if it is unknown: cells are pending, or lack the figure. ``cells`` is the number of selected cells
+    that count; ``why`` the obstacle, or the claim's own reason if it does not hold.
     """
 
     claim: Claim
@@ -57,7 +57,7 @@ def judge(claim: Claim, frame: Any) -> Verdict:
     Parameters
     ----------
     claim : Claim
-        What is claimed.
+        The claim.
     frame : pandas.DataFrame
         One row per cell with the columns that the claim names, and ``status``.
 

@@ -24,7 +24,7 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
     Returns
     -------
     pandas.DataFrame
-        Columns as ``study.columns`` lists them; what a cell does not have is missing (None or NaN).
+        Columns are those of ``study.columns``; values that a cell does not have are missing (None or NaN).
     """
     import pandas as pd
 

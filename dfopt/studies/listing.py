@@ -26,7 +26,7 @@ def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) 
     Raises
     ------
     DocumentError
-        If a file is no store, or the study is not what it must be.
+        If a file is no store, or the study is invalid.
     """
     if study is None:
         return records_frame(read_records(*stores).values())
@@ -73,7 +73,7 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
     columns : sequence of str
         Those that stay; all if there are none.
     sort : str, optional
-        Column by which rows are sorted, the smallest first; of ``-COLUMN`` the largest. What has no value comes last.
+        Column by which rows are sorted, the smallest first; of ``-COLUMN`` the largest. Rows without a value come last.
 
     Raises
     ------

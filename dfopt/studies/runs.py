@@ -24,7 +24,7 @@ from dfopt.studies.selection import check_column, telling
 class Runs:
     """Cells of a study in order, with the records of those that were run.
 
-    ``interrupted`` says whether the sweep ended before its last cell, ``notes`` what one should know about the store.
+    ``interrupted`` says whether the sweep ended before its last cell; ``notes`` has remarks on the store.
     """
 
     study: Study

@@ -42,8 +42,8 @@ def numbers(frame: Any, value: str) -> Any:
 def telling(rows: Sequence[Mapping[str, Any]], given: Sequence[str] = ()) -> list[str]:
     """The fewest label columns that, with the ``given`` ones, distinguish all distinguishable rows.
 
-    Two columns that always change together would be one axis under two names: the first of them is kept. Of a system
-    and its parts it is the parts, if they are combined with each other, else the system.
+    Of two columns that always change together only the first is kept. Of a system and its parts these are the parts, if
+    parts are combined with each other, else the system.
 
     All rows have the same columns; those of ``given`` tell rows apart already.
 

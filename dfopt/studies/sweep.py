@@ -60,18 +60,18 @@ def sweep(  # noqa: PLR0913 - a public function with options
         ``i/n``: only the i-th of n shares of the cells, the same whoever asks; the others stay pending. Each share
         needs a store of its own, and `collect` takes several.
     store
-        The file of record, JSON Lines. What it has of this study is not solved again, so a sweep that was ended
-        goes on where it stopped; the store of another study may be shared. Without one, records live in memory.
+        File of records, JSON Lines. Cells that it has are not solved again, so that an interrupted sweep resumes;
+        several studies may share a store. None: records are kept in memory.
     out_dir
         Folder for the whole result of every cell, ``CELL.json``, written before the cell counts as done. Cells of the
         store whose file is missing there are solved again.
     retry
         Solve cells again that the store has as ``failed`` or ``no_solution``.
     progress
-        Called with the number of cells done, of all, and the record that just came (none at the start). A method
-        ``resumed`` that it may have is called before, with the records that the store has of these cells.
+        Called with the number of finished cells, the number of all, and the latest record (None at the start). Its
+        method ``resumed``, if it has one, is called first, with the records that the store has for these cells.
     executor
-        What solves the cells, instead of ``jobs`` and ``cluster``.
+        Executor that solves the cells, instead of ``jobs`` and ``cluster``.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def sweep(  # noqa: PLR0913 - a public function with options
     Raises
     ------
     DocumentError
-        If the study or the store is not what it must be. What goes wrong in a cell is in its record instead.
+        If the study or the store is invalid. Errors of single cells are in their records instead.
     PlanError
         If ``jobs``, ``cluster``, ``part`` or ``out_dir`` cannot be.
 
@@ -148,7 +148,7 @@ def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[st
     Raises
     ------
     DocumentError
-        If the study or a store is not what it must be.
+        If the study or a store is invalid.
     """
     document, folder, path = load_study(study)
     records = read_records(*stores)

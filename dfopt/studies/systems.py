@@ -67,7 +67,7 @@ def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: st
     folder : Path
         Where paths of systems start.
     path : str
-        What errors call the study.
+        Name of the study in errors.
 
     Raises
     ------

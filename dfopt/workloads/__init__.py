@@ -217,7 +217,7 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Unpack[Paramet
     **overrides
         Parameters of the file's workload, or by its path a field inside one, such as ``dtypes.kv``; of a graph with
         explicit kernels, only ``batch`` and ``repeat``.
-        The graph's description says what was changed.
+        The graph's description names the changes.
 
     Raises
     ------
@@ -284,7 +284,8 @@ def given_parameters(name_or_path: str | os.PathLike[str]) -> Mapping[str, Any]:
 def parameters_of(name_or_path: str | os.PathLike[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Names of the parameters of a graph's workload, and of those that its file fixes; empty for explicit kernels.
 
-    A file of one's own says how a model is run; the zoo, and the configuration of a model, only what it is.
+    A user's file also fixes how a model is run; files of the zoo and configurations of models fix only its
+    architecture.
 
     Examples
     --------

@@ -91,7 +91,7 @@ def backward_of(
         Of forward kernels whose backward kernels depart from the rule of their op; a kernel named here has them
         whether a gradient is wanted or not.
     sum_kernels
-        Of producers whose gradients are added up: what the kernel that adds is called, and whose stage it shares.
+        For producers whose gradients are added up: name of the adding kernel, and the kernel whose stage it shares.
     order
         Forward kernels in the order in which the gradient passes them: consumers first. The reverse if left out.
     updates
@@ -100,9 +100,9 @@ def backward_of(
     Returns
     -------
     Graph
-        The forward kernels and tensors as they are, with those of the backward pass and of the updates behind them.
-        What a kernel communicates and moves beside its tensors, its gradient does too; a table's rows are read and
-        written. The gradients of carried tensors are carried the other way.
+        The forward kernels and tensors, followed by those of the backward pass and of the updates. Communications and
+        additional traffic of a kernel also apply to its gradient; rows of a table are read and written. Gradients of
+        carried tensors are carried in the reverse direction.
 
     Raises
     ------

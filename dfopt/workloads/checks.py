@@ -40,7 +40,7 @@ def check_routing(routing: Routing | None, tokens: int, layers: Sequence[tuple[i
     tokens
         Tokens of one evaluation.
     layers
-        Experts, and how many of them a token chooses, of each kind of layer that has some.
+        For each kind of layer with experts, their number and the number that a token chooses.
 
     Examples
     --------

@@ -27,8 +27,8 @@ from dfopt.workloads.step import ServingParameters
 class DecoderParameters(LayerParameters, ServingParameters):
     """Parameters of a decoder-only transformer.
 
-    ``heads * head_dim`` may differ from ``hidden``, as it does in Qwen3, Gemma and Mistral Nemo. What is said to
-    be for the parameter count changes nothing in the graph.
+    ``heads * head_dim`` may differ from ``hidden``, as it does in Qwen3, Gemma and Mistral Nemo. Fields that are only
+    for the parameter count do not change the graph.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ Form = Literal["expanded", "absorbed"]
 class Attending:
     """Factory of the kernels over attention scores of a segment.
 
-    Scores lie with keys along ``m`` and queries along ``n``. ``pairs`` of them in a sequence are computed.
+    Scores have keys along ``m`` and queries along ``n``; ``pairs`` of them are computed in a sequence.
 
     Examples
     --------
@@ -74,21 +74,21 @@ class Attending:
 class Drawing(Sketch):
     """A layer under construction, with gradient rules that differ from the defaults of the ops.
 
-    What is done with every token is one kernel for the tokens of all segments. What differs from segment to segment,
-    such as attention, is drawn by a view of its own (:meth:`each`), whose kernels carry the number of the segment.
+    Work on every token is one kernel for the tokens of all segments. Work that differs between segments, such as
+    attention, is drawn in a separate view (:meth:`each`), whose kernels have the number of the segment in their names.
 
     Attributes
     ----------
     segments : tuple of Segment
-        What one evaluation works on, or of a view what it draws.
+        Segments of one evaluation, or those that a view draws.
     words : Words
         Bytes of an element of every class of data.
     keeps : bool
-        Whether states are kept of it.
+        Whether states of sequences are kept.
     trains : bool
         Whether a backward pass follows.
     drops : frozenset of str
-        What is dropped in training: scores by a kernel of its own, hidden features by that which adds them.
+        Dropout in training: of scores by a separate kernel, of hidden features in the kernel that adds them.
     forms : tuple of str, optional
         How latent attention is computed in every segment where a layer leaves it open.
     places : tuple of int

@@ -52,13 +52,13 @@ def load_executions(
     microbatches
         Samples of an evaluation; ``all`` divisors of the batch; if left out, those of `free_microbatches`.
     ways
-        Training: what is computed again; if left out, those of `WAYS`.
+        Training: ways of activation recomputation; by default those of `WAYS`.
 
     Returns
     -------
     tuple of Graph
-        What ``overrides``, or a file of one's own, give is fixed. Of workloads that cannot choose, those of
-        `load_variants`.
+        Values of ``overrides`` and of a user's file are fixed. For workloads without these choices, the graphs are
+        those of `load_variants`.
 
     Examples
     --------

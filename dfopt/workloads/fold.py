@@ -269,8 +269,8 @@ def _has_one_source(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: lis
 def fold(graph: Graph, run: Run) -> Graph:
     """Fold a graph: draw the equal layers of a run once.
 
-    Kernels before and behind them are layers of their own; what passes between those and the layers, or past the
-    layers, goes through DRAM, from which it is read in any layout.
+    Kernels before and after them are separate layers; tensors between those and the layers, or past the layers, go
+    through DRAM, from which they are read in any layout.
     """
     wiring, kernels, period = _wiring(graph), graph.kernels, run.period
     tensors, inputs = list[Tensor](), list[Input]()

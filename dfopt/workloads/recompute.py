@@ -39,7 +39,7 @@ def recompute_of(text: str) -> str:
     Raises
     ------
     ValueError
-        For what is no name, or a name twice.
+        For an unknown name, or one that is given twice.
 
     Examples
     --------
@@ -108,14 +108,14 @@ def some_recomputed(graph: Graph, again: Graph) -> Graph:
 def recomputes(graph: Graph, which: str, as_it_stands: bool = False) -> Graph:
     """Training graph of a layer with activation recomputation.
 
-    ``attention``: the scores, and what follows until they meet the values. ``full``: all but what is handed on from
-    the layer before. Of several the smaller ones first: ``full+attention`` is all of it, and within that the scores
-    once more, so that none are kept even while a layer's backward pass runs: what a library does whose kernel for
-    attention keeps no scores.
+    ``attention``: the scores, and all kernels up to their product with the values. ``full``: everything except the
+    input from the layer before. Several are applied in ascending order: ``full+attention`` recomputes the layer, and
+    within it the scores again, so that no scores are stored even while the backward pass of a layer runs, as in a
+    library whose attention kernel keeps no scores.
 
-    ``as_it_stands``: kernels run again as in the forward pass, whatever the backward pass reads of them, and ``full``
-    begins with the layer's own input: so a function that PyTorch's ``torch.utils.checkpoint`` is called with runs as a
-    whole, and so Calculon counts it.
+    ``as_it_stands``: all kernels run again as in the forward pass, even if the backward pass does not read their
+    outputs, and ``full`` begins with the layer's input. PyTorch's ``torch.utils.checkpoint`` runs a function again in
+    this way, and Calculon counts it so.
 
     Examples
     --------
@@ -269,8 +269,9 @@ SOME: Final = ("full/none", "full/attention", "full+attention/attention")
 def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False) -> Graph:
     """Training graph in which the backward pass recomputes the outputs of given forward kernels.
 
-    Those that it reads are drawn again, as ``NAME_again`` in the stage of the first, with what they need of the others;
-    ``as_it_stands``: all of them, and what they make is written as the first time, where the graph lists what is.
+    Kernels whose outputs it reads are drawn again, as ``NAME_again`` in the stage of the original, with the other
+    kernels that they need. ``as_it_stands``: all of them are drawn again, and their outputs are written as the first
+    time, if the graph lists its outputs.
 
     Examples
     --------

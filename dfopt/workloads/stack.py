@@ -196,7 +196,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     Parameters
     ----------
     p
-        The model, and what one evaluation works on.
+        The model, and the tokens of one evaluation.
     drawn
         Layers that are drawn one after another, of a model of equal ones.
     **about

@@ -93,7 +93,7 @@ def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str)
     Raises
     ------
     DocumentError
-        If a network does not have so many processors.
+        If a network has fewer processors.
     """
     sizes, issues = [1] * len(networks), []
     for (_, degree, network), (_, name) in zip(_degrees(execution), _AXES, strict=True):
@@ -123,7 +123,7 @@ _OFFLOADED: Final[Mapping[str, tuple[Item, ...]]] = {
 def placed(execution: Execution, system: System, path: str) -> dict[Item, str]:
     """Memory of each offloaded item; `DocumentError` without a second memory or outside of training.
 
-    Of a forward pass there is nothing but weights: that program moves these beside it, too.
+    Offloading of a forward pass alone would concern its weights only, and Calculon moves these as well.
     """
     asked = [name for name in _OFFLOADED if getattr(execution, name)]
     slower, issues = list(system.chip.tiers)[1:], list[Issue]()
@@ -168,7 +168,7 @@ _SPLIT: Final = {"Query": _COLUMNS, "Key": _COLUMNS, "Value": _COLUMNS, "QKV": _
 def shardings(graph: Graph, execution: Execution) -> dict[str, Sharding]:
     """Sharding scheme of every kernel of a block under Calculon's (Megatron-LM's) tensor parallelism.
 
-    Weights are split by columns and then by rows, attention by heads. What is between is whole on every chip with
+    Weights are split by columns and then by rows, attention by heads. Kernels between them are whole on every chip with
     all-reduces, and split along the tokens with reduce-scatter and all-gather.
     """
     if execution.tensor_par == 1:

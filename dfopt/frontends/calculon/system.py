@@ -129,7 +129,7 @@ def sizes_without_execution(file: SystemFile, path: str, chips: int | None = Non
     Raises
     ------
     DocumentError
-        If the networks cannot connect so many.
+        If the networks cannot connect that many processors.
     """
     most = max(network.size for network in file.networks)
     if chips is not None and not 1 <= chips <= most:

@@ -91,10 +91,10 @@ class Overrides(Document):
 class ImportedCase:
     """A DFModel case as dfopt documents.
 
-    ``pins.sharding`` is the result of their inter-chip step where the case records it (bytes alone leave ties, so it is
-    part of what their second step was given); ``pins.partition`` are the partitions fixed by the user. ``padding`` is
-    the FLOP of the graph over those that the authors count: more than one where shards are rounded up to whole rows of
-    a grid of chips. ``overrides`` are the reasons for what was not in the case.
+    ``pins.sharding`` is the result of DFModel's inter-chip step, if the case records it (bytes alone leave ties, so it
+    is an input of the second step); ``pins.partition`` are the partitions fixed by the user. ``padding`` is the FLOP of
+    the graph over those that DFModel counts: more than 1 if shards are rounded up to whole rows of a grid of chips.
+    ``overrides`` are the reasons for data that were not in the case.
     """
 
     graph: Graph

@@ -50,9 +50,8 @@ _NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED, "graph": _ALONE}
 def load_case(path: str | Path, overrides: str | Path | None = None) -> ImportedCase:
     """Import a DFModel case: a JSON file, or a setup in protobuf text format (any other suffix).
 
-    ``overrides`` is a document that supplies what cases leave out, or the folder of one called ``overrides.yaml``.
-    Raises `DocumentError` for what is no DFModel case, leaves out what the import needs, or uses a feature that is
-    not there.
+    ``overrides`` is a document with data that cases leave out, or the folder of a file ``overrides.yaml``. Raises
+    `DocumentError` if the file is no DFModel case, lacks data that the import needs, or uses an unsupported feature.
     """
     path = Path(path)
     try:
@@ -215,7 +214,7 @@ def write_case(path: str | Path, folder: str | Path, overrides: str | Path | Non
     Returns
     -------
     list of str
-        Lines that name the files and what the import notes, and the command that solves the case.
+        Lines with the names of the files, the notes of the import, and the command that solves the case.
     """
     case = load_case(path, overrides)
     target = folder_of(folder)

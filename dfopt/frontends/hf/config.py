@@ -306,7 +306,7 @@ def read(path: str | os.PathLike[str], data: Mapping[str, Any] | None = None) ->
     path : path
         Of the file or folder.
     data : mapping, optional
-        What is in the file, if it is known.
+        Parsed contents of the file, if they are known.
 
     Raises
     ------

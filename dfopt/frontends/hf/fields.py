@@ -311,8 +311,8 @@ class Entry(BaseModel):
 class Modules(Entry):
     """Weight names of a model type, by part of the model.
 
-    ``few`` are weights that count with those of attention, whatever is done with them: routers, and gates of experts.
-    ``*`` stands for the layer's number. Names begin behind one of ``fronts``.
+    ``few`` are small weights that always count with those of attention: routers, and gates of experts. ``*`` stands for
+    the layer's number. Names follow one of the prefixes ``fronts``.
     """
 
     fronts: Names = ("model.",)

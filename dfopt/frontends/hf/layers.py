@@ -42,13 +42,13 @@ def layers_of(given: Given) -> dict[str, Any]:
     ----------
     given : mapping
         Sizes by the names of the blocks' fields; ``types`` and ``sparse``, the kind of attention of every layer and
-        whether it has experts; ``own``, what a kind of attention has of its own; ``predicts``, how many modules
-        predict further tokens, each of ``predicting`` layers like the last one.
+        whether it has experts; ``own``, fields of single kinds of attention; ``predicts``, the number of multi-token
+        prediction modules, each of ``predicting`` layers like the last one.
 
     Raises
     ------
     ValueError
-        If there are not as many of them as layers, or a size is missing.
+        If these lists do not have one entry for each layer, or a size is missing.
 
     Examples
     --------

@@ -23,8 +23,8 @@ def table(name: str) -> dict[str, Any]:
 def full_entry(entries: Entries, name: str) -> dict[str, Any]:
     """An entry with everything that it inherits by ``like`` from others.
 
-    Of mappings it has theirs and its own, less what it drops of theirs; words grow; anything else is its own, if
-    it says it.
+    Mappings are merged, without inherited keys that the entry drops; lists of words are joined; any other value is the
+    entry's own, if it has one.
 
     Examples
     --------

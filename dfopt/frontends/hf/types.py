@@ -166,14 +166,14 @@ def typed(
     quantized : Quantized
         The description.
     wide : object
-        The type of what is not quantized, as ``torch_dtype`` calls it.
+        Data type of everything that is not quantized, as of ``torch_dtype``.
     modules : Modules
-        What the weights of this type of model are called.
+        Names of the weights of this type of model.
 
     Returns
     -------
     tuple
-        Workload and parameters, and what is wrong with the description.
+        Workload and parameters, and problems of the description.
     """
     if wide not in _WIDE:
         return workload, {**parameters}, []  # of which the field itself says what is wrong

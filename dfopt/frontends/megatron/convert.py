@@ -43,8 +43,8 @@ _OPTIONS: Final = {
 class Run:
     """A Megatron-LM training step as dfopt documents.
 
-    ``recipe`` is the graph as a file has it, ``fixed`` what to call ``dfopt.optimize`` with beside graph and system,
-    ``notes`` what the arguments say and a solve is not told.
+    ``recipe`` is the graph as in a file, ``fixed`` the arguments of ``dfopt.optimize`` in addition to graph and system,
+    ``notes`` remarks on arguments that a solve does not use.
     """
 
     recipe: dict[str, Any]
@@ -67,12 +67,13 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Import a file of Megatron-LM arguments.
 
-    The number of chips is no argument: it is that of the system, and copies of the batch are what the degrees leave.
+    The number of chips is no argument: it is that of the system, and the number of replicas follows from it and the
+    degrees.
 
     Raises
     ------
     DocumentError
-        For what is missing, cannot be, or asks for something that is not modelled: every option at once.
+        For options that are missing, invalid or not modelled; all are named at once.
     """
     a, notes, free = read(path)
     axis = max(a.context_parallel_size, a.expert_model_parallel_size)
@@ -255,7 +256,7 @@ def _notes(a: Arguments) -> list[str]:
 def write_run(path: str | Path, folder: str | Path) -> list[str]:
     """Import arguments and write graph.yaml and pins.yaml; return lines that describe the files and the command.
 
-    The answer says what was written, what was not read, and the command that solves it on a system.
+    The lines name the written files, the arguments that were not read, and the command that solves the run on a system.
     """
     run = load_run(path)
     target = folder_of(folder)

@@ -118,8 +118,8 @@ def read(path: str | Path) -> tuple[Arguments, list[str], list[str]]:
 
     One `DocumentError` has all that is wrong or cannot be said.
 
-    Source of what none of them says: Megatron-LM derives a global batch of one microbatch from the number of chips,
-    which no argument has, so that it must be there.
+    File that errors name for missing arguments. Megatron-LM would derive a missing global batch from the number of
+    chips, which no argument states, so that the batch is required here.
     """
     given, notes = words_of(path)
     given = {key: value for key, value in given.items() if value != _GROUPS["usual"].get(key)}

@@ -30,9 +30,9 @@ def megatron_shardings(graph: Graph, tensor: int, sequence_parallel: bool) -> di
 
     Notes
     -----
-    What cannot be said: a product with a weight is never split along the tokens, so that a router works on all of them
-    on every chip, also with sequence parallelism. Where the gradient of what it reads takes in partial sums of the
-    experts', its own is one of them: the sum travels once.
+    A difference remains: a product with a weight is never split along the tokens here, so that a router processes all
+    tokens on every chip, also with sequence parallelism. If the gradient of its input adds up partial sums of the
+    experts' gradients, the router's gradient is one of them: the sum is sent once.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def attend(
     Parameters
     ----------
     canvas, node
-        What is drawn so far, and the operator.
+        The drawing so far, and the operator.
     reads
         Queries, keys and values.
     sizes

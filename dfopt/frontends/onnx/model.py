@@ -121,7 +121,7 @@ def read_model(
     Parameters
     ----------
     path : path
-        The model; files of external data beside it need not be there.
+        The model file; files of external data may be missing.
     dims : mapping
         Sizes of symbolic dims, by their name, or as ``INPUT[AXIS]`` where a dim has none.
     shapes_of : mapping

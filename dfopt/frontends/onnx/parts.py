@@ -15,7 +15,7 @@ from dfopt.frontends.onnx.values import Value, extents
 def draw_parts(canvas: Canvas) -> None:
     """Split kernels whose output features are read in disjoint parts only.
 
-    These are products with a weight, and what is computed element by element behind them, such as a bias.
+    These are products with a weight, and elementwise kernels after them, such as a bias.
     """
     shown = {canvas.values[name].source for name in canvas.model.outputs if name in canvas.values}
     cut = {value.source for _, _, value in canvas.reads if value.part} - shown

@@ -25,8 +25,8 @@ _PRODUCT: Final = {"m": "h", "h": "h", "n": "s", "s": "s", "?": "s"}
 class Value:
     """A value: elements of a kernel's output, of a model input, or a constant.
 
-    ``part`` says which of the elements: the name of the value as which they were cut out, nothing for all of them.
-    ``elements`` are so many of the source. Those of a ``cache`` are of earlier evaluations, and lie in DRAM.
+    ``part`` selects elements: the name of the value that was cut out, empty for all elements. ``elements`` is their
+    number. Values of a ``cache`` are from earlier evaluations, and are in DRAM.
     """
 
     name: str

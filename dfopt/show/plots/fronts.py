@@ -40,7 +40,7 @@ def pareto(
     Parameters
     ----------
     runs : Runs, pandas.DataFrame or list of dict
-        What ``df.sweep`` returned, its frame, or rows.
+        Result of ``df.sweep``, its frame, or rows.
     x, y, by : str
         Columns with figures, and one of at most seven labels that have colours, marks and a front of their own; by
         default colours are those of the graph, or of the first axis that varies and has so few.

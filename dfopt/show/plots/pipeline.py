@@ -44,8 +44,8 @@ def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = 
     """Plot a step over time: microbatches in each pipeline stage, the bubble, and hidden communication.
 
     Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are drawn;
-    by default as many as the schedule needs to be seen. `PlanError` if ``microbatches`` is below 1, or the interleaved
-    order does not work with so many.
+    by default as many as show the schedule. `PlanError` if ``microbatches`` is below 1, or not possible in the
+    interleaved order.
 
     Examples
     --------

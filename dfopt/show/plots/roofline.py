@@ -105,8 +105,8 @@ def roofline(*results: Result, ax: Axes | None = None) -> Axes:
     """Plot partitions, or several mappings, in the roofline of a chip: ceilings of compute, DRAM and network.
 
     A partition has two points at one height: a circle at its FLOP per byte of DRAM, a diamond at its FLOP per byte of
-    network. Their area is its share of the work of a step, their colour what binds it. Of several results each has
-    such a pair for all its partitions together. The form follows DFModel (Ko et al.), Fig. 18. `PlanError` if no
+    network. Their area is its share of the work of a step, their colour the binding resource. For several results, each
+    has one such pair for all its partitions together. The form follows DFModel (Ko et al.), Fig. 18. `PlanError` if no
     partition computes anything, or results are of different chips.
 
     Examples

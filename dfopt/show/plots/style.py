@@ -115,7 +115,7 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
 def width(pixels: float, alone: bool = True) -> Iterator[None]:
     """Context manager that limits figures to a page width in pixels (420 for a phone; default 1280).
 
-    ``alone``: whether titles say what was asked; on a page that says so itself they need not.
+    ``alone``: whether titles state the question; a page that states it does not need them.
 
     Examples
     --------
@@ -224,7 +224,8 @@ def entry(label: str, **style: Any) -> Any:
 def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
     """Add a title and a legend above the plot.
 
-    Both go above the axes; in a figure of one's own they start at its left edge, and the figure grows by their height.
+    Both go above the axes. In a figure created by dfopt they start at its left edge, and the figure grows by their
+    height.
     """
     figure = figure_with(ax)
     own = figure.get_gid() == _OWN  # as `panels` has marked it

@@ -32,7 +32,7 @@ def heat_map(
     Parameters
     ----------
     runs : Runs, pandas.DataFrame or list of dict
-        What ``df.sweep`` returned, its frame, or rows.
+        Result of ``df.sweep``, its frame, or rows.
     x : str, optional
         Column that runs across; by default the last axis that varies, the topology where that does.
     y : str or sequence of str, optional
@@ -189,7 +189,7 @@ def heat_maps(
     by : str
         Column whose labels each get a map.
     across : int
-        How many maps are beside each other.
+        Number of maps in a row.
 
     Examples
     --------

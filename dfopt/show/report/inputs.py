@@ -29,7 +29,7 @@ _SHELVES: Final[dict[str, ZooKind]] = {
 class Remark:
     """Remark of a zoo file on a number that is not confirmed.
 
-    ``kind`` is the word it uses, ``line`` what is set there, and ``text`` the remark.
+    ``kind`` is its keyword, ``line`` the setting that it is about, and ``text`` the remark.
     """
 
     file: str

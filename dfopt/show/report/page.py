@@ -61,11 +61,11 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
     name : str
         With which the ids of the figure start.
     caption : str
-        What it shows, in one sentence or two.
+        Caption of the figure, in one or two sentences.
     plot : callable
         One of `dfopt.plot`.
     *what, **options
-        What it is called with.
+        Arguments of the plot.
     paper : bool
         Whether the figure stays on white paper in a dark page.
     """
@@ -104,13 +104,13 @@ def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: 
     Parameters
     ----------
     what : str
-        What the page is a report of.
+        Subject of the report.
     title : str
         Its heading.
     boxes : iterable of (str, object)
         The figures that one looks for first, by their names.
     *parts : Html, optional
-        What stands below them.
+        Markup below the title.
     """
     first = Html(f"<p class=note>dfopt report of {escape(what)}</p>"), Html(f"<h1>{escape(title)}</h1>")
     return join(*first, facts(boxes, "head"), *parts)
@@ -128,7 +128,7 @@ def assemble(title: str, head: Html, sections: Iterable[PagePart | None], versio
     head : Html
         The top of the page, see `heading`.
     sections : iterable of PagePart, optional
-        What follows; None is left out.
+        Sections of the page; None is left out.
     version : str
         Of dfopt, for the foot of the page; may be empty.
     limit : int

@@ -45,13 +45,13 @@ def result_report(
     Parameters
     ----------
     remarks : sequence of Remark
-        What the zoo's files say of numbers in its graph and system that nobody confirmed.
+        Remarks of the zoo's files on unconfirmed numbers of the graph and system.
     notes : sequence of str
-        What can and what cannot be said of where its inputs come from.
+        Statements on the origin of the inputs, as far as it is known.
     limit : int
         Bytes of the file; figures that do not fit are left out, and named.
     before : sequence of PagePart
-        What comes first on the page, such as where the system is from.
+        First section of the page, such as the origin of the system.
 
     Raises
     ------

@@ -45,9 +45,9 @@ def sweep_report(  # noqa: PLR0913 - a public function with options
     Parameters
     ----------
     name : str
-        Of the study, or of what the cells came from.
+        Name of the study, or of the source of the cells.
     runs : Runs, pandas.DataFrame or list of dict
-        What ``df.sweep`` returned, its frame, or rows.
+        Result of ``df.sweep``, its frame, or rows.
     about, claims, remarks, notes, limit
         Facts of the study, verdicts on its claims, and as of `result_report`.
     value, x, y : str, optional

@@ -92,7 +92,7 @@ class Sight:
         name
             Of the state.
         heads, elements
-            Heads, and elements of each of them per token.
+            Number of heads, and elements of each head per token.
         """
         if not drawing.keeps:
             return ()
@@ -132,11 +132,11 @@ def attend(
     drawing, scores
         The layer, or the view of a segment, and makers of the kernels over its scores.
     q, k, v
-        What is read of queries, of keys and of values; none if all keys and values are in the states.
+        Reads of queries, of keys and of values; None if all keys and values are in the states.
     dims
         Features of a query and of a value.
     states
-        What the scores and what the sums of values keep.
+        States that the scores and the sums of values keep.
     chosen
         The choice of an indexer.
     """

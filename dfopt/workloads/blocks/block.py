@@ -11,7 +11,7 @@ from dfopt.workloads.drawing import Drawing
 class Block(Part):
     """Base of mixers and feed-forwards of a layer.
 
-    A new kind is a module with a class of its own: fields, a ``kind``, and what stands here.
+    A new kind is a module with a subclass: fields, a ``kind``, and these methods.
     """
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:

@@ -247,7 +247,7 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     graph
         The layers.
     p
-        What the ends are as large as.
+        Sizes of the ends.
     joints
         The first and the last kernel of the layers.
 

@@ -84,7 +84,7 @@ class Indexer(Part):
         drawing, hidden, source
             As of a block; with a latent, ``source`` has computed :attr:`features`.
         latent
-            What is read of the latent of queries, and its features. Without it all is computed from the residual.
+            Read of the latent of queries, and its features. Without it everything is computed from the residual stream.
         """
         if self.shared:
             return None

@@ -42,7 +42,7 @@ def with_predictors(
     graph
         The model.
     p
-        Its sizes, and what one evaluation works on.
+        Sizes of the model, and the tokens of one evaluation.
     modules
         Kinds of the layers of each module, in order.
     kinds

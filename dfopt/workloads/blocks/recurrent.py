@@ -272,9 +272,9 @@ def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) 
 
     Notes
     -----
-    Of every pair in a chunk: a product of two keys, one of query and key, and with the keys, the values and the
-    corrected values of the other token. Of every token: what the state says of its key and of its query, and what is
-    added to the state.
+    For every pair in a chunk: products of two keys, and of query and key, and products with the keys, the values and
+    the corrected values of the other token. For every token: products of the state with its key and its query, and the
+    update of the state.
 
     Examples
     --------
