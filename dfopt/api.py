@@ -159,7 +159,7 @@ def heat(
     one_kelvin : bool
         Whether to solve once more with limits that are 1 K higher.
     solver, seed
-        Of the MILPs, see :func:`dfopt.milp.solve`.
+        Solver and random seed of the MILPs, see :func:`dfopt.milp.solve`.
 
     Returns
     -------
@@ -202,8 +202,8 @@ def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLik
     design : Design or path
         Budgets and their shares, with a technology.
     on : Stack, name or path
-        What the design does not say of its ``stack``: package and cooling, timings of the DRAM, DRAM dies on the chip,
-        limits. By default those of ``hbm3``, or of ``hybrid-vault`` where the design has DRAM layers.
+        Stack for the properties that the design does not state in its ``stack``: package and cooling, timings of the
+        DRAM, DRAM dies on the chip, limits. By default ``hbm3``, or ``hybrid-vault`` if the design has DRAM layers.
 
     Returns
     -------

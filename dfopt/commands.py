@@ -83,7 +83,7 @@ def show(document: Readable, detail: str | Sequence[str] = (), **parameters: Any
     Parameters
     ----------
     document : Document, name or path
-        What to show.
+        Document to show.
     detail : str or sequence of str
         Sections of a result: ``plan``, ``kernels``, ``time``, ``memory``, ``decisions``, ``proof``, ``sensitivity``,
         ``heat``, ``matrices`` or ``all`` but for these; a summary if left out.
@@ -111,11 +111,11 @@ def check(
     Parameters
     ----------
     document : Document, name or path
-        What to check; a store of a sweep by its path.
+        Document to check, or path of a store of a sweep.
     time_limit : float, optional
         Seconds; 60, or four times what the search took, if left out.
     certificate : Certificate or path, optional
-        What a check of this result found, so that less time is needed; it is not trusted.
+        Certificate of an earlier check of this result, which saves time; it is not trusted.
 
     Returns
     -------

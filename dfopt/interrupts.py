@@ -116,7 +116,7 @@ class wall_limit:
     Parameters
     ----------
     seconds : float, optional
-        Of the limit.
+        Time limit, s.
     began : float
         From when it counts, on the clock of :func:`time.perf_counter`.
     """

@@ -200,12 +200,12 @@ def system_from(
     Parameters
     ----------
     source : System or Design
-        What `load_source` makes.
+        Result of `load_source`.
     fields : mapping
         Fields by their paths, as in `load_system`. Where one is the size of a dim, the others make up the chips or
         nodes that are asked for.
     name : str
-        What errors call it.
+        Name of the system in errors.
     chips, nodes : int, optional
         The size that is asked for; its own if left out.
 

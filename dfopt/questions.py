@@ -56,7 +56,7 @@ class Resolved:
     assumptions : Assumptions
         Without what the request says instead of them.
     request : Request
-        What is fixed, and how to search.
+        Fixed choices, and options of the search.
     calibration : Calibration or None
         The one whose shares the system has.
     largest : callable or None
@@ -84,7 +84,7 @@ def resolve(question: Question, folder: Path | None = None) -> Resolved:
     question : Question
         With a graph and a system.
     folder : Path, optional
-        Where paths start; the working directory if left out.
+        Folder that paths are relative to; by default the working directory.
 
     Raises
     ------

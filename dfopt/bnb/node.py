@@ -27,9 +27,9 @@ class Node(Generic[Region]):
     answered
         Number of relaxations that have had their say.
     deferrals
-        How often a relaxation stopped on it with more to show.
+        Number of times that a relaxation stopped on it before its bound was final.
     read
-        How often the answer of the relaxation that has more to show had been refined when it was read.
+        Number of refinements of the unfinished relaxation's answer when it was last read.
     """
 
     region: Region

@@ -78,7 +78,7 @@ class Outcome(Generic[Region, Solution]):
     bounded, seconds
         Bounds that were read by relaxation, and time.
     log
-        All that was shown, in its order.
+        Proof steps in the order in which they were made.
     """
 
     kept: tuple[Candidate, ...]

@@ -47,7 +47,7 @@ def branch_and_bound(
         Counts work and says when to end: the outcome then has the best so far and an honest bound. A step that has
         begun is finished. Left out, the search ends by itself.
     selection
-        Which node comes next; the one with the least bound if left out.
+        Rule that chooses the next node; by default the least bound first.
     kept
         Solutions that are known already, the best first: no more than the parameters ask for.
     progress

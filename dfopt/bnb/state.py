@@ -41,7 +41,7 @@ class Incumbents:
     Parameters
     ----------
     top
-        How many to keep.
+        Number of solutions to keep.
     gap
         Relative gap: solutions less than this below the last kept value are of no interest.
     kept

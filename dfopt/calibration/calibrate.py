@@ -88,7 +88,7 @@ def calibrate(  # noqa: PLR0913 - a public function with options
     system
         System to calibrate: nodes and their network.
     name
-        Of the profile.
+        Name of the profile.
     label
         Name of the system in the tables of kernels and collectives, or a prefix of it.
     kernels, collectives
@@ -99,8 +99,8 @@ def calibrate(  # noqa: PLR0913 - a public function with options
     say
         Called with messages on the progress.
     regime
-        Which rows are taken of tables that say how a chip was kept busy: a step of training keeps it at the limit of
-        its power, ``sustained``; a table that does not say is taken as it is.
+        Rows to use of tables that state how a chip was kept busy: ``sustained`` are those at the limit of its power, as
+        in a training step. Tables without that column are used as they are.
     like
         A calibration whose shares are taken where neither tables nor rows say any.
 

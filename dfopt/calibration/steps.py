@@ -217,7 +217,7 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Measu
     Raises
     ------
     DfoptError
-        Of the first way, where none can be mapped.
+        That of the first way, if no way has a mapping.
     """
     sequence = row.sequence_parallelism or assumptions.sequence_parallelism
     chosen = assumptions.with_(sharding_objective="seconds", sequence_parallelism=sequence)

@@ -132,9 +132,9 @@ def emit(
     as_json : bool
         Whether it is printed as JSON or CSV. JSON that a file of ``--output`` has already is not printed once more.
     data : Document, or callable
-        What is printed then, or what makes it.
+        Document to print then, or function that makes it.
     report : callable
-        What makes the report that is printed else.
+        Function that makes the report to print otherwise.
     plain_width : int
         Columns of a report for a pipe.
     files : iterable

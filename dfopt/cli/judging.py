@@ -44,7 +44,7 @@ def judged(
     stack, throttle
         The stack of dies by its name, and whether it runs with a lower clock where it gets too hot.
     batch, param
-        Of the graph, which only a mapping that is named with one may have.
+        Parameters of the graph, which are allowed only for a mapping given with a graph.
     assume, changes
         Assumptions by their profile or file, those of the result if left out; and fields of them that are set.
     """
@@ -131,9 +131,9 @@ def judged_mappings(
     Parameters
     ----------
     name : str
-        Of the result, from which its mappings get theirs; may be empty.
+        Name of the result, from which its mappings get their names; may be empty.
     result : Result
-        Whose graphs and system the mappings run on.
+        Result with the graphs and the system of the mappings.
     assumptions : Assumptions
         Under which they are judged.
     stack : Stack, optional

@@ -80,7 +80,7 @@ def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int =
     Parameters
     ----------
     routing : Routing
-        How likely tokens choose each expert.
+        Distribution of tokens over experts.
     count, chosen : int
         Experts that tokens choose among, and how many each token chooses.
     tokens : int

@@ -51,7 +51,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Patt
     most : int
         Largest number of bytes.
     own : pattern, optional
-        How files begin that may have any size.
+        Pattern of the first bytes of files that may have any size.
 
     Raises
     ------

@@ -21,13 +21,13 @@ class Counts(NamedTuple):
     parameters : int
         Number of all parameters.
     active : int
-        Those that one token is multiplied with: of experts the chosen ones, and no table in which it looks up a row.
+        Number of parameters that one token is multiplied with: those of chosen experts only, and of no lookup tables.
     bytes_per_token : int
         Cached bytes per token over all layers, as long as no window drops it.
     looked_up : int
         Parameters of tables.
     logits : int
-        Those of the matrix behind the last layer, whether it is a table too or not.
+        Number of parameters of the matrix after the last layer, which may also be a lookup table.
     """
 
     parameters: int

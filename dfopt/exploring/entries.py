@@ -185,7 +185,7 @@ def explore_boxes(
     time_limit : float
         Seconds.
     top : int
-        How many of the best designs to keep.
+        Number of best designs to keep.
     kept : sequence of Candidate
         Designs that are known already.
     progress : callable, optional

@@ -114,7 +114,7 @@ def explore(  # noqa: PLR0913 - a public function with options
     time_limit : float
         In seconds; the best design so far is returned with its gap. With ``range`` each of the three has its part.
     seed : int
-        Of the solver.
+        Random seed of the solver.
     top : int
         Number of best designs to report; the gap is then that of the last of them.
     sensitivity : bool

@@ -38,7 +38,7 @@ def value_of(
     score : Score
         Score of the mapping by the judge.
     system : System
-        On which it runs; its power and price may be missing.
+        System of the mapping; its power and price may be missing.
     heat : str, optional
         Under ``throttle`` and ``aware`` the step has the time that a stack of dies keeps up.
     lumped : LumpedHeat, optional
@@ -92,7 +92,7 @@ def bounds_of(
     objective
         The metric.
     value
-        Of the best design.
+        Objective of the best design.
     named
         The best designs, by position and sizes.
     boxes

@@ -76,7 +76,7 @@ def slower(system: System, share: float, sram: bool = True) -> System:
     system : System
         With the full clock.
     share : float
-        Of the clock of its chips, which compute follows.
+        Share of the chips' clock, which compute follows.
     sram : bool
         Whether the bandwidth of SRAM follows too.
 

@@ -44,7 +44,7 @@ def workload_of(
     request : ExplorationRequest, optional
         The request; by default that of all defaults.
     run : Run, optional
-        Where and until when solves run.
+        Processes and deadline of the solves.
 
     Raises
     ------

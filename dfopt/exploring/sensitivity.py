@@ -57,7 +57,7 @@ def with_more(workload: Workload, which: int, best: dict[str, float], budget: Bu
     which, best : int and dict
         The place of the design, and the sizes that were found best for it.
     budget : str
-        Of which it has more.
+        Budget to increase.
     """
     design, limits, on = workload.spaces[which].design, workload.limits, workload.on
     if budget == "layers":
@@ -94,7 +94,7 @@ def budget_sensitivities(
     best : Box
         The best design.
     budgets : sequence of str
-        Of which there may be more: `ExplorationRequest.budgets_of`.
+        Budgets to increase: `ExplorationRequest.budgets_of`.
     gap : float
         Relative gap at which to stop.
     """

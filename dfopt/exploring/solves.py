@@ -106,9 +106,9 @@ class Solves:
     graphs
         The workload, drawn in several ways.
     assumptions, request
-        Of every solve.
+        Assumptions and request of every solve.
     run
-        Where and until when solves run.
+        Processes and deadline of the solves.
     plans
         Gives the plans of a graph, by its place.
     lows
@@ -116,7 +116,7 @@ class Solves:
     alone
         Whether there is one design.
     count, refused, latest
-        How many solves there were, why a machine has no mapping, and the last mapping of any machine.
+        Number of solves, the reason why a machine has no mapping, and the last mapping of any machine.
     """
 
     graphs: tuple[Graph, ...]

@@ -52,7 +52,7 @@ class HeldBytes:
         stage
             The pipeline stage.
         number
-            Of the stage of the mapping that the kernels are in, runs of which the pipeline stage holds.
+            Stage of the mapping that the kernels are in, which the pipeline stage runs.
 
         Returns
         -------

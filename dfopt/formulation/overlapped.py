@@ -41,13 +41,13 @@ def step_terms(
     instance : Instance
         The plan.
     parts : sequence of LayerSeconds
-        Of every kind of layer: ``forward``, ``backward``, ``gradients``, ``weights`` and ``optimizer``.
+        Seconds of every kind of layer: ``forward``, ``backward``, ``gradients``, ``weights`` and ``optimizer``.
     T, T_s : int arrays
         Columns of the slowest stage, and of each distinct one.
     hop_s : sequence of Terms
         Seconds that each of these sends in addition to its work, as terms of one row.
     rounds : float
-        How often a step has the time of the slowest stage.
+        Number of times that the slowest stage counts in a step.
 
     Returns
     -------

@@ -42,7 +42,7 @@ class BlockStructure:
     chip : ChipModel
         Whether it fuses kernels, and how many.
     limits : sequence of IntraChipLimits
-        Of every stage of the mapping; pins by number of the kernel in the graph.
+        Limits of every stage of the mapping; pins by number of the kernel in the graph.
     stage_k : int array or None
         The stage of every kernel, unless that is a choice.
     """
@@ -205,7 +205,7 @@ class BlockList:
     structure : BlockStructure
         Data that decide which blocks are possible.
     member_kb : bool array, shape (kernels, blocks)
-        Which kernels each block holds, of :func:`listed`.
+        Kernels of each block, from :func:`listed`.
     """
 
     def __init__(self, model: Model, structure: BlockStructure, member_kb: Bools) -> None:

@@ -123,9 +123,9 @@ def plan_model(
     domain : Domain
         Options that each kernel may take.
     limits : sequence of IntraChipLimits
-        Of every stage of the mapping; pins by number of the kernel in the graph.
+        Limits of every stage of the mapping; pins by number of the kernel in the graph.
     clock : Clock
-        Of this form.
+        Limit on building the model.
     relaxed : bool
         Whether tensors that wait in DRAM may be left out: they depend on the order of partitions, and without them
         blocks can be listed on some chips.
@@ -137,7 +137,7 @@ def plan_model(
     Large
         With more nonzeros than :data:`MOST_NONZEROS`.
     Unstated
-        Where copies exchange behind the backward pass, and partitions are ordered or stages of a pipeline differ.
+        If replicas exchange behind the backward pass, and partitions are ordered or pipeline stages differ.
     """
     model, graph, chip = Model("plan"), instance.graph, chip_of(instance.system, instance.assumptions)
     # where kernels are drawn once their stages are a choice

@@ -46,7 +46,7 @@ class StageRows:
     stage_b : int array
         Stage of the mapping of each block.
     stage_k : int array or None
-        That of each kernel, unless it is a choice.
+        Stage of each kernel. None: it is chosen.
     """
 
     def __init__(

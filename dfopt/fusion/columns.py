@@ -28,7 +28,7 @@ class Columns:
     search : ShortestPath
         Its lattice and limits count, and its blocks.
     clock : Clock
-        Of the model.
+        Limit on building the model.
     blocks : (int array, int array, float array), optional
         Other blocks: the down-sets before and after each, and its seconds. Those that may run in several ways are there
         several times. Left out, those of the search, as :func:`near_blocks` lists them.

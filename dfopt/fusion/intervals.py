@@ -111,7 +111,7 @@ def price_intervals(
     order : int array, shape (kernels,)
         A topological order of its kernels.
     forward_backward : str
-        How passes share partitions: under ``separate`` blocks that mix them are illegal.
+        Rule for passes in partitions: under ``separate`` blocks that mix passes are illegal.
     longest : int
         Most kernels of a block.
     clock : Clock

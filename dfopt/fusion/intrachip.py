@@ -122,8 +122,8 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
         ``columns``: blocks, enumerated when there is a lattice, else generated on demand. ``assignment``: the
         paper's matrices as a MILP. ``auto``: columns, and assignment where those find no partitioning.
     solver : str
-        Of the MILPs, see :func:`dfopt.milp.solve`. With another one than HiGHS a MILP is solved in any case:
-        that of the columns when there is a lattice, else the assignment.
+        Solver of the MILPs, see :func:`dfopt.milp.solve`. With a solver other than HiGHS a MILP is always solved: that
+        of the columns if there is a lattice, else the assignment.
     start : int array, optional
         A partitioning to start from; :func:`greedy` makes one.
     cutoff : float, optional

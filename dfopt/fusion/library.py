@@ -56,7 +56,7 @@ def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) ->
     src_t, dst_t : int array, shape (tensors,)
         Kernels at both ends of each tensor; from ``len(sets_k)`` on: outside.
     sets_k : bool array, shape (kernels, sets)
-        Which sets each kernel is in.
+        Sets of each kernel.
     clock : Clock
         When it is over, the search is given up (:class:`OutOfTime`).
     """

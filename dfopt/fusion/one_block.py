@@ -85,7 +85,7 @@ class OneBlock:
         fixed : float
             Seconds that any block costs in addition to its time: the dual price of the number of partitions.
         clock : Clock
-            Of this search.
+            Limit on the search.
 
         Returns
         -------

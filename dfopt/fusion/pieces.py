@@ -165,7 +165,7 @@ class Pieces:
         Parameters
         ----------
         cost : float array, shape (pieces,)
-            Of every piece, in any unit.
+            Cost of every piece, in any unit.
 
         Returns
         -------
@@ -364,7 +364,7 @@ def piecewise(
     clock : Clock
         Ends the search.
     seed : int
-        Of the MILP.
+        Random seed of the MILP.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def whole_blocks(
     p_max, exactly : int, bool
         Blocks at most, or exactly.
     clock : Clock
-        Of this choice; the list is empty when nothing was found in time.
+        Limit on the choice; the list is empty if nothing was found in time.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def lined_up(
     patterns : list of int arrays, shape (classes,)
         Kernels of each class in each block.
     classes : KernelClasses
-        Of the kernels.
+        Classes of the kernels.
     before : list of lists of int
         Predecessors of every kernel.
     base : int array, shape (kernels,)

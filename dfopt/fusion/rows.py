@@ -72,7 +72,7 @@ class BlockRows:
     Attributes
     ----------
     alone : dict of int to int array, shape (blocks,)
-        Of kernels whose weight may be in parts, columns that are 1 where it is: then they are alone in the block.
+        For kernels whose weight may be in parts, columns that are 1 where it is; such kernels are alone in the block.
     """
 
     def __init__(

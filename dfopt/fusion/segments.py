@@ -85,7 +85,7 @@ def best_segmentation(
     p_max, exactly : int, bool
         Blocks at most, or exactly.
     forward_backward : str
-        How passes share partitions.
+        Rule for passes in partitions.
     clock : Clock
         When it is over, the cut is given up (:class:`OutOfTime`).
 

@@ -90,14 +90,14 @@ def token_sums(model: Model, charges: TokenCharges, A_kb: Ints) -> dict[str, Sum
     model : Model
         Gets columns and rows that count, from below, how often blocks pay.
     charges : TokenCharges
-        Of the kernels of a stage.
+        Charges of the kernels of a stage.
     A_kb : int array, shape (kernels of the stage, blocks)
         Columns that are 1 where a block holds a kernel.
 
     Returns
     -------
     dict of str to Sum
-        By name, those of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` that any block may have.
+        Expressions by name, for those of :data:`dfopt.terms.token_blocks.TOKEN_RESOURCES` that any block may have.
     """
     place, none = {k: row for row, k in enumerate(charges.kernels.tolist())}, Sum([], np.zeros(A_kb.shape[1]))
     by_resource = dict[str, Sum]()
@@ -233,9 +233,9 @@ class TokenBlockRows:
         Parameters
         ----------
         name
-            Of the columns and rows.
+            Prefix of the names of columns and rows.
         columns_fb : int array, shape (combinations, blocks)
-            Of a block of kernels one at most is 1. -1: never.
+            Columns, at most one of which is 1 for a block of kernels. -1: never.
         """
         held_fb = columns_fb.copy()
         here = np.flatnonzero((columns_fb >= 0).any(axis=0) & (self.holds_b >= 0))

@@ -17,9 +17,9 @@ class BlockWays(NamedTuple):
     Attributes
     ----------
     place_w : int array, shape (ways,)
-        Which of the blocks that were asked about each way is of, ascending.
+        Index of the block of each way, ascending.
     prices : BlockPrices
-        By way; ``block_count`` tells the ways of a block apart.
+        Prices of the ways; ``block_count`` distinguishes the ways of a block.
     """
 
     place_w: Ints

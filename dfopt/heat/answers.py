@@ -31,7 +31,7 @@ class ThreeAnswers:
     ready : PricedPlan
         The plan with the sharding of the mapping; its system has a stack.
     mapping : Mapping
-        Of the plan and the sharding in question.
+        Mapping with the plan and the sharding in question.
     effort : HeatEffort
         Limit on the work and time of the solves.
     """

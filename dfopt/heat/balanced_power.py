@@ -61,7 +61,7 @@ def cheapest_spread(price: Floats, share: Floats, most: float) -> float:
     Parameters
     ----------
     price : float array
-        Of a watt on each tile.
+        Price of one watt on each tile.
     share : float array
         Parts of the area; their sum is 1.
     most : float

@@ -37,7 +37,7 @@ class Spent:
     other_kx : float, J, shape (kernels, X)
         On other components.
     seconds_k : float, s, shape (kernels,)
-        Of its traffic with DRAM, each stream at its own bandwidth.
+        Seconds of its DRAM traffic, each stream at its own bandwidth.
     bytes_dk : float, B, shape (2, kernels)
         That this reads, and writes.
     """
@@ -61,9 +61,9 @@ class KernelHeat:
     own, in_parts, again : Spent
         In any block; in addition if the kernel's weight is in parts; and for each further block of tokens.
     write_gx, read_gx : float, shape (groups, X)
-        Of writing a fan-out group's tensor to DRAM, and of reading it.
+        Figures of writing a fan-out group's tensor to DRAM, and of reading it.
     toll_zx : float, shape (tolls, X)
-        Of messages that a block sends once for several of its kernels.
+        Figures of messages that a block sends once for several of its kernels.
     write_s_g, read_s_g : float
         Seconds of the same traffic, each stream at its own bandwidth.
     write_bytes_g, read_bytes_g : float
@@ -267,7 +267,7 @@ class HotStage:
         Parameters
         ----------
         search : ShortestPath
-            Of the stage, for its lattice and its rules about the numbers of partitions.
+            Search of the stage, with its lattice and its rules about the numbers of partitions.
         pairs : (int array, int array)
             Down-sets before and after each block.
         """

@@ -35,7 +35,7 @@ class HeatBound:
     choice, period_s
         The best choice seen, and its period.
     choices : list of HeatChoice
-        All that were seen: their blocks make a good small MILP.
+        All choices that were found; their blocks make a good small MILP.
     time_r, row_ri : float array
         Dual prices that prove the bound: of a second of each rank, and of a kelvin second of each row.
     rounds : int
@@ -61,7 +61,7 @@ def bound(
     problem : HeatProblem
         Blocks, levels and limits.
     paths : list of Paths
-        Of its stages.
+        Paths of the problem's stages.
     starts : list of HeatChoice
         Choices to begin with, at least one.
     deadline : float

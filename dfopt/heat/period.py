@@ -31,7 +31,7 @@ class HeatEffort:
     deadline : float
         On the clock of :func:`time.perf_counter`.
     solver, seed
-        Of the MILPs, see :func:`dfopt.milp.solve`.
+        Solver and random seed of the MILPs, see :func:`dfopt.milp.solve`.
     """
 
     gap: float = 0.0

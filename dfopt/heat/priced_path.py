@@ -26,11 +26,11 @@ class PricedPath(ShortestPath):
     hot : HotStage
         The stage; its memory no slower than any mix of streams.
     limits, lattice
-        Of the stage.
+        Limits and lattice of the stage.
     upper : float
         Cost above which a path is of no interest.
     prices : HeatPrices
-        Of seconds and joules, none below zero.
+        Prices of seconds and joules, none below zero.
     """
 
     chunk = 50_000  # fewer than without heat: each has a power map

@@ -61,7 +61,7 @@ class HeatRows:
     Attributes
     ----------
     names : tuple of str
-        Of the rows, for people.
+        Names of the rows in reports.
     rise_rik : float, shape (ranks, rows, components)
         Kelvin per watt of each component (1 for a row about power).
     scale_lk : float, shape (levels, components)

@@ -48,7 +48,7 @@ class Spending:
     accessed_again_k : float
         Bytes that are read from SRAM for each further block of tokens.
     fans : tuple of (Flow, Flow) or None
-        Of every fan-out group, how its tensor is written and read where it is cut; none of an empty one.
+        For every fan-out group, the flows that write and read its tensor where it is cut; None for an empty group.
     whole_gk : bool, shape (groups, kernels)
         Whether every token of a kernel needs the whole tensor of a group, which is then read for every block of tokens.
     hop_r : float

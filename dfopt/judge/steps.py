@@ -57,7 +57,7 @@ class PlanSteps:
     Raises
     ------
     NotSteps
-        Where not even that is known.
+        If there is not even a lower bound.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class PlanSteps:
         Raises
         ------
         NotSteps
-            Where :attr:`inexact` says why.
+            If :attr:`inexact` gives a reason.
         """
         if self.inexact:
             raise NotSteps(self.inexact)

@@ -90,7 +90,7 @@ class Moved(NamedTuple):
     what : str
         Kind of data.
     bytes : float, B
-        Of one move.
+        Bytes of one move.
     of : Fan, End or Placed
         The tensor, or the kernel, that the data belong to.
     write : bool

@@ -39,7 +39,7 @@ def assumed_on(given: Assumptions | Calibration | str, system: System, folder: P
     system : System
         The machine.
     folder : Path, optional
-        Where paths start; the working directory if left out.
+        Folder that paths are relative to; by default the working directory.
 
     Raises
     ------

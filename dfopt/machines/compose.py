@@ -153,7 +153,7 @@ def compose(
     Parameters
     ----------
     name
-        Of the system; made of the parts' names if not given.
+        Name of the system; by default made of the parts' names.
     chip, memory, network
         A part's name, a path, or data with units as in a file; or a model. ``memory`` goes before the chip's own.
     stack

@@ -59,7 +59,7 @@ def with_set(
     resolver
         Collects the issues; where there are any the data is as it was.
     data
-        Of the part.
+        Data of the part.
     fields
         The value of ``set``.
     where, file

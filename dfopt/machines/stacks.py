@@ -62,7 +62,7 @@ def expand_stack(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>
     Parameters
     ----------
     data
-        Of the file.
+        Parsed data of the file.
     path
         The file, for errors and for paths relative to it.
 
@@ -151,7 +151,7 @@ def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:
     Parameters
     ----------
     stack
-        Of the chip.
+        Stack of the chip.
     priced
         A memory whose price and power per GB/s it keeps.
 

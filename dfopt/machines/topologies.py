@@ -32,7 +32,7 @@ class NamedTopology:
     description
         Description of its dims, innermost first.
     source
-        Where its definition comes from.
+        Source of its definition.
     dims
         Wiring of each of its dims, by the name that it has unless others are given.
     least

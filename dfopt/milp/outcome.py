@@ -75,7 +75,7 @@ class RunOutcome:
     Attributes
     ----------
     ending : Ending
-        How it ended.
+        Reason why the run ended.
     x : float array, optional
         Solution.
     objective, bound : float

@@ -61,13 +61,13 @@ class Dim:
     Attributes
     ----------
     name
-        Of the dim, or of a part of one: parts of one dim are on the same links.
+        Name of the dim, or of a part of one: parts of one dim share its links.
     bandwidth
         Bytes per second *per link and direction*; `dfopt.physics.collectives` says which links a chip has.
     latency
         Seconds per hop; chip-switch-chip is one hop.
     in_network_reduction
-        Of a switch: it adds and multicasts.
+        Whether its switch adds and multicasts data.
     factors
         Measured figures, at most one per kind.
     packet_payload, packet_header

@@ -53,10 +53,10 @@ def chains(
     Parameters
     ----------
     seconds, counts : array, of shape (..., runs)
-        Of stages of the same time that follow one another, in the order of the pipeline: the seconds of each for one
-        microbatch, and how many they are; 0 = none.
+        Runs of consecutive stages with equal times, in the order of the pipeline: seconds of one stage for one
+        microbatch, and the number of stages; 0 = none.
     rounds, chunks : array, of shape (...)
-        How often the pipeline takes microbatches in a step, and the chunks of layers in a stage.
+        Number of times that the pipeline takes microbatches in a step, and of chunks of layers in a stage.
     turns : bool
         Whether stages do forward and backward passes in turns, as in 1F1B.
 
@@ -99,9 +99,9 @@ def appended(chain_x: Floats, seconds: Floats, rounds: float, behind: int, *, tu
     chain_x : float array, s, shape (..., 3)
         Chains so far: :data:`NO_STAGE` at first. The longest of the last two is that of :func:`chains` at the end.
     seconds : float array, s, shape (...)
-        Of the stage for one microbatch.
+        Seconds of the stage for one microbatch.
     rounds : float
-        How often the pipeline takes microbatches in a step.
+        Number of times that the pipeline takes microbatches in a step.
     behind : int
         Number of stages that will follow.
     turns : bool

@@ -231,7 +231,7 @@ def microbatches_in_flight(
     stage : int
         Position of the stage.
     where : str
-        Which kernels: those of every layer, or those in front of the first or behind the last one.
+        Position of the kernels: in every layer, before the first or after the last layer.
     capped : bool
         Whether the count is at most the number of microbatches; not in Calculon.
 

@@ -174,11 +174,11 @@ def spread(experts: Experts, chips: int, first: int, tokens: int) -> ExpertLoad:
     Parameters
     ----------
     experts : Experts
-        Those of one layer.
+        Experts of one layer.
     chips, first : int
         Chips that share them, and neighbours in a group.
     tokens : int
-        Of one evaluation, over all chips.
+        Tokens of one evaluation, over all chips.
 
     Examples
     --------

@@ -95,7 +95,7 @@ class Bounded(NamedTuple):
     Attributes
     ----------
     status : str
-        How the solve ended.
+        Outcome of the solve.
     bound : float
         Lower bound on every mapping; infinite where no mapping is allowed.
     result : Result, optional

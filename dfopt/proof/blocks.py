@@ -193,8 +193,8 @@ def components_of(
     allowed : callable
         Whether some kernels may be a block. Where two may, and either with a third, all three are in one part.
     group_k : sequence, optional
-        By kernel the group whose parts are put in one order, as far as there are not too many down-sets. Left out:
-        all kernels are a group.
+        Group of every kernel; the parts of a group are put in one order, unless there are too many down-sets. Left out:
+        all kernels are one group.
     """
     count = len(graph.kernels)
     part_k = list(range(count))

@@ -103,7 +103,7 @@ class Costs:
     Parameters
     ----------
     spreads : sequence of Spread
-        Of every item with covers.
+        Spreads of every item with covers.
     scopes : sequence of tuples of int
         Kernels whose schemes decide of an item.
     sizes : sequence of int

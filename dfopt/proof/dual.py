@@ -66,7 +66,7 @@ class Duals:
     items : LayerItems
         Cost items of blocks.
     weights : Weights
-        Of the resources that take time.
+        Weights of the resources that take time.
     components : sequence of Component
         Kernels that may share blocks.
     """

@@ -44,7 +44,7 @@ class Proven:
     regions : int
         Regions of schemes that were looked at.
     classes : list of CertifiedPlans
-        How claims are shown, for a certificate.
+        Proof steps of the claims, for a certificate.
     refused : list of str
         Errors of the certificate, see :class:`~dfopt.proof.replay.Replay`.
     """
@@ -72,8 +72,7 @@ def proven(
     graph, system, assumptions
         Documents, as a mapping is judged by.
     claims : dict
-        By plan and number of tiles the seconds of a step that no mapping is said to be below; infinite where none is
-        said to fit.
+        By plan and number of tiles the claimed lower bound on the step, s; infinite if no mapping is claimed to fit.
     pins : dict, optional
         Schemes of kernels that are fixed, by name.
     over : callable

@@ -63,7 +63,7 @@ class Finding:
     below : dict
         A mapping under one of the plans that may be below its claim; the judge has not scored it.
     steps : list of CertifiedRegion
-        How every region is shown or divided, in the order in which they come.
+        Proof or division of every region, in order.
     weights : dict
         Weights that bound regions, with their numbers.
     refused : str
@@ -92,11 +92,11 @@ class ClassProof:
     Parameters
     ----------
     bounds : LayerBounds
-        Of the layer.
+        Lower bounds on the layer.
     steps : dict
         For every plan, the function from layer seconds to the step.
     claims : dict
-        By plan the seconds that no mapping is said to be below; infinite where none is said to fit.
+        By plan the claimed lower bound on the step, s; infinite if no mapping is claimed to fit.
     """
 
     def __init__(self, bounds: LayerBounds, steps: Dict[Plan, PlanSteps], claims: Dict[Plan, float]) -> None:

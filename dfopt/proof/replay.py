@@ -37,7 +37,7 @@ class Replay(ClassProof):
     bounds, steps, claims
         See :class:`ClassProof`.
     certificate : CertifiedPlans
-        How they are shown.
+        Proof steps of the claims.
     """
 
     def __init__(

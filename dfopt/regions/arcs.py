@@ -245,12 +245,12 @@ class Arcs:
         Parameters
         ----------
         keep_a : bool array, shape (arcs,)
-            Which arcs to keep.
+            Mask of the arcs to keep.
 
         Returns
         -------
         (Arcs, int array, int array) or None
-            These arcs, and the numbers here of each of their blocks, and of each arc. None: no path is left.
+            These arcs, and the indices in the original of each of their blocks, and of each arc. None: no path is left.
         """
         reached_j = np.zeros(len(self.set_jk), dtype=bool)
         reached_j[0] = True
@@ -305,7 +305,7 @@ class Arcs:
         Parameters
         ----------
         incidences
-            Of charges.
+            Incidences of charges.
 
         Returns
         -------

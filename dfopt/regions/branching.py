@@ -145,7 +145,8 @@ def probed(facts: Facts, *, likely: bool = False) -> list[Floats]:
     facts : Facts
         Bounds of the region.
     likely : bool
-        Where not all blocks are listed: estimate with the blocks that attain the bound. The values are then no bounds.
+        If not all blocks are listed: whether to estimate with the blocks that attain the bound. The values are then no
+        bounds.
     """
     region = facts.region
     of, domain = region.of, region.domain

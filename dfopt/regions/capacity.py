@@ -116,7 +116,7 @@ def best_price(
     Returns
     -------
     list of Cut
-        All that were met, that with the highest bound of the stage last.
+        All cuts that were computed, the one with the highest bound of the stage last.
     """
     runs_k, held_kh = of.table_of_plans.average_rk[fullest[1]], of.holding.of_layers[fullest]
     mine_ko = (of.kind_o == np.arange(of.kinds)[:, None]) & (runs_k > 0)[:, None]

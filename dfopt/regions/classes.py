@@ -53,12 +53,11 @@ class PlanClass(PlanGroup):
     Attributes
     ----------
     arcs_k : tuple of Arcs
-        By kind of layer.
+        Lattice of each kind of layer.
     numbering_k : tuple of Numbering
-        By kind of layer, the numbers of partitions.
+        Numbers of partitions of each kind of layer.
     cuts : Cuts, optional
-        Where the graph may be cut into pipeline stages, if its kernels are drawn once and all plans have several
-        stages.
+        Possible cuts into pipeline stages, for an unrolled graph if all plans have several stages.
     """
 
     arcs_k: tuple[Arcs, ...]

@@ -50,9 +50,9 @@ class Composed:
     of : PlanClass
         With this plan alone.
     arcs_k : sequence of Arcs
-        By kind of layer, blocks that may be used.
+        Blocks that may be used, by kind of layer.
     priced_k : sequence of BlockPrices
-        Of these blocks, under the vector.
+        Prices of these blocks under the vector.
     beside_layers : Transfers
         Seconds of the step outside of the layers, under the vector, without those of passes.
     clock : Clock

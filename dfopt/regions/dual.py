@@ -129,7 +129,7 @@ class Dual:
     elimination : Elimination
         Dual function at the best weights. Its marginals are lower bounds on the stage under each remaining option.
     resources : Resources
-        Of the stage.
+        Resources of the stage.
     weight_sq : float array, shape (sides, sums)
         The weights.
     extra_o : float array, shape (options of the menu,), s, optional
@@ -187,7 +187,7 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
     Returns
     -------
     float array, shape (sides, sums)
-        They add up to 1 in every side.
+        Weights that add up to 1 in every side.
     """
     apart_sq = one_sq - other_sq
     left, right = np.triu_indices(one_sq.shape[1], 1)
@@ -214,11 +214,12 @@ def resources_of(
     of : PlanClass
         The class of plans.
     domain : Domain
-        By kernel the options that are left.
+        Remaining options of every kernel.
     side_k : int array, shape (kernels of the graph,)
         Side of each kernel: kernels of two sides share no block. Negative for kernels of other layers.
     counts : callable
-        How often the blocks of each side pay an incidence at least: a shortest path of its own.
+        Function from an incidence to the least number of times that the blocks of each side pay it: a shortest path for
+        each.
     """
     parts = parts_of_sides(of.layer, of.table_of_blocks, domain, side_k, of.chip, counts)
     return _resources(of.menu, of.chip, domain, parts)
@@ -234,7 +235,7 @@ def untiled(menu: Menu, chip: ChipModel, side_kinds: Iterable[Ints]) -> Floats:
     chip : ChipModel
         Limits and rates.
     side_kinds : iterable of int array, shape (kernels of the graph,)
-        By kind of layer the side of each kernel, see :func:`resources_of`.
+        Side of each kernel, by kind of layer, see :func:`resources_of`.
 
     Returns
     -------

@@ -60,8 +60,8 @@ def least_by_side(incidence: Incidence, side_k: Ints) -> dict[int, float]:
     Parameters
     ----------
     incidence
-        Of a charge. One that blocks may go without has no count, such as ``Inside``; neither has ``Exactly``, where
-        what blocks pay depends on how kernels are cut into blocks: :func:`least_of_sets`.
+        Incidence of a charge. ``Inside`` has no count, as blocks may go without it; neither has ``Exactly``, as the
+        costs of blocks then depend on the way in which kernels are cut into blocks: :func:`least_of_sets`.
     side_k : int array, shape (kernels,)
         Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
 
@@ -145,13 +145,14 @@ def parts_of_sides(
     layer, table : Layer, Table
         The layer at some number of tiles, and its charges, without those of bytes in memory.
     domain : Domain
-        By kernel the places of the options that are left.
+        Indices of the remaining options of every kernel.
     side_k : int array, shape (kernels,)
         Side of each kernel: kernels of two sides share no block. Negative for kernels that are in no block here.
     chip : ChipModel
         Limits and rates, as bounds see them.
     counts : callable
-        How often the blocks of each side pay an incidence at least, such as :func:`least_by_side` says.
+        Function from an incidence to the least number of times that the blocks of each side pay it, such as
+        :func:`least_by_side`.
     """
     parts = list(parts_of_charges(table, domain, side_k, chip, counts))
     if layer.by_cycles:

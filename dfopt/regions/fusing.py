@@ -53,7 +53,7 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
     cutoff : float, s
         Seconds of a layer from which on partitions do not matter.
     clock : Clock
-        Of this solve.
+        Limit on the solve.
     room : float, B
         Upper bound on the DRAM bytes of tensors that wait between partitions.
 
@@ -96,9 +96,9 @@ def best_fusions(
     cutoff_i : float array, s, shape (plans,)
         Only mappings below these are looked for.
     clock : Clock
-        Of all solves.
+        Limit on all solves.
     top : int
-        How many mappings, of different plans, are looked for.
+        Number of mappings, of different plans, to find.
 
     Returns
     -------
@@ -144,9 +144,9 @@ def best_fused(region: Region, cutoff: float, top: int, clock: Clock) -> list[Pr
     cutoff : float, s
         Only mappings below it are looked for.
     top : int
-        How many, at most.
+        Largest number of mappings.
     clock : Clock
-        Of solves, where not all blocks are listed.
+        Limit on solves, if not all blocks are listed.
     """
     of, plan_i, vector_vk = region.of, region.plan_i, region.of.table.vectors(region.domain)
     cutoff_i = np.full(len(plan_i), cutoff)

@@ -28,7 +28,7 @@ def fields_of(rule: PassRule, arcs: Arcs, priced: BlockPrices) -> tuple[Floats |
     Parameters
     ----------
     rule, arcs : PassRule, Arcs
-        How blocks count, and the lattice.
+        Contribution of blocks to passes, and the lattice.
     priced : BlockPrices
         Prices of the blocks.
     """
@@ -41,9 +41,9 @@ def least_passes(rule: PassRule, arcs_k: Sequence[Arcs], priced_k: Sequence[Bloc
     Parameters
     ----------
     rule : PassRule
-        How blocks count.
+        Contribution of blocks to passes.
     arcs_k, priced_k : sequences of Arcs and BlockPrices
-        By kind of layer, the lattice and the prices of its blocks.
+        Lattice and prices of its blocks, by kind of layer.
     """
     fields = [fields_of(rule, arcs, priced) for arcs, priced in zip(arcs_k, priced_k, strict=True)]
 

@@ -47,7 +47,7 @@ class PassPieces:
     kernels : int
         Number of kernels of the graph.
     pieces : Pieces
-        Of a stage with every figure at its least.
+        Pieces of a stage with every figure at its least.
     """
 
     members: Ints
@@ -95,7 +95,7 @@ class PiecePrices:
     chip : ChipModel
         Limits and rates, by which bytes take the same time in any block.
     clock : Clock
-        Of the work.
+        Counts the work.
     """
 
     of: PassPieces

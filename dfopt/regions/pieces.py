@@ -90,7 +90,7 @@ def best_of_passes(
     Parameters
     ----------
     passes : sequence of PassPieces
-        They have all kernels of the layer. None: nothing is shown.
+        Pieces of passes that together have all kernels of the layer.
     table : Table
         Charges that decide the seconds of blocks, without those of blocks of tokens.
     domain : Domain

@@ -32,7 +32,7 @@ class PlanGroup:
     table_of_plans : PlanTable
         The plans as arrays.
     sharded_first : ShardedFirst or None
-        How the options were chosen, where there is one of every kernel because the sharding comes first.
+        Record of the sharding solve, if the sharding was chosen first, with one option for each kernel.
     """
 
     menu: Menu

@@ -91,13 +91,13 @@ def best_of(
     plan_i : int array
         The plans, as places in the class.
     arcs_k : sequence of Arcs
-        By kind of layer, blocks that may be used.
+        Blocks that may be used, by kind of layer.
     option_vk : int array, shape (vectors, kernels)
         Options of all kernels, as places among their schemes.
     cutoff_i : float array, s, shape (plans,)
         Only mappings below these are looked for.
     top : int
-        How many are looked for.
+        Number of mappings to find.
     distinct : str
         Key that no two of them share: the plan, or the plan and the vector.
     clock : Clock

@@ -67,7 +67,7 @@ class ClassesFirst:
     Parameters
     ----------
     relaxations : int
-        How many there are.
+        Number of relaxations.
     best : Solved, optional
         The best mapping that is known at the start.
     """

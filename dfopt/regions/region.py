@@ -72,7 +72,7 @@ class Classes(Protocol):
         counts : iterable of (int, Domain)
             Numbers of tiles, each with the options allowed with it.
         sharded_first : ShardedFirst, optional
-            How the sharding was chosen, if it was chosen first.
+            Record of the sharding solve, if the sharding was chosen first.
         """
 
 
@@ -179,12 +179,12 @@ class Region:
     of : PlanClass
         The class: table of charges, number of tiles, all of its plans.
     domain : Domain
-        By kernel the options that are left, as places among its schemes.
+        Indices of the remaining options of every kernel.
     plans : tuple of int
         The plans that are left, as places among those of the class, ascending.
     arcs_k : tuple of Arcs
-        By kind of layer the blocks that are left, and the down-sets that they join. Mappings with any other block are
-        no members, unless a kind of layer has too many to list.
+        Remaining blocks of each kind of layer, and the down-sets that they join. Mappings with any other block are no
+        members, unless a kind of layer has too many blocks to list.
     """
 
     of: PlanClass

@@ -36,13 +36,13 @@ class Rests:
     steps : sequence of RestSplit
         Rests in the order of the dynamic program; larger ones first.
     shared_r : sequence of tuple of int
-        By rest, kernels whose options it shares with what ran before.
+        For every rest, the kernels whose options it shares with what ran before.
     sizes_k : sequence of int
         Options of each kernel.
     priced : callable
         Seconds of a piece, over the options that it shares with others.
     clock : Clock
-        Of the work.
+        Counts the work.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ class ShardedFirst:
     Attributes
     ----------
     record : SolveRecord
-        Of the solve.
+        Record of the solve.
     proven : bool
         Whether no other one is better by itself: if not, no bound with it holds for its level.
     alone : bool

@@ -172,7 +172,7 @@ class MappingSpace:
         counts : iterable of (int, Domain)
             Numbers of tiles, each with the options allowed with it.
         sharded_first : ShardedFirst, optional
-            How the sharding was chosen, if it was chosen first.
+            Record of the sharding solve, if the sharding was chosen first.
         """
         if self._is_whole(plans.plans[0]):
             groups = [PlanGroup(menu, tiles, domain, plans, sharded_first) for tiles, domain in counts]

@@ -72,7 +72,8 @@ class LargestBatch:
     batch : int
         The batch.
     room : Room
-        Of the plan that has most: no larger batch than this fits. Proven where the two are equal.
+        Room of the plan that has most: no larger batch than this fits. The batch is proven largest if the two are
+        equal.
     result : Result
         A mapping that holds the batch, any under the plans that were tried.
     """
@@ -109,7 +110,7 @@ def largest_batch(
     assumptions : Assumptions
         The assumptions.
     microbatches : sequence of int, optional
-        Those that are asked for; all if left out.
+        Microbatch sizes to try; by default all.
     began : float, optional
         From when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out.
 

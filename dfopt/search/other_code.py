@@ -69,12 +69,12 @@ class OtherCode:
     clock : Clock
         Limit of the proof; claims not reached by then are not shown.
     certificate : Certificate, optional
-        How claims are shown.
+        Proof of the claims from an earlier check.
 
     Attributes
     ----------
     classes : list of CertifiedPlans
-        How claims were shown, for a certificate.
+        Proof steps of the claims, for a certificate.
     refused : list of str
         Errors of the certificate.
     """

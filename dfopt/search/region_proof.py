@@ -143,7 +143,7 @@ class PlanProof:
     Attributes
     ----------
     records : sequence of PlanRecord
-        Of every number of tiles, where that is a choice.
+        Records of every number of tiles, if that is a choice.
     for_all : bool
         Whether bounds under the sharding hold for every mapping, as there is only one sharding, or as it is chosen with
         the fusion.

@@ -121,8 +121,7 @@ def least_held(
     Parameters
     ----------
     shares : sequence of (Setting, dict)
-        By graph the plans, each with the share of its fullest memory that it takes up at least; 0 where that is not
-        known.
+        For each graph its plans, each with a lower bound on the share of its fullest memory in use; 0 if unknown.
     options : Options
         The request, and the clock, of which half of the remaining work may be spent.
 

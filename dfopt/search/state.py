@@ -36,7 +36,7 @@ class SearchState:
     stopped : str
         Reason why the search ended: Ctrl-C, SIGTERM, or a limit that a step exceeded; empty until then.
     listed : list of int
-        How many plans each graph has, of those whose plans are listed.
+        Number of plans of each graph whose plans are listed.
     plans : dict
         Plans that its graphs share, see :class:`dfopt.setting.listing.PlanListing`.
     known_arcs : dict

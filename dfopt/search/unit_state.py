@@ -33,9 +33,9 @@ class UnitState:
     low : float
         Lower bound on all mappings of the unit; infinite if it has none.
     value : float
-        Of its best mapping; infinite where none is known.
+        Step of its best mapping, s; infinite if none is known.
     solves : tuple of SolveRecord
-        How the best mapping was solved.
+        Solves that gave the best mapping.
     unfit : Plan, optional
         The rejected plan, if its memory demand is too large under any schemes.
     late : bool
@@ -43,7 +43,7 @@ class UnitState:
     wide : bool
         Whether its layers have too many down-sets to list.
     sharded_first : ShardedFirst, optional
-        How its sharding was chosen, where that comes first.
+        Record of its sharding, if that is chosen first.
     """
 
     low: float = math.inf
@@ -87,7 +87,7 @@ class UnitState:
         unit : TiledPlan
             Plan and tile count.
         variant : str, optional
-            Of the graph.
+            Variant of the graph.
         least : float, s
             Lower bound on all mappings of the plan, under any sharding.
         kept : Kept

@@ -75,7 +75,7 @@ def optimize_within(
     Parameters
     ----------
     result : Result
-        Of :func:`dfopt.optimize`, on a chip that fuses kernels.
+        Result of :func:`dfopt.optimize`, on a chip that fuses kernels.
     *budgets : Budget
         One row of the MILP each.
     stage : int

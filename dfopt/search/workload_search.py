@@ -231,7 +231,7 @@ def lows(
     Parameters
     ----------
     outcome, parameters : Outcome, SearchParameters
-        Of the search.
+        Outcome and tolerances of the search.
     several : bool
         Whether the bound excludes the mappings that are kept.
     """

@@ -273,7 +273,7 @@ class Instance:
         Parameters
         ----------
         kind
-            Of the collective; none takes no time.
+            Kind of the collective. None: 0 s.
         volume
             Bytes of the whole tensor.
         dims

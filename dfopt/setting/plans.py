@@ -73,7 +73,7 @@ def asked_plans(
     assumptions
         Resolved; they price the orders of dims.
     listing
-        Which of the plans; all if left out.
+        Restriction of the plans to list; by default none.
 
     Returns
     -------

@@ -118,7 +118,7 @@ def in_order(graph: Graph, plan: Plan, number: int) -> tuple[tuple[int, int], ..
     graph
         The model.
     plan
-        How many layers each stage has.
+        Plan with the number of layers of each stage.
     number
         The stage, from 0 on.
 

@@ -37,7 +37,7 @@ class InterChipMapping:
     Attributes
     ----------
     sharding, stage : dict
-        By kernel name.
+        Scheme and pipeline stage, by kernel name.
     solution : Solution
         The MILP with the first objective.
     unit : str

@@ -158,7 +158,7 @@ def answer_report(
     detail : sequence of str
         Names among `DETAILS`.
     tiles : int
-        Of a stack of dies, how many of the hottest are listed.
+        For a die stack, the number of hottest tiles to list.
     """
     asked, machine = headline(answer)
     last = "more: --detail all"

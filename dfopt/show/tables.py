@@ -100,9 +100,9 @@ def partitions(
     Parameters
     ----------
     score : Score
-        Of the mapping.
+        Score of the mapping.
     title : str
-        Of the table, to which the unit of times is added.
+        Title of the table, to which the unit of times is added.
     single_stage : bool
         Whether rows do without the pipeline stage, or the kind of layer, that they are of.
     kinds : sequence of str

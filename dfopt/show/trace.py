@@ -36,7 +36,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     Parameters
     ----------
     microbatches : int, optional
-        How many; by default as many as fit, 16 at most. The trace says so.
+        Number of microbatches; by default as many as fit, at most 16. The trace states the number.
     events : int
         About how many at most: passes beyond that have no layers and partitions in them, which the trace says too.
 

@@ -32,7 +32,7 @@ def limits_of(
     stage : StageTables
         The kernels of the stage; where the default of a MILP is asked for, with prices.
     number : int
-        Of the stage, or of the kind of layer that it stands for.
+        Number of the stage, or of the kind of layer that it stands for.
     asked : Request
         The request.
     dram_left : float, B

@@ -68,7 +68,7 @@ def from_levels(
     Returns
     -------
     Solved or Pruned
-        Where the MILP finds no mapping in time, it is that fusion.
+        The mapping, or a bound on all; the two-level mapping if the MILP finds none in time.
 
     Raises
     ------

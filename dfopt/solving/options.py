@@ -85,9 +85,9 @@ def record_of(
     Parameters
     ----------
     problem, stage, formulation
-        Which program of which stage was solved, and how it was stated.
+        Kind of the problem, its stage, and its formulation.
     solution
-        Of the solver.
+        Solution from the solver.
     objective, bound
         In units of the problem, not of its scaled model: seconds or bytes. No objective if there is no solution.
     note

@@ -26,7 +26,7 @@ def least_of_stages(stages: Iterable[tuple[StageTables, IntraChipLimits]], insta
     Returns
     -------
     PassSeconds
-        Of one vector of options. Nothing is shown of memory and compute time as Calculon counts them.
+        Seconds of one vector of options, without memory and compute time as Calculon counts them.
     """
     index, free_k, rows = instance.graph.index(), frees_memory_k(instance.setting), []
     for tables, limits in stages:

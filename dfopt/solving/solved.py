@@ -100,7 +100,7 @@ def fused(
     options : Options
         The request under way.
     records : sequence of SolveRecord
-        How the sharding was found.
+        Records of the solves that gave the sharding.
     incumbent : float
         Value from which on a mapping is of no interest.
     begin : Clock, optional

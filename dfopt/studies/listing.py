@@ -71,7 +71,7 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
     where : str, optional
         A condition as in a study's claims; rows stay in which it holds.
     columns : sequence of str
-        Those that stay; all if there are none.
+        Columns to keep; empty: all.
     sort : str, optional
         Column by which rows are sorted, the smallest first; of ``-COLUMN`` the largest. Rows without a value come last.
 

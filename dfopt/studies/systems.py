@@ -65,7 +65,7 @@ def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: st
     entries : sequence of SystemEntry or PartsEntry
         As the study lists them.
     folder : Path
-        Where paths of systems start.
+        Folder that paths of systems are relative to.
     path : str
         Name of the study in errors.
 

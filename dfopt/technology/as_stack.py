@@ -79,7 +79,7 @@ def levels_of(unit: CoreUnit, core: Core, frequencies: list[float]) -> tuple[Lev
     Parameters
     ----------
     unit
-        Of the technology.
+        Compute unit of the technology.
     core
         At its operating point.
     frequencies

@@ -45,7 +45,7 @@ class ChipWork:
     Parameters
     ----------
     runs : array (P,)
-        How often it evaluates each partition; 0 for those of other stages.
+        Number of times that it evaluates each partition; 0 for those of other stages.
     once_j : array (I,)
         Energy on each tile outside of the partitions, J, at any clock level: that of messages to the next stage.
     pause_s : float

@@ -15,7 +15,7 @@ def like_rate(like: DramStack, channels: int, peak: float, energy: float, flowin
     like
         The DRAM whose timings and proportions of energies they have.
     channels
-        How many there are.
+        Number of channels.
     peak
         Total bandwidth of all channels, B/s.
     energy

@@ -39,7 +39,7 @@ def floorplan(
     Parameters
     ----------
     side_x, side_y
-        Of the die.
+        Sides of the die.
     compute, sram
         Areas, of which the proportion counts.
     grid

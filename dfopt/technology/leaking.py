@@ -98,9 +98,9 @@ def leaking(heat: Heat, feedback: Feedback, watts: Floats, voltage: float, enoug
     heat, feedback
         R, and the tiles that leak.
     watts : array (I,)
-        Of each tile, without leakage.
+        Power of each tile, without leakage.
     voltage : float
-        Of the logic that leaks, as a share of the nominal one.
+        Voltage of the logic that leaks, as a share of the nominal one.
     enough : callable, optional
         Asked now and then about the lower bounds so far; the search ends where it agrees.
 

@@ -39,7 +39,7 @@ class OperatingPoint(NamedTuple):
     energy
         Energy per operation, as a multiple of that at nominal voltage.
     bound
-        Which of ``LIMITS``.
+        Binding limit, one of ``LIMITS``.
     """
 
     voltage: Numbers

@@ -57,7 +57,7 @@ def placement_shares(
     chip_tiles : float or array (...)
         Compute tiles of the chip.
     areas : array (F,)
-        Of the floorplan's compute tiles, any unit.
+        Areas of the floorplan's compute tiles, in any unit.
     order
         Positions of the floorplan's tiles along the snake; as listed if left out.
 

@@ -18,7 +18,7 @@ def plain_figures(chip: Derived, layered: bool = False) -> dict[str, Any]:
     Parameters
     ----------
     chip : Derived
-        Of a single design.
+        Derived chip of a single design.
     layered : bool
         Whether its DRAM dies are ``layers``, not ``stacks``.
 

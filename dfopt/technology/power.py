@@ -91,7 +91,7 @@ class PowerModel:
     Parameters
     ----------
     stack : Stack
-        Whose energies these are.
+        Stack with the energies.
     areas : array (I,)
         Square metres of all tiles.
     compute : array (F,)

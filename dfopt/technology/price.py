@@ -31,7 +31,7 @@ def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> Floats:
     Parameters
     ----------
     area
-        Of a die, in m2; any shape.
+        Area of a die, m2; any shape.
     wafer
         Its diameter, edge and scribe lanes.
 

@@ -16,7 +16,7 @@ class DerivationRules:
     core_v_max
         Cores stop at the highest voltage of their technology.
     fewer_units_at_v_min
-        Where power is short at the lowest voltage, there are fewer units, as the paper says, and not a slower clock.
+        Whether too little power at the lowest voltage means fewer units, as in the paper, and not a slower clock.
     links_at_v_min
         Links that are short of power stay at their lowest voltage, as every other circuit does.
     sram_ports

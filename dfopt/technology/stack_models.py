@@ -47,7 +47,7 @@ class Heat:
     cells_k_per_w : array (dies * ny * nx, I)
         Rise of every cell of the dies with tiles, die by die from the far face to the sink.
     dies : tuple of str
-        Those dies.
+        Names of the dies.
     ambient_k : float
         Kelvin.
 

@@ -134,7 +134,7 @@ class Blocks:
         What blocks of tokens are cut from (:func:`dfopt.terms.token_blocks.token_rows`). None: no block takes its
         tokens in blocks.
     shared_counting : IncidenceCounts, optional
-        How often the blocks pay incidences, of those who keep that for several objects with the same blocks.
+        Number of times that the blocks pay incidences, if it is shared by several objects with the same blocks.
     """
 
     table: Table

@@ -67,7 +67,7 @@ class Term:
     name : str
         Name for reports, unique among all rules.
     source : str
-        Where the formula is from, such as a section of a paper.
+        Source of the formula, such as a section of a paper.
     charges : callable
         Takes a :class:`~dfopt.terms.layer.Layer` and returns or yields its charges, made anew. :meth:`of` calls it, and
         caches the result.
@@ -98,7 +98,7 @@ class Term:
         name : str
             Name for reports, unique among all rules. Cached amounts are kept under this name.
         source : str
-            Where the formula is from, such as a section of a paper.
+            Source of the formula, such as a section of a paper.
         amounts : callable
             Takes a :class:`~dfopt.terms.kernel.LayerKernel`, and yields pairs of the name of a resource and a float
             array, shape (options,): what the kernel adds to the resource under each of its options, in the unit of the

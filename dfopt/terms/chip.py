@@ -109,7 +109,7 @@ class ChipModel:
     tiles : no unit
         Number of compute tiles of the chip. A block has at most as many kernels.
     overlap : e.g. perfect
-        Which resources (compute, memory, network, SRAM) overlap with each other, see :func:`rule_of`.
+        Overlap between resources (compute, memory, network, SRAM), see :func:`rule_of`.
     cuts_weights : bool
         Whether a kernel that is alone in its block may load its weight in parts.
     fused : bool
@@ -171,7 +171,7 @@ class ChipModel:
         Returns
         -------
         float array, s
-            Of the shape of ``moved``. 0 for a block that moves nothing.
+            Seconds in the shape of ``moved``. 0 for a block that moves nothing.
         """
         if not self.memory_rows:
             return moved / self.dram_bandwidth
@@ -268,7 +268,7 @@ def combine(terms: ResourceSeconds, chip: ChipModel) -> Floats:
     Returns
     -------
     float array, s
-        Of the shape of the seconds of one resource.
+        Seconds of blocks, in the shape of the seconds of one resource.
 
     Examples
     --------

@@ -93,7 +93,8 @@ class Wanted:
     late : bool
         Whether the readers are the late ones (:class:`Reader`), for which the tensor has a conversion of its own.
     tolls : bool
-        Who pays. True: each block (on-chip partition) that has some of these readers. False: the block of the source.
+        Blocks that pay. True: each block (on-chip partition) that has some of these readers. False: the block of the
+        source.
     layouts_ko : dict of int array, shape (options of the kernel,), by kernel
         Set of layouts that each reader needs: bit l stands for layout l of :data:`~dfopt.terms.conversions.LAYOUTS`.
     """

@@ -48,7 +48,7 @@ class Least:
     weight_k : B, shape (kernels,)
         Bytes of the weights of each kernel on one chip.
     held_kh : shape (kernels, HELD)
-        What each kernel has a chip hold, in the order of :data:`dfopt.terms.rules.HELD`.
+        Amounts that each kernel stores on a chip, in the order of :data:`dfopt.terms.rules.HELD`.
     """
 
     compute_k: Floats

@@ -104,7 +104,7 @@ class ShardedGraph:
     sets_k : bool, shape (kernels, sets)
         Whether the kernel is in each set of kernels that a library fuses, see :data:`dfopt.physics.library.SETS`.
     token_charges : TokenCharges, optional
-        What partitions need and move that take their tokens in blocks. None: none does.
+        Charges of partitions that take their tokens in blocks. None: no partition does.
     """
 
     names: tuple[str, ...]

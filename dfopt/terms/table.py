@@ -199,7 +199,7 @@ class Table:
         amount_vc : float array, shape (vectors, columns)
             Amounts of all charges: the result of :meth:`exact`, or that of :meth:`least` as the only row.
         count_bc : float array, shape (blocks, charges of the resource)
-            How often blocks pay each charge of the resource: see :func:`dfopt.terms.incidence.counts`.
+            Number of times that blocks pay each charge of the resource: see :func:`dfopt.terms.incidence.counts`.
         resource
             Its name.
         level_vb : int array, shape (vectors, blocks)
@@ -313,7 +313,7 @@ class Table:
         same
             Names of resources of which less may be worse: options with other amounts of them dominate no other.
         further_ox : float array, shape (options of the kernel, figures), optional
-            What else each option costs: none of these figures is larger under option a, either.
+            Further costs of each option: none of these figures is larger under option a, either.
 
         Returns
         -------

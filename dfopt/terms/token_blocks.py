@@ -150,7 +150,7 @@ class TokenCharges:
     Attributes
     ----------
     rows
-        What blocks of tokens are cut from.
+        Tokens that are cut into blocks.
     incidences : tuple of Incidence
         Rules by which blocks of kernels pay, over the kernels of the layer.
     amount_ri : float array, shape (resources, incidences)
@@ -174,7 +174,7 @@ class TokenCharges:
         Parameters
         ----------
         rows : TokenRows
-            What blocks of tokens are cut from.
+            Tokens that are cut into blocks.
         table : Table
             Charges of :data:`TOKEN_RESOURCES` only, none of which has levels.
         least_c : float array, shape (columns of the table,)

@@ -50,7 +50,7 @@ class Gradient:
     to
         Kernel whose output's gradient this one is a part of, if not the inputs' producers.
     adds
-        It reads the gradient that its input has so far, and gives the sum.
+        Whether it reads the gradient accumulated so far, and returns the sum.
     turned
         Whether the gradient of a matmul's second operand (``m x k``) comes out as ``k x m``; found by the shape of
         the operand's producer if left out, which an operand with ``m = k`` does not tell.
@@ -88,8 +88,8 @@ def backward_of(
     graph
         Forward kernels only. A loss is an elementwise kernel at its end.
     rules
-        Of forward kernels whose backward kernels depart from the rule of their op; a kernel named here has them
-        whether a gradient is wanted or not.
+        Gradient rules of forward kernels that differ from those of their op; a kernel named here has them even if no
+        gradient is needed.
     sum_kernels
         For producers whose gradients are added up: name of the adding kernel, and the kernel whose stage it shares.
     order

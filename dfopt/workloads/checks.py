@@ -36,7 +36,7 @@ def check_routing(routing: Routing | None, tokens: int, layers: Sequence[tuple[i
     Parameters
     ----------
     routing
-        How tokens choose experts; that of `Routing` itself if none.
+        Distribution of tokens over experts; by default that of `Routing` itself.
     tokens
         Tokens of one evaluation.
     layers

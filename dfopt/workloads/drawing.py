@@ -60,7 +60,7 @@ class Attending:
         Parameters
         ----------
         name, role
-            Of the kernel.
+            Name and role of the kernel.
         m, k
             Features of its output for each query, and features that it contracts.
         states
@@ -90,11 +90,11 @@ class Drawing(Sketch):
     drops : frozenset of str
         Dropout in training: of scores by a separate kernel, of hidden features in the kernel that adds them.
     forms : tuple of str, optional
-        How latent attention is computed in every segment where a layer leaves it open.
+        Form of latent attention in every segment, if a layer leaves it open.
     places : tuple of int
-        Where the segments of a view stand among all.
+        Indices of the view's segments among all.
     routing : Routing
-        Who is sent to which expert.
+        Distribution of tokens over experts.
     rules, sum_kernels
         See :func:`dfopt.workloads.backward.backward_of`.
     from_states : set

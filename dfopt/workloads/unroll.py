@@ -30,8 +30,8 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     graph
         With sections, or any graph when ``copies`` is given.
     copies
-        How many layers of one kind to draw; all layers of the model if left out. Must divide them; a model with layers
-        of several kinds is drawn as a whole.
+        Number of layers of one kind to draw; by default all layers of the model. It must divide their number; a model
+        with layers of several kinds is drawn as a whole.
 
     Returns
     -------

@@ -195,7 +195,7 @@ def write_case(
     application, system, execution, chips, overlaps
         As of :func:`load_case`.
     folder
-        Where the files go.
+        Folder for the files.
 
     Returns
     -------

@@ -51,13 +51,13 @@ def system_of(file: SystemFile, name: str, datatype: str, sizes: Sequence[int], 
     file
         The parsed file.
     name
-        Of the system.
+        Name of the system.
     datatype
         One of the types of its engines.
     sizes
         Chips along the dim of each network; a network of one chip has no dim.
     path
-        Of the file, for errors.
+        Path of the file, for errors.
     """
     matrix, vector = engines(file, datatype, path)
     memories = [("memory1", file.mem1)] + ([("memory2", file.mem2)] if file.mem2.GiB else [])

@@ -71,7 +71,7 @@ def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCa
     data
         Messages of the case by name: setup, graph, outputs.
     name
-        Of the case.
+        Name of the case.
     path
         A file of overrides, or its folder.
 
@@ -209,7 +209,7 @@ def write_case(path: str | Path, folder: str | Path, overrides: str | Path | Non
     path, overrides
         As of :func:`load_case`.
     folder
-        Where the files go.
+        Folder for the files.
 
     Returns
     -------

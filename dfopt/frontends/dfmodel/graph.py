@@ -50,7 +50,7 @@ def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], n
     axes
         Network axes; those of ``hpl`` are the two sides of the grid.
     name
-        Of the graph.
+        Name of the graph.
 
     Raises
     ------

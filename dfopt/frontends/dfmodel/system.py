@@ -111,7 +111,7 @@ def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Pa
     axes
         Its network axes.
     name
-        Of the system.
+        Name of the system.
 
     Raises
     ------

@@ -49,7 +49,7 @@ def recipe(
     data : mapping
         The parsed config.
     path : path
-        Of the file, for errors and for the name: that of its folder if it is called ``config.json``.
+        Path of the file, for errors and for the name: that of its folder if it is called ``config.json``.
     quant_config : mapping, optional
         The parsed ``hf_quant_config.json`` of the same folder.
 
@@ -304,7 +304,7 @@ def read(path: str | os.PathLike[str], data: Mapping[str, Any] | None = None) ->
     Parameters
     ----------
     path : path
-        Of the file or folder.
+        The file or folder.
     data : mapping, optional
         Parsed contents of the file, if they are known.
 

@@ -171,13 +171,13 @@ def bars(
     Parameters
     ----------
     ax : Axes
-        On which they are drawn.
+        Axes to draw on.
     row, height : float
         The middle of the row, and how high bars are.
     lengths : iterable of (Look, float)
-        How each bar looks and how long it is; one of no length is left out.
+        Look and length of each bar; bars of no length are left out.
     start : float
-        Where the first one begins.
+        Start of the first bar.
     """
     for fill, length in lengths:
         if length:

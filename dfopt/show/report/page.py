@@ -130,7 +130,7 @@ def assemble(title: str, head: Html, sections: Iterable[PagePart | None], versio
     sections : iterable of PagePart, optional
         Sections of the page; None is left out.
     version : str
-        Of dfopt, for the foot of the page; may be empty.
+        Version of dfopt, for the foot of the page; may be empty.
     limit : int
         Bytes that the file stays below.
 

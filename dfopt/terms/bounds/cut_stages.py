@@ -95,7 +95,7 @@ class CutStages:
         Returns
         -------
         float array, s, shape (vectors, cuts, cuts)
-            By the cuts in front and behind.
+            Seconds of messages, by the cuts before and after the stage.
         """
         messages, on_mu, back_mu = self._messages
         seconds_vm = np.zeros((len(output_vk), len(messages)))
@@ -131,12 +131,12 @@ class CutStages:
         plan : int
             Number of the plan.
         work_vuu, hop_vuu : float arrays, s, shape (vectors, cuts, cuts), or (cuts, cuts) of one vector
-            Of partitions, and of messages (:meth:`hops`), by the cuts in front of and behind the stage.
+            Seconds of partitions, and of messages (:meth:`hops`), by the cuts before and after the stage.
 
         Returns
         -------
         float array, s
-            Of the same shape.
+            Seconds of stages, in the same shape.
         """
         hides = self.steps.table.hides_hops_i[plan]
         return np.maximum(work_vuu, hop_vuu) if hides else work_vuu + hop_vuu

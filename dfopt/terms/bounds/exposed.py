@@ -44,8 +44,8 @@ class Exchanging(NamedTuple):
     hop_rv : s, shape (stages, vectors)
         Messages of one chunk of layers for one microbatch, on and back together.
     waits_rv : s, shape (stages, vectors)
-        What a stage waits for one microbatch beside the work of its layers, if exchanges hide layer by layer. What a
-        layer waits in its backward pass, by Calculon's rule.
+        Seconds that a stage waits for one microbatch in addition to the work of its layers, if exchanges hide layer by
+        layer; under Calculon's rule those that a layer waits in its backward pass.
     """
 
     stage_rv: Floats
@@ -73,7 +73,7 @@ class Exposed:
         Parameters
         ----------
         of : Exchanging
-            Of all stages.
+            Seconds of all stages.
         exact : bool
             Whether all seconds are of known partitions.
 

@@ -66,7 +66,8 @@ class Holding:
         Parameters
         ----------
         held_hkgv : float array, shape (HELD, kinds, groups, vectors)
-            What one layer of every kind holds for one microbatch, in the order of :data:`dfopt.terms.rules.HELD`.
+            Amounts that one layer of every kind stores for one microbatch, in the order of
+            :data:`dfopt.terms.rules.HELD`.
 
         Returns
         -------
@@ -136,7 +137,7 @@ class Holding:
         plan : int
             Number of the plan.
         held_vhk : float array, shape (vectors, HELD, kernels)
-            What every kernel holds for one microbatch.
+            Amounts that every kernel stores for one microbatch.
 
         Returns
         -------

@@ -32,7 +32,7 @@ class PassSeconds(NamedTuple):
     ahead_krv, back_krv
         Partitions with a kernel of the forward pass, and all others.
     ahead_memory_krv, back_memory_krv
-        Of these the time of the fastest memory, as what is moved has to wait for it.
+        Parts of these in which the fastest memory is busy, as offload transfers have to wait for it.
     memory_krv, compute_krv
         Memory time and compute time of the backward pass, as Calculon counts them (:mod:`dfopt.physics.window`).
     """
@@ -57,11 +57,12 @@ def with_moving(
     Parameters
     ----------
     total : s
-        Of the work of both, which may be known to be more than their sum.
+        Work of both passes, for which a larger bound than their sum may be known.
     work, memory, moving : s
-        Of the forward and of the backward pass: work, the part of it in which it uses the fastest memory, and moving.
+        For the forward and the backward pass: work, the part of it in which the fastest memory is busy, and offload
+        transfers.
     hop : s
-        Of a message that each pass sends beside its work.
+        Seconds of a message that each pass sends in addition to its work.
     """
     first, second = (np.where(moved > 0, moved + busy - hop, 0.0) for moved, busy in zip(moving, memory, strict=True))
     ahead, back = work

@@ -69,7 +69,7 @@ class PlanTable(PlanArrays):
         Parameters
         ----------
         layer_k : float array, s, shape (kinds,)
-            What a layer of every kind takes at least for one microbatch, where more is shown of it.
+            Further lower bounds on the seconds of a layer of every kind for one microbatch.
         """
         layer_krv = np.maximum(self._layer_krv, np.reshape(layer_k, (-1, 1, 1)))
         return self.steps.of_stages(layer_krv, self._transfers, self._longest_rv)[:, 0]

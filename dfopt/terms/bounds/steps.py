@@ -249,7 +249,7 @@ class StepBounds:
         kind : int
             The kind of layer that is asked about.
         transfers : Transfers
-            Of one vector: least figures.
+            Transfers of one vector: least figures.
 
         Returns
         -------

@@ -96,7 +96,7 @@ def at_one_rate(flop_k: Floats, rate_k: Floats | float, assumptions: Assumptions
     Returns
     -------
     float array, s
-        Of the shape of ``flop_k``.
+        Seconds in the shape of ``flop_k``.
     """
     return flop_k / (rate_k * (assumptions.compute_utilization or 1.0))
 
@@ -152,7 +152,7 @@ def least_cycles(of: LayerKernel) -> float:
     Returns
     -------
     float, s
-        Of one chip.
+        Seconds on one chip.
 
     Raises
     ------

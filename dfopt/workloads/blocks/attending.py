@@ -90,7 +90,7 @@ class Sight:
         drawing
             The layer, or the view of a segment.
         name
-            Of the state.
+            Name of the state.
         heads, elements
             Number of heads, and elements of each head per token.
         """

@@ -58,6 +58,6 @@ class Block(Part):
         tokens
             Tokens of one evaluation.
         routing
-            How tokens choose their experts.
+            Distribution of tokens over experts.
         """
         return ""

@@ -72,7 +72,7 @@ def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Reads, _Read
     Returns
     -------
     (scaled, gated)
-        By part, the reads of its norm (scale and shift) and of its sum with the residual (gate).
+        For each part, the reads of its norm (scale and shift) and of its sum with the residual (gate).
     """
     samples = drawing.sequences
     vector = drawing.draw(Kernel(name="Condition", op="elementwise", m=hidden, n=samples, stream="none"))

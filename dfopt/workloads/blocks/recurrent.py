@@ -117,7 +117,7 @@ def sequence_states(drawing: Drawing, name: str, heads: int, size: int) -> tuple
     drawing
         The view of a segment.
     name
-        Of the state.
+        Name of the state.
     heads
         Heads that it belongs to.
     size
