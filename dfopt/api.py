@@ -54,7 +54,7 @@ def collective(
     Raises
     ------
     DfoptError
-        For a kind, system, dim, size or profile that is none.
+        For an unknown kind, system, dim, size or profile.
 
     Examples
     --------
@@ -208,14 +208,13 @@ def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLik
     Returns
     -------
     DerivedDesign
-        With ``components``, ``stack`` and, where the design has a template, ``system``; each is worked out when it is
-        asked for.
+        It has ``components``, ``stack`` and, if the design has a template, ``system``; each is computed on first use.
 
     Raises
     ------
     DocumentError
-        For a file that is no design; `SystemSpecError` for shares that are ``auto``, for a design without a template
-        that is asked for its system, and for a component that the system needs and that is off.
+        For a file that is no design; `SystemSpecError` for shares that are ``auto``, for the system of a design without
+        a template, and for a component that the system needs and that is off.
 
     Examples
     --------

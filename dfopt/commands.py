@@ -63,7 +63,7 @@ def list(kind: str = "") -> builtins.list[str]:
     Raises
     ------
     PlanError
-        For another kind.
+        For an unknown kind.
 
     Examples
     --------

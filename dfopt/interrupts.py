@@ -118,7 +118,7 @@ class wall_limit:
     seconds : float, optional
         Time limit, s.
     began : float
-        From when it counts, on the clock of :func:`time.perf_counter`.
+        Reading of :func:`time.perf_counter` from which the limit counts.
     """
 
     def __init__(self, seconds: float | None, began: float) -> None:

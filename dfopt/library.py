@@ -161,8 +161,9 @@ def load_system(
     Raises
     ------
     DocumentError
-        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo;
-        `SystemSpecError` (beside it) for a system whose parts do not fit each other, and for a design that makes none.
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo; `SystemSpecError`
+        (which is not a `DocumentError`) for a system whose parts do not fit each other, and for a design that makes
+        none.
 
     Examples
     --------

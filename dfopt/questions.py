@@ -48,7 +48,7 @@ class Resolved:
     Attributes
     ----------
     question : Question
-        As it was asked.
+        The original question.
     graphs : sequence of Graph
         The workload in every way that is free: other microbatches, and other ways to recompute.
     system, bare : System
@@ -82,7 +82,7 @@ def resolve(question: Question, folder: Path | None = None) -> Resolved:
     Parameters
     ----------
     question : Question
-        With a graph and a system.
+        Question with a graph and a system.
     folder : Path, optional
         Folder that paths are relative to; by default the working directory.
 
@@ -106,7 +106,7 @@ def question_of(graph: Any, system: Any, request: Request | None, given: Mapping
     Raises
     ------
     PlanError
-        For a keyword that is none of them, and for a request beside its fields.
+        For an unknown keyword, and for a request together with its fields.
     """
     given = in_documents(given)
     asked = {key: value for key, value in given.items() if key in keys() or key in Request.model_fields}

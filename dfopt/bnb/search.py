@@ -44,8 +44,8 @@ def branch_and_bound(
     parameters
         Gap, number of solutions to keep, and tolerances; the defaults if left out.
     clock
-        Counts work and says when to end: the outcome then has the best so far and an honest bound. A step that has
-        begun is finished. Left out, the search ends by itself.
+        Limit on work and time. When it is over, the outcome has the best solutions so far and a valid bound; a step
+        that has begun is finished. Left out: no limit.
     selection
         Rule that chooses the next node; by default the least bound first.
     kept

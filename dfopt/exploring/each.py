@@ -40,7 +40,7 @@ def explore_each(
     size : str
         Name of a list of ``choices``, such as ``dram_layers``.
     time_limit : float
-        In seconds, of each value.
+        Time limit of each value, s.
 
     Others as of `explore`.
 

@@ -92,10 +92,10 @@ def explore(  # noqa: PLR0913 - a public function with options
     graph : Graph, or the name or path of one
         The workload; one that is named is drawn in every way that is free.
     design : Design, or the name or path of one
-        With shares of the area that are ``auto``, the sizes that its choices allow, and a template.
+        Design with ``auto`` shares of the area, or sizes with choices, and a template.
     technologies : sequence of Technology, or of names or paths
-        In place of the technology of the design, each of these; of parts, such as ``n3`` or ``n3+hbm4``, their
-        sections in place of its own.
+        Technologies to try in place of the design's own. Parts, such as ``n3`` or ``n3+hbm4``, replace sections of its
+        own.
     objective : str
         A metric of `dfopt.physics.merits.MERITS`, that is made least or, where more is better, largest.
     limits : DesignLimits, optional

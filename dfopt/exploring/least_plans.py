@@ -34,7 +34,7 @@ def least_lows(
     plans_of
         Lists the plans of a graph, by its number: the same for all machines.
     settings
-        Each graph on the machine.
+        Setting of each graph on the machine.
     above
         Bounds from a machine that is at least as good in every property.
     """

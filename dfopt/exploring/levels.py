@@ -74,7 +74,7 @@ def slower(system: System, share: float, sram: bool = True) -> System:
     Parameters
     ----------
     system : System
-        With the full clock.
+        System at full clock.
     share : float
         Share of the chips' clock, which compute follows.
     sram : bool

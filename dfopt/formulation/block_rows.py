@@ -46,7 +46,7 @@ class ChargeRows:
     unit_s : float, s
         Seconds that are one unit of the model. A unit of bytes is the SRAM.
     clock : Clock
-        When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
+        When it is over, :class:`dfopt.bnb.OutOfTime` is raised.
     token_rows : TokenRows, optional
         Tokens that are cut into blocks. None: no block of kernels takes its tokens in blocks.
     """

@@ -52,7 +52,7 @@ def step_terms(
     Returns
     -------
     Terms
-        In the unit of the parts.
+        Linear terms of the step, in the unit of the parts.
     """
     o = reductions(instance.plan)
     hidden = hides_weights(instance.assumptions, instance.graph, instance.plan)

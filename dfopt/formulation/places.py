@@ -102,7 +102,7 @@ class Ordered:
     structure : BlockStructure
         Data that decide which blocks are possible.
     clock : Clock
-        When it is over, building is given up (:class:`dfopt.bnb.OutOfTime`).
+        When it is over, :class:`dfopt.bnb.OutOfTime` is raised.
     """
 
     def __init__(self, model: Model, structure: BlockStructure, clock: Clock = UNLIMITED) -> None:

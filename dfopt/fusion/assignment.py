@@ -180,7 +180,7 @@ def alive(model: Model, blocks: BlockRows, groups: Ints, clock: Clock) -> Ints:
     groups : int array
         Classes of the fan-out groups that count.
     clock : Clock
-        When it is over, building is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
 
     Returns
     -------

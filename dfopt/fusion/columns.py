@@ -151,7 +151,7 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints, clock: Clock =
     before, after : int array, shape (blocks,)
         Down-sets before and after each block.
     clock : Clock
-        When it is over, building is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
     """
     layers, sets = search.layers, len(search.lattice.size)
     member = search.lattice.member[after] & ~search.lattice.member[before]
@@ -195,7 +195,7 @@ def flow_rows(
     name : str
         Start of the names of the rows.
     clock : Clock
-        When it is over, building is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
     """
     nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
     ends = place[2:]

@@ -106,7 +106,7 @@ def down_sets(
     tables, forward_backward : StageTables, str
         The stage, and how passes share partitions.
     budget : int
-        Most down-sets.
+        Largest number of down-sets.
     clock : Clock, optional
         Until when.
     order : int array, optional

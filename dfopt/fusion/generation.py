@@ -232,7 +232,7 @@ class Generation:
         gap : float
             Relative gap to stop at.
         clock : Clock
-            Ends the run.
+            Limit on the run.
         progress : callable
             Receives a :class:`TracePoint` whenever value or bound changes.
         """

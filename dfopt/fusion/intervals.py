@@ -113,9 +113,9 @@ def price_intervals(
     forward_backward : str
         Rule for passes in partitions: under ``separate`` blocks that mix passes are illegal.
     longest : int
-        Most kernels of a block.
+        Largest number of kernels in a block.
     clock : Clock
-        When it is over, the pricing is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)

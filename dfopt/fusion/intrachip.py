@@ -115,7 +115,7 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
     gap : float
         Relative gap at which to stop; 0 asks for a proof.
     clock : Clock, optional
-        Counts the work, and ends it.
+        Limit on the work and time of the solve.
     lattice : Lattice, optional
         Down-sets of the stage: then the ``columns`` form is a shortest path through them.
     formulation : str

@@ -58,7 +58,7 @@ def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) ->
     sets_k : bool array, shape (kernels, sets)
         Sets of each kernel.
     clock : Clock
-        When it is over, the search is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
     """
     n = len(sets_k)
     reach, near = np.eye(n, dtype=bool), [set[int]() for _ in range(n)]

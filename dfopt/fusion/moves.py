@@ -48,7 +48,7 @@ class Moves:
         fixed : s
             Seconds that any block costs in addition to its time.
         clock : Clock
-            Ends the search.
+            Limit on the search.
         """
         improving: list[Ints] = []
         if not self.usable:

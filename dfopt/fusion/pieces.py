@@ -362,7 +362,7 @@ def piecewise(
     upper : s
         Seconds of the best known partitioning, which limit the bound.
     clock : Clock
-        Ends the search.
+        Limit on the search.
     seed : int
         Random seed of the MILP.
 

@@ -65,7 +65,7 @@ class BlockRows:
     integral : bool
         Whether stores and reads are integers by themselves.
     clock : Clock
-        When it is over, building is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
     precede : callable, optional
         Called with (source class, destination class, tensors per kernel of each) for every pair that a tensor joins.
 

@@ -87,7 +87,7 @@ def best_segmentation(
     forward_backward : str
         Rule for passes in partitions.
     clock : Clock
-        When it is over, the cut is given up (:class:`OutOfTime`).
+        When it is over, :class:`OutOfTime` is raised.
 
     Returns
     -------

@@ -33,7 +33,7 @@ def check_count(tables: StageTables, limits: IntraChipLimits) -> None:
     Raises
     ------
     Infeasible
-        There are fewer kernels, or more that need a partition of their own.
+        If there are fewer kernels, or more that need a separate partition.
     """
     n, alone, what = tables.kernels, np.flatnonzero(tables.parts_k > 1), _asked(limits)
     if limits.exactly and limits.p_max > n:

@@ -86,7 +86,7 @@ def balanced_prices(stack: Stack, most: float, beside_t: Floats, rise_c: Floats)
     Parameters
     ----------
     stack : Stack
-        With its limits and its ambient temperature.
+        Stack with its limits and its ambient temperature.
     most : float
         Crowding, 1 or more.
     beside_t : float array, shape (tiles,)

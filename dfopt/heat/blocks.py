@@ -33,9 +33,9 @@ class Spent:
     Attributes
     ----------
     local_k : float, J, shape (kernels,)
-        On the compute tiles that the kernel has.
+        Energy on the compute tiles of the kernel.
     other_kx : float, J, shape (kernels, X)
-        On other components.
+        Energy on other components.
     seconds_k : float, s, shape (kernels,)
         Seconds of its DRAM traffic, each stream at its own bandwidth.
     bytes_dk : float, B, shape (2, kernels)
@@ -59,7 +59,8 @@ class KernelHeat:
     Attributes
     ----------
     own, in_parts, again : Spent
-        In any block; in addition if the kernel's weight is in parts; and for each further block of tokens.
+        Figures in any block; additional ones if the kernel's weight is in parts; and those of each further block of
+        tokens.
     write_gx, read_gx : float, shape (groups, X)
         Figures of writing a fan-out group's tensor to DRAM, and of reading it.
     toll_zx : float, shape (tolls, X)

@@ -57,7 +57,7 @@ def most_power(stack: Stack, die: str | None = None) -> MostPower:
     Parameters
     ----------
     stack : Stack
-        With its limits and its ambient temperature.
+        Stack with its limits and its ambient temperature.
     die : str, optional
         Maximize the power of this die alone; the power of other dies is free, and only heats it.
 

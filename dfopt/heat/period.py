@@ -29,7 +29,7 @@ class HeatEffort:
     gap : float
         Relative gap at which one may stop; 0 asks for a proof.
     deadline : float
-        On the clock of :func:`time.perf_counter`.
+        Reading of :func:`time.perf_counter` at which the solves end.
     solver, seed
         Solver and random seed of the MILPs, see :func:`dfopt.milp.solve`.
     """
@@ -62,7 +62,7 @@ class HeatSolution:
     columns : int
         Blocks at levels that the bound left to the MILP.
     note : str
-        In words.
+        Remark on the solve, in words.
     """
 
     choice: HeatChoice

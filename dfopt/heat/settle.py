@@ -340,7 +340,7 @@ def fastest(rates: Iterable[Rate], at: Callable[[Rate, Settled | None], Settled 
     rates : iterable of Rate
         Refresh rates to try.
     at : callable
-        From a refresh rate and the best mapping so far to the mapping at that rate, or None.
+        Function from a refresh rate and the best mapping so far to the mapping at that rate, or None.
     why : str
         Message of the error if there is none.
     """

@@ -46,7 +46,7 @@ class BlockItem(NamedTuple):
     Attributes
     ----------
     name : str
-        For people to read.
+        Name of the item in messages.
     scope : tuple of int
         Kernels whose options decide how much it is, ascending.
     inside : tuple of int

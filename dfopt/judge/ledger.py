@@ -46,7 +46,7 @@ class LedgerEntry(NamedTuple):
     part : str
         Part of the memory breakdown to which they belong.
     size : float, B
-        All bytes.
+        Total bytes.
     gradients : float, B
         Gradients among them.
     item : str, optional

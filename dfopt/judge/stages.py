@@ -71,7 +71,7 @@ class StageTime:
     offload : (float, float), s
         Waiting for slower memories in the forward and the backward pass.
     time_s : float, s
-        All of the stage.
+        Total seconds of the stage.
     """
 
     rank: Rank
@@ -123,7 +123,7 @@ def step(case: Case, passes: PartitionSeconds, extra: Extra) -> StepSeconds:
     passes : PartitionSeconds
         Seconds of partitions, by pass.
     extra : Extra
-        Everything in addition to partitions.
+        Seconds outside of the partitions.
     """
     stages = tuple(_stage(case, rank, passes, extra) for rank in case.ranks)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.

@@ -46,7 +46,8 @@ class PlanSteps:
     Parameters
     ----------
     graph, system, assumptions, plan
-        As a mapping is judged by; the plan must fit graph and system. The number of tiles makes no difference.
+        Documents and plan, as to judge a mapping; the plan must fit graph and system. The number of tiles makes no
+        difference.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ def assumed_on(given: Assumptions | Calibration | str, system: System, folder: P
     Raises
     ------
     DfoptError
-        For a name that is none, for ``calibrated`` where no calibration is of the chip, and for one of another chip.
+        For an unknown name, for ``calibrated`` if the chip has no calibration, and for a calibration of another chip.
 
     Examples
     --------

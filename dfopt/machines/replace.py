@@ -24,7 +24,7 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
     Parameters
     ----------
     data
-        As a file has it.
+        Parsed data, as of a file.
     fields
         Path -> value. An entry of a list is meant by its name or position: ``dies.dram.count``, ``dies.1.count`` and
         ``dies[1].count`` can be the same.

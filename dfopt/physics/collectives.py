@@ -104,7 +104,8 @@ def affine_cost(
         `DFMODEL` only: all-gathers that an all-reduce is charged as, 1 or 2 (the authors' published figures use both),
         and messages of an all-to-all that a cut of c chips is charged (``crossing``: c^2/4, ``all``: c^2).
     together
-        Not `DFMODEL`: whether dimensions carry parts of an all-to-all at the same time, or one after the other.
+        Whether dims carry parts of an all-to-all at the same time, or one after the other; not used by the model
+        `DFMODEL`.
 
     Returns
     -------

@@ -102,7 +102,7 @@ def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tup
     Parameters
     ----------
     network
-        From the first (innermost) to the last.
+        Dims from the first (innermost) to the last.
     counts
         Cables and ports of the product network, or those that DFModel's program counts.
 

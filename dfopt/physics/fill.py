@@ -63,7 +63,7 @@ def chains(
     Returns
     -------
     float array, of shape (..., chains)
-        Each the sum of some of the times.
+        Chains, each the sum of some of the times.
 
     Examples
     --------

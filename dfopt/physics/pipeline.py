@@ -27,7 +27,7 @@ class StepTime:
     Attributes
     ----------
     steady, fill : float, s
-        All microbatches in the slowest pipeline stage, and filling and draining the pipeline.
+        Seconds of all microbatches in the slowest pipeline stage, and those of filling and draining the pipeline.
     point_to_point : float, s
         Messages between stages that are charged once per step.
     gradient_reduction, optimizer : float, s
@@ -295,7 +295,7 @@ def resolve(
     Raises
     ------
     PlanError
-        For ``operand_traffic: own`` of kernels that may share a partition.
+        If ``operand_traffic: own`` is combined with kernels that may share a partition.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class CommunicationTime(NamedTuple):
     Attributes
     ----------
     network_s, latency_s : float, s
-        On the network, and the part of that which bandwidth does not shorten.
+        Seconds on the network, and the part of them that bandwidth does not shorten.
     chip_s : float, s
         Work of the chip itself.
     """

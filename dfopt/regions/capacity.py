@@ -41,7 +41,7 @@ class Cut:
     price_kh : float array, shape (kinds, HELD), s per unit
         Prices of the bytes that a layer stores.
     dual_k : tuple of Dual
-        Least seconds of a layer with these prices, by kind.
+        Duals of a layer with these prices, by kind.
     """
 
     price_kh: Floats

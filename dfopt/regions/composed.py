@@ -48,7 +48,7 @@ class Composed:
     Attributes
     ----------
     of : PlanClass
-        With this plan alone.
+        Class with this plan alone.
     arcs_k : sequence of Arcs
         Blocks that may be used, by kind of layer.
     priced_k : sequence of BlockPrices

@@ -69,7 +69,7 @@ class Cuts:
     set_uk : bool array, shape (cuts, kernels)
         Kernels of every cut: the first has none, the last all.
     arcs : Arcs
-        All blocks. Paths are orders of the partitions of all stages of any number, and maybe others, too.
+        All blocks. Paths are orders of the partitions of any number of stages, and possibly others.
     forest : Arcs
         Lattices that begin at the cuts; down-sets have the kernels of the stage that have run. Blocks are those of
         ``arcs``.

@@ -100,7 +100,7 @@ def least_of_sets(amount_of: Mapping[frozenset[int], Floats], kernels: Collectio
         By set of kernels, the price of a block that holds exactly these of them, by options; all arrays of one shape.
         Sets that are left out cost nothing.
     kernels : collection of int
-        All of these are in blocks together with each other or apart.
+        Kernels on which the price depends.
 
     Returns
     -------

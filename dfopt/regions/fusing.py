@@ -140,7 +140,7 @@ def best_fused(region: Region, cutoff: float, top: int, clock: Clock) -> list[Pr
     Parameters
     ----------
     region : Region
-        With one option of every kernel.
+        Region with one option of every kernel.
     cutoff : float, s
         Only mappings below it are looked for.
     top : int

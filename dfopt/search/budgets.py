@@ -163,7 +163,7 @@ def fit(
     Parameters
     ----------
     stage : PricedStage
-        With its lattice.
+        Stage with its lattice.
     budgets : sequence of Budget
         Rows.
     near_s : float, s

@@ -102,9 +102,9 @@ def made_aware(
         The mappings of the fastest plans without heat. Another plan is left out where no mapping of its plan and
         sharding is faster even without heat, which only ever slows.
     setting : Setting
-        With a system that has a stack.
+        Setting whose system has a stack.
     options : Options
-        As of the search, with the clock for all plans together.
+        Options of the search, with the clock for all plans together.
 
     Returns
     -------

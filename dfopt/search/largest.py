@@ -112,7 +112,7 @@ def largest_batch(
     microbatches : sequence of int, optional
         Microbatch sizes to try; by default all.
     began : float, optional
-        From when the time limit counts, on the clock of :func:`time.perf_counter`; now if left out.
+        Reading of :func:`time.perf_counter` from which the time limit counts; by default now.
 
     Raises
     ------

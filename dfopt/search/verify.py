@@ -81,7 +81,7 @@ def verify(result: Result, time_limit: float | None = None, certificate: Certifi
     Parameters
     ----------
     result : Result
-        As loaded from a file.
+        The result, as loaded from a file.
     time_limit : float, optional
         Seconds for bounding the plans again, by default :func:`seconds_for`. Claims not reached by then count as not
         checked, not as wrong.

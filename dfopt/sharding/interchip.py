@@ -208,7 +208,7 @@ def optimize_interchip(
     gap : float
         Relative gap for each objective.
     clock : Clock
-        Ends the solve.
+        Limit on the solve.
     solver : str
         See :func:`dfopt.milp.solve`.
     progress : callable, optional

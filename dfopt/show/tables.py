@@ -108,7 +108,7 @@ def partitions(
     kinds : sequence of str
         Names of the kinds of layers, if there are several.
     blocks : mapping, optional
-        In how many blocks partitions take their tokens, by stage and partition; if there are any, in a column.
+        Number of blocks of tokens, by stage and partition; a column of its own if there are any.
     """
     terms = [name.replace("sram", "SRAM") for name in terms_of(score.partitions)]
     times: dict[str, ColumnKind] = {name: "figure" for name in ("tiles", *terms, "time")}

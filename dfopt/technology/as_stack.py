@@ -81,7 +81,7 @@ def levels_of(unit: CoreUnit, core: Core, frequencies: list[float]) -> tuple[Lev
     unit
         Compute unit of the technology.
     core
-        At its operating point.
+        Derived core at its operating point.
     frequencies
         Shares of its clock, from fast to slow.
 

@@ -36,7 +36,7 @@ class ChipPrice:
     dies_per_wafer, die_yield, die_usd : float
         Dies on a wafer, share of good ones, and price of a good one.
     dram_usd : float, USD, optional
-        All DRAM.
+        Price of all DRAM.
     package, stack : PackagePrice, StackPrice, optional
         Package, and die stack of a chip with DRAM layers.
     """

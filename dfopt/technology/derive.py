@@ -23,9 +23,9 @@ class Budgets:
     Parameters
     ----------
     chip_area, package_area
-        In mm2; DRAM stacks have the area of the package outside of the chip.
+        Areas, mm2; DRAM stacks have the area of the package outside of the chip.
     power
-        In W.
+        Power budget, W.
     area_shares, power_shares, edge_shares
         Shares of the chip's area, of the power and of the chip's perimeter, by component: ``core``, ``dram``, the names
         of SRAM levels and the roles of links. A component without a share has nothing of that budget.

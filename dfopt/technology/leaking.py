@@ -102,7 +102,7 @@ def leaking(heat: Heat, feedback: Feedback, watts: Floats, voltage: float, enoug
     voltage : float
         Voltage of the logic that leaks, as a share of the nominal one.
     enough : callable, optional
-        Asked now and then about the lower bounds so far; the search ends where it agrees.
+        Called from time to time with the lower bounds so far; the search ends when it returns true.
 
     Returns
     -------

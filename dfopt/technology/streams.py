@@ -33,7 +33,7 @@ class Flow(NamedTuple):
     Attributes
     ----------
     bytes : float, B
-        All bytes.
+        Total bytes.
     run : float, B
         Contiguous bytes at a time.
     write : bool

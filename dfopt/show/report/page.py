@@ -59,7 +59,7 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
     Parameters
     ----------
     name : str
-        With which the ids of the figure start.
+        Prefix of the ids of the figure.
     caption : str
         Caption of the figure, in one or two sentences.
     plot : callable
@@ -124,7 +124,7 @@ def assemble(title: str, head: Html, sections: Iterable[PagePart | None], versio
     Parameters
     ----------
     title : str
-        As a browser shows it.
+        Title of the page.
     head : Html
         The top of the page, see `heading`.
     sections : iterable of PagePart, optional

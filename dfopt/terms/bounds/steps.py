@@ -57,7 +57,7 @@ class StepBounds:
         layer_kv : float array, s, shape (kinds, vectors)
             Seconds of a layer of every kind for one microbatch. They may be infinite.
         transfers : Transfers
-            All else, for the same vectors, or for one that stands for all.
+            Transfers in addition to the layers, for the same vectors, or for one that stands for all.
         stage_rv : float array, s, shape (stages, vectors), optional
             Seconds of all layers of a stage, at least, by what else is shown.
 
@@ -76,7 +76,7 @@ class StepBounds:
         layer_krv : float array, s, shape (kinds, stages, vectors)
             Seconds of a layer of every kind for one microbatch, or with one stage for all. They may be infinite.
         transfers : Transfers
-            All else, for the same vectors, or for one that stands for all.
+            Transfers in addition to the layers, for the same vectors, or for one that stands for all.
         least_rv : float array, s, shape (stages, vectors), optional
             Seconds of all layers of a stage, at least, by what else is shown.
 
@@ -245,7 +245,7 @@ class StepBounds:
         ----------
         cutoff : float, s
         layer_k : float array, s, shape (kinds,)
-            Least seconds of the layers of every kind; that of ``kind`` is not read.
+            Least seconds of the layers of every kind; the entry of ``kind`` is not read.
         kind : int
             The kind of layer that is asked about.
         transfers : Transfers
