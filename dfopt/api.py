@@ -42,7 +42,7 @@ def collective(
     kind : str
         ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast`` or ``point_to_point``.
     system : System, name or path
-        A design stands for the system that it makes.
+        A design stands for the system that it gives.
     size : float
         Bytes of the larger buffer of one chip, as nccl-tests counts.
     dims : sequence of str
@@ -88,7 +88,7 @@ def score(
     mapping : Mapping, Result or path
         A place for every kernel of the graph, and a plan for the system.
     graph, system : Graph and System, or names or paths of them
-        The workload and the machine; a design stands for the system that it makes.
+        The workload and the machine; a design stands for the system that it gives.
     assumptions : Assumptions, Calibration or str, optional
         Conventions, or the name of a profile, or ``calibrated``. If left out, those of a result, with
         the shares of its calibration; of a mapping the default profile.
@@ -102,8 +102,8 @@ def score(
     Returns
     -------
     Score
-        Times, bytes and what binds. Limits that the mapping breaks are sentences in ``violations``;
-        the times are then those it would have if it could run. With a stack, ``physical`` says what it does there.
+        Times, bytes and binding resources. Limits that the mapping breaks are sentences in ``violations``; the times
+        are then those that it would have if it could run. With a stack, ``physical`` has its figures there.
 
     Raises
     ------

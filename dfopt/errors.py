@@ -243,8 +243,8 @@ class SolveError(DfoptError):
 class Infeasible(SolveError):
     """Raised where it is proven that nothing keeps the limits; ``report`` says which is short and what helps.
 
-    ``least``: where a memory is too small for every plan, what the best of them holds at least; a
-    :class:`dfopt.search.shortage.LeastHeld`, or nothing.
+    ``least``: if a memory is too small for every plan, the least demand of the best plan, a
+    :class:`dfopt.search.shortage.LeastHeld`; else None.
     """
 
     exit_code: ClassVar[int] = 4

@@ -203,12 +203,12 @@ def system_from(
     source : System or Design
         Result of `load_source`.
     fields : mapping
-        Fields by their paths, as in `load_system`. Where one is the size of a dim, the others make up the chips or
-        nodes that are asked for.
+        Fields by their paths, as in `load_system`. If one is the size of a dim, the other dims are sized to give the
+        requested number of chips or nodes.
     name : str
         Name of the system in errors.
     chips, nodes : int, optional
-        The size that is asked for; its own if left out.
+        Requested size; by default its own.
 
     Examples
     --------

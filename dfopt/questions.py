@@ -54,13 +54,13 @@ class Resolved:
     system, bare : System
         The machine with the shares of the calibration, and without them.
     assumptions : Assumptions
-        Without what the request says instead of them.
+        Assumptions without the choices that the request replaces.
     request : Request
         Fixed choices, and options of the search.
     calibration : Calibration or None
         The one whose shares the system has.
     largest : callable or None
-        Draws the workload, where the largest batch is asked for.
+        Function that draws the workload, if the largest batch is requested.
     notes : tuple of str
         Sentences about what was chosen where nothing was said.
     """

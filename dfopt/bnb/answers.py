@@ -20,7 +20,7 @@ class Bound(NamedTuple):
     witness
         Point of the relaxation that attains the bound, for heuristics and branching rules.
     more
-        Whether the relaxation can raise the value when it is asked again.
+        Whether the relaxation can raise the value in a further call.
     """
 
     value: float

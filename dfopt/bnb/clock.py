@@ -25,8 +25,8 @@ class OutOfTime(Exception):
 class Clock:
     """Counter of a search's work with limits on work and time; it can be split into sub-clocks.
 
-    An entry of a search charges the work that it does. One unit is about what a step in the middle of an inner loop
-    costs; each entry says in its documentation what it charges.
+    An entry of a search charges its work. One unit is about the cost of one step of an inner loop; the documentation of
+    each entry states its charges.
 
     Parameters
     ----------

@@ -54,9 +54,9 @@ class Relaxation(Generic[Region, Answer]):
     name
         Word for the proof log and for the counts of an outcome; no two relaxations of a problem have the same.
     batch
-        Number of regions, at most, whose answers are asked for in one call.
+        Largest number of regions in one call of :meth:`answers`.
     ahead
-        Number of regions, at most, that :meth:`prepare` receives before the first of them is asked about. 0: none.
+        Largest number of regions that :meth:`prepare` receives in advance. 0: it is not called.
     """
 
     name: str
@@ -160,7 +160,7 @@ class Problem(Generic[Region, Solution]):
     roots
         Disjoint regions that together hold all solutions.
     relaxations
-        Bounds, the cheapest first. Each is asked about a region only when this has the least bound of all.
+        Relaxations, the cheapest first. Each is applied to a region only when this region has the least bound of all.
     branching
         Rules that divide regions; the first that does not return none divides a region.
     heuristics, reductions

@@ -51,7 +51,7 @@ class NodeSelection(Protocol):
 class BestFirst:
     """Best-first selection: the least bound first; of equal bounds the one that more relaxations have confirmed.
 
-    Nodes whose relaxation has more to show wait until all others are done.
+    Nodes whose relaxation stopped early wait until all others are done.
     """
 
     def priority(self, node: Node[Region]) -> Priority:

@@ -90,13 +90,13 @@ class RunModel:
 class TrainingRow:
     """A measured training step; None: not stated by the source.
 
-    ``copies`` is DP as Megatron-LM counts it: of ``contexts`` chips one copy, of ``expert_groups`` copies one set of
-    experts. ``dtypes``: of the graph, where they are not 16 bits throughout, and ``main_gradients`` of what it adds
-    gradients to, where that is not fp32. ``library_attention``: scores stay on the chip; else each product and the
-    softmax is a kernel, and in GPT models some scores are dropped. ``between``: B/s that a chip has to other nodes,
-    where the source says so. ``loss_apart``: the loss is a kernel for each of its operations. ``overlaps_tensor``:
-    whether TP communication runs behind products, ``overlaps_weights`` how copies bring weights together behind the
-    first forward pass, ``overlaps_messages`` those to other stages behind other chunks of layers.
+    ``copies`` is DP as Megatron-LM counts it: ``contexts`` chips hold one replica, ``expert_groups`` replicas one set
+    of experts. ``dtypes``: data types of the graph, if not 16 bits throughout; ``main_gradients``: type of accumulated
+    gradients, if not fp32. ``library_attention``: scores stay on the chip; else each product and the softmax is a
+    kernel, with dropout of scores in GPT models. ``between``: bandwidth of a chip to other nodes, B/s, if the source
+    states it. ``loss_apart``: each operation of the loss is a kernel. ``overlaps_tensor``, ``overlaps_weights``,
+    ``overlaps_messages``: whether TP communication overlaps with products, the all-gather of weights with the first
+    forward pass, and messages to other stages with other chunks of layers.
     """
 
     name: str

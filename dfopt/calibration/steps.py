@@ -212,7 +212,8 @@ def _asked(row: TrainingRow, system: System) -> dict[str, Any]:
 def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> MeasuredStep:
     """Predict a measured step: map the row with its degrees, and choose the fastest for what is left open.
 
-    Where it says nothing of ZeRO, nothing is shared out; if no way fits then, copies share out the optimizer's state.
+    If the row does not state ZeRO, states are not partitioned; if no way fits then, replicas partition the optimizer's
+    state.
 
     Raises
     ------

@@ -93,7 +93,7 @@ class Certificate(Document):
     result : e.g. 0123456789abcdef
         Seal of the result whose claims are shown.
     classes : e.g. []
-        Plans by class. A class that is missing is shown by what each of its kernels takes by itself.
+        Plans by class. The claims of a missing class follow from the separate costs of its kernels.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/certificate/1"

@@ -38,8 +38,8 @@ class Hybrid(Part):
 def hybrid_of(dims: Dims, replicas: int, size_of: Callable[[str], int]) -> Hybrid | None:
     """``replicas`` groups of replicas along some dims; None if the dims cannot be cut into so many.
 
-    A group has the first of the dims, and of the one that it has in part the nearest chips: its members exchange more
-    than the groups do. The ring around a block of two dims is not cut.
+    A group has the first dims, and the nearest chips of a dim that it has in part, as its members exchange more than
+    the groups do. The ring around a block of two dims is not cut.
 
     Examples
     --------

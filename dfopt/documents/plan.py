@@ -32,18 +32,17 @@ class Plan(Document, OnAxes):
     groups of four chips that are eight apart. Collectives use the dims of an axis in their order, or run around the
     block of parts of two rings or lines: ``x[4]+y[2]`` is a ring of eight whose edges are single steps on the grid.
 
-    ``microbatches`` is how many microbatches one pipeline works through per step, ``layers_per_stage`` how many
-    repeats its heaviest stage has, ``interleave`` in how many chunks of consecutive layers a stage holds them
-    (virtual stages of the interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the repeats of the
-    first and of the last stage, where those have other work as well and therefore fewer of them, or none; of stages in
-    chunks those are missing in the first chunk of all and in the last.
-    ``placement`` says what lies in which memory of the chips, where they have several.
+    ``microbatches`` is the number of microbatches of one pipeline per step, ``layers_per_stage`` the number of layers
+    of its heaviest stage, ``interleave`` the number of chunks of consecutive layers in a stage (virtual stages of the
+    interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the layers of the first and of the last stage,
+    if these have other work as well and therefore fewer layers, or none; with chunks, the layers are missing in the
+    very first chunk and in the very last. ``placement`` gives the memory of each kind of data, for chips with several.
     ``two_batch_overlap``: a pipeline takes two microbatches at a time, halves of a batch, of which one communicates
-    while the other computes. ``zero``: what copies of the batch share out, by the levels of ZeRO
-    (:mod:`dfopt.physics.copies`), and ``hybrid``, in which groups. ``recomputed``: how many layers of every stage, its
-    first ones, are of the kind that is computed again in the backward pass, of a graph that draws both
-    (``Graph.recomputed``). ``tensor_overlap``: how products hide collectives, instead of what the assumptions say
-    (:meth:`dfopt.documents.assumptions.Assumptions.hiding`).
+    while the other computes. ``zero``: level of ZeRO, which decides the states that replicas partition
+    (:mod:`dfopt.physics.copies`), and ``hybrid``, the groups that do so. ``recomputed``: number of layers of every
+    stage, its first ones, that are recomputed in the backward pass, for a graph that draws both kinds
+    (``Graph.recomputed``). ``tensor_overlap``: method by which products hide collectives, in place of that of the
+    assumptions (:meth:`dfopt.documents.assumptions.Assumptions.hiding`).
 
     Attributes
     ----------
@@ -211,7 +210,8 @@ class Plan(Document, OnAxes):
     def held_by(self, shared_from: int | None, *, copied: bool = False) -> int:
         """Number of chips that jointly store data sharded from ZeRO level ``shared_from`` on.
 
-        Copies of the batch; ``copied``: and all chips of the second axis, each of which would hold the same.
+        They are the data-parallel replicas; with ``copied`` also all chips of the second axis, for data that each of
+        them would otherwise store.
 
         Examples
         --------

@@ -36,8 +36,8 @@ def load_strict(source: str | Path, unbounded: Callable[[object], bool] | None =
     """Read a YAML or JSON document into plain data; a `str` is the YAML text itself.
 
     A `Path` is a file: JSON if its suffix is ``.json``, YAML otherwise. Raises `DocumentError` with every issue found;
-    parsing stops at the first one that makes the rest unreadable. ``unbounded`` says of JSON data whether they may have
-    infinite numbers, as those of other programs.
+    parsing stops at the first one that makes the rest unreadable. ``unbounded`` decides for JSON data whether they may
+    have infinite numbers, as files of other programs do.
 
     Examples
     --------

@@ -43,10 +43,10 @@ def comparison(
     Parameters
     ----------
     workload, request
-        The question that was asked.
+        The original question.
     name
-        The other one; none is the question without heat. Where heat does not count, or the objective has joules of
-        stacks, which nothing has without heat, there is no answer to that one.
+        The other question. None: the question without heat, which has no answer if heat does not count, or if the
+        objective has the energy of a stack, which is unknown without heat.
     within
         Boxes of the designs to compare. None: all designs.
     """

@@ -51,7 +51,7 @@ def workload_of(
     SystemSpecError
         If a design cannot be explored, or lacks data that the objective needs.
     PlanError
-        If heat is asked of no stack, or an objective or a limit that needs heat without it.
+        If heat is requested without a stack, or an objective or a limit needs heat and it is not requested.
     """
     of = request or ExplorationRequest()
     _check_asked(of, designs)

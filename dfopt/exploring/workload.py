@@ -110,7 +110,7 @@ class Workload:
     def split(self, box: Box) -> Sequence[Box]:
         """The two halves of a box, split where the mapping of its corner loses most; of equals the longest side.
 
-        Where it has none, those whose bounds of plans rise most.
+        Without a mapping, the split is the one that raises the plan bounds most.
         """
         parts = self.spaces[box.which].halves(box)
         self._above.update((half, box) for halves in parts for half in halves)

@@ -32,14 +32,14 @@ _WHEN: Final = {"hidden": "hidden", "exposed": "exposed", "interleaved": "behind
 class RunDecisions:
     """Decisions of a mapping in the vocabulary of training tools; ``words`` has all of them as text.
 
-    Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
-    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``every`` how many
-    layers there are behind a checkpoint, ``recomputed`` how many of a stage do the first of two that it says,
-    ``stages`` the layers of the first stage, of each one in the middle and of the last, where the plan says them;
-    ``replicas`` groups of copies share out by themselves, ``away`` is
-    what lies in a slower memory of the chips. Types as in `Dtypes`: ``held`` of gradients that microbatches add to,
-    ``reduced`` of those that copies add up, ``saved`` of what products keep of what they take, if that is converted; of
-    main weights and moments nothing where the graph does not say them.
+    Samples of a microbatch and of a batch; ``data`` is the number of replicas with different samples, including chips
+    of the second axis if these have different samples. ``recompute`` is a value of
+    :data:`dfopt.workloads.recompute.Recompute`, ``every`` the number of layers per checkpoint, ``recomputed`` the
+    number of layers of a stage that use the first of its two values, ``stages`` the layers of the first stage, of each
+    one in the middle and of the last, if the plan states them; ``replicas`` is the number of groups of replicas that
+    partition states separately, ``away`` the items in slower memories of the chips. Types are those of `Dtypes`:
+    ``held`` of accumulated gradients, ``reduced`` of gradients that replicas reduce, ``saved`` of converted inputs that
+    products save; those of main weights and moments are None if the graph does not state them.
     """
 
     sizes: ModelSizes | None

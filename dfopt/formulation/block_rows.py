@@ -76,8 +76,8 @@ class ChargeRows:
     def bounding(self) -> bool:
         """Whether the rows may underestimate block times, so that the MILP gives only a bound.
 
-        That is where shares of bandwidth fall at a limit that is just met. And where they depend on bytes at all, more
-        blocks of tokens than are needed may seem to be faster, as they move more.
+        This happens if the share of bandwidth falls at a limit of bytes that is just met. With any dependence on bytes,
+        more blocks of tokens than needed may also seem faster, as they move more bytes.
         """
         falls = any(later.share < row.share for row, later in itertools.pairwise(self._rates))
         return falls or (bool(self._rates) and self._token_blocks is not None)

@@ -27,7 +27,7 @@ from dfopt.milp import Model, Terms
 class Assignment:
     """Assignment MILP of one stage: binary variables place every kernel in a partition (matrix A of DFModel).
 
-    When the clock is over, building it is given up (:class:`OutOfTime`).
+    When the clock is over, building it raises :class:`OutOfTime`.
     """
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITED) -> None:

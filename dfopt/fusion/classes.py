@@ -50,7 +50,7 @@ def distinct(tables: StageTables) -> KernelClasses:
 def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> KernelClasses:
     """The coarsest classes of interchangeable kernels, by colour refinement, in the order of their first kernels.
 
-    When the clock is over, the search is given up (:class:`OutOfTime`).
+    When the clock is over, the search raises :class:`OutOfTime`.
     """
     sharded, n = tables.sharded, tables.kernels
     figures = [

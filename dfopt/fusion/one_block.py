@@ -44,7 +44,7 @@ class CountedBlock:
 class OneBlock:
     """Pricing MILP for one block; only its objective changes with the dual prices.
 
-    When the clock is over, building it is given up (:class:`OutOfTime`).
+    When the clock is over, building it raises :class:`OutOfTime`.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class PricedPlan:
     def mapping(self, partition_k: Ints, tokens_k: Ints | None = None) -> Mapping:
         """The mapping of given partitions, with the compute tiles of every kernel.
 
-        ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights; left out,
+        ``tokens_k``: number of blocks of tokens of the partition of each kernel, 0 if it stores its weights; by default
         :meth:`fastest_tokens`.
         """
         tiles_k = np.ones(len(self.sharded.names), dtype=np.int64)

@@ -54,9 +54,9 @@ def lined_up(
 ) -> list[Ints]:
     """Assign kernels to blocks given as counts by class, such that the blocks form a topological order.
 
-    Of a class the kernels come first whose predecessors are in the same block, then in the order ``base``. A block
-    that cannot be filled is filled as far as it goes; kernels left over, and those of patterns that the clock
-    leaves out, are appended.
+    Of each class, kernels with predecessors in the same block come first, then those in the order ``base``. A block
+    that cannot be filled is filled as far as possible; remaining kernels, and those of patterns that the clock leaves
+    out, are appended.
 
     Parameters
     ----------

@@ -201,8 +201,8 @@ class HotStage:
     def spent(self, member: Bools, tokens_b: Ints) -> tuple[Floats, Floats]:
         """Seconds of blocks by clock level, (blocks, levels), and joules by component, (blocks, F + X).
 
-        Components are first the compute tiles, then the others. ``tokens_b``: how many blocks of tokens each block of
-        kernels takes, 0 if it holds its weights.
+        Components are first the compute tiles, then the others. ``tokens_b``: number of blocks of tokens of each block
+        of kernels, 0 if it stores its weights.
         """
         seconds, energy = [], []
         for start in range(0, max(len(member), 1), _CHUNK):
@@ -255,7 +255,7 @@ class HotStage:
     def chain(self, partition_k: Ints, tokens_k: Ints) -> StageBlocks:
         """The blocks of a single partitioning, where only clock levels are free.
 
-        ``tokens_k``: how many blocks of tokens the partition of each kernel takes, 0 if it holds its weights.
+        ``tokens_k``: number of blocks of tokens of the partition of each kernel, 0 if it stores its weights.
         """
         numbers, first = np.unique(partition_k, return_index=True)
         node = np.arange(len(numbers))

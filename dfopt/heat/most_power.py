@@ -50,9 +50,9 @@ class MostPower:
 def most_power(stack: Stack, die: str | None = None) -> MostPower:
     """Largest power of all dies, or of one, that keeps all temperature limits, W.
 
-    All heat counts, leakage and refresh too; a stack's own limit on power does not. The program is solved once for a
-    stack, its limits and the die, and its answer kept where the influence matrix is; what is read from there is made
-    into a proof again.
+    All heat counts, including leakage and refresh; a stack's limit on power does not. The linear program is solved once
+    for a stack, its limits and the die, and its solution is cached with the influence matrix; a cached solution is
+    turned into a proof again.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class BlockTime:
     Attributes
     ----------
     case : Case
-        Any that has the system, the plan, the assumptions and the graph; where its kernels run is not looked at.
+        A case with the system, the plan, the assumptions and the graph; the places of its kernels are not used.
     latency_l : float array, s, shape (levels,)
         Under the cycle model the seconds that kernels may take on some number of compute tiles, ascending; of each
         blocks pay the tiles that their kernels need to take no longer. Empty under others.

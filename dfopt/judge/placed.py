@@ -25,7 +25,7 @@ class Placed:
     kernel, sharding, place : Kernel, str, Place
         The kernel, its scheme, and its stage and partition.
     tiles : int
-        Compute tiles that it has.
+        Number of its compute tiles.
     forward : bool
         Whether it belongs to the forward pass.
     flop, peak : float, FLOP and FLOP/s
@@ -82,7 +82,7 @@ class Consumer:
 class Fan:
     """A tensor that is stored once, with all its readers: one per reader, or shared under ``fanout: shared``.
 
-    Every rule is written for fans; a tensor of its own is a fan with one consumer.
+    All rules are written for fans; a tensor with one reader is a fan with one consumer.
 
     Attributes
     ----------

@@ -188,7 +188,7 @@ def with_stack(system: System, stack: Stack | str | os.PathLike[str], memory: bo
     Parameters
     ----------
     system
-        Any system; a stack that it has is replaced.
+        The system; an existing stack is replaced.
     stack
         The stack, or its name or path as of `load_stack`.
     memory

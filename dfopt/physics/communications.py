@@ -19,8 +19,8 @@ _EACH_COPY_BRINGS_ONE = (Collective.ALL_TO_ALL, Collective.ALL_GATHER)
 def group_volume(communication: Communication, plan: Plan, group_chips: int) -> float:
     """Bytes of the whole tensor that one group of chips communicates.
 
-    Groups smaller than the chips that share a kernel share the tensor. Where copies take part, each brings a tensor
-    of its own to an exchange or a gathering, and they all hold the same tensor otherwise.
+    Groups smaller than the chips that share a kernel share the tensor. If replicas take part, each contributes its own
+    tensor to an all-to-all or all-gather; in other collectives all have the same tensor.
 
     Examples
     --------

@@ -91,7 +91,7 @@ class Merit:
         return once + (each * seconds / of.clock if each else 0.0)
 
     def most_s(self, value: float, of: MeritFigures) -> float:
-        """Longest step, s, at the nominal clock whose value is at most ``value``; 0 if none is.
+        """Longest step at the nominal clock, s, with a value of at most ``value``; 0 if there is none.
 
         With a limit on the step it is slightly more than that limit, as slower steps break the limit.
         """

@@ -18,7 +18,7 @@ from dfopt.physics.pipeline import step_time
 class Constants:
     """What the step formula needs of a plan in addition to the seconds of its stages.
 
-    ``line``: how stages lie in the pipeline, where the time of each is charged (:mod:`dfopt.physics.fill`).
+    ``line``: order of the stages in the pipeline, if the time of each is charged (:mod:`dfopt.physics.fill`).
     """
 
     plan: Plan

@@ -138,9 +138,8 @@ def least_step_s(plan: Plan, assumptions: Assumptions, stage_s: float) -> float:
 def messages(plan: Plan, assumptions: Assumptions, stage: int, *, all_alike: bool = False) -> tuple[int, int]:
     """Messages of a stage for one microbatch: (activations sent forward, gradients sent back).
 
-    Once for every chunk of its layers; where only who has a neighbour does (``point_to_point: per_neighbour``), the
-    last chunk of the last stage sends nothing on, the first one of the first nothing back. ``all_alike``: the stage
-    stands for all.
+    There is one for every chunk of its layers. Under ``point_to_point: per_neighbour`` the last chunk of the last stage
+    sends nothing forward, and the first chunk of the first stage nothing back. ``all_alike``: the stage stands for all.
 
     Examples
     --------

@@ -93,7 +93,7 @@ def row_share(kernel: Kernel) -> float:
 def slice_share(kernel: Kernel) -> float:
     """Share of an operand in one slice, if it comes from outside the graph and every token needs all of it.
 
-    It is a row or a column, whichever are more: of keys and values those are the tokens that are looked at.
+    Slices are the rows or the columns, whichever are more; for keys and values these are the attended tokens.
 
     Examples
     --------

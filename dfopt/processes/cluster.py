@@ -38,7 +38,7 @@ _log = logging.getLogger("dfopt.studies")
 class Cluster:
     """Executor on a Dask cluster, given by the address of its scheduler.
 
-    The client leaves at the end of a run, or where it is to ``stay`` when it is closed.
+    The client disconnects at the end of a run or, with ``stay``, when it is closed.
 
     Raises
     ------

@@ -19,7 +19,7 @@ INTERRUPTED = "interrupted"
 class Executor(Protocol):
     """Interface of executors, which solve tasks and return each record as it arrives.
 
-    ``jobs``: tasks that it solves at once, as far as that is known.
+    ``jobs``: number of tasks that it solves at the same time, if known.
     """
 
     jobs: int
@@ -47,8 +47,8 @@ def cores() -> int:
 class Processes:
     """Executor with local processes of one solver thread each, by default one for each core.
 
-    A process that dies costs the cell that it was solving, and is replaced. One that does not answer a task within
-    its hard limit, in seconds, is ended. They end with a run, or where they are to ``stay`` when they are closed.
+    If a process dies, its cell fails and the process is replaced. A process that exceeds the hard limit of a task, in
+    seconds, is killed. Processes end with a run or, with ``stay``, when they are closed.
 
     Examples
     --------

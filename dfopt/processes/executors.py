@@ -12,7 +12,7 @@ def executor_of(jobs: int | None, cluster: str | None, stay: bool = False) -> Ex
     Raises
     ------
     PlanError
-        If both are asked for, or ``jobs`` or ``cluster`` cannot be.
+        If both are given, or if ``jobs`` or ``cluster`` is invalid.
 
     Examples
     --------

@@ -104,7 +104,7 @@ class LayerBounds:
     def seconds(self, domain: Domain) -> list[float]:
         """Path bound on the seconds of every component; infinite where no blocks fit.
 
-        Of one whose blocks are not listed, by each resource for itself.
+        For a component whose blocks are not listed, each resource is bounded separately.
         """
         alone_c = [] if all(of.is_listed for of in self.components) else self.alone(domain)
         pairs = enumerate(zip(self.components, self._prices, strict=True))

@@ -42,7 +42,7 @@ class Proven:
     below : dict
         Mappings of some of these that may be below the claim, for a judge to say.
     regions : int
-        Regions of schemes that were looked at.
+        Number of regions of schemes that were examined.
     classes : list of CertifiedPlans
         Proof steps of the claims, for a certificate.
     refused : list of str

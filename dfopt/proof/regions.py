@@ -57,9 +57,9 @@ class Finding:
     Attributes
     ----------
     regions : int
-        Regions that were looked at.
+        Number of regions that were examined.
     open : dict
-        Plans of which not all is shown, each with the reason.
+        Plans whose claims are not all shown, each with the reason.
     below : dict
         A mapping under one of the plans that may be below its claim; the judge has not scored it.
     steps : list of CertifiedRegion

@@ -63,14 +63,14 @@ def stages_by_cut(of: PlanClass, room_mr: Floats, price_kh: Floats, value_kv: Fl
     room_mr : float array, B, shape (memories, stages)
         Upper bound on the bytes of every memory that are left for layers. It may be infinite.
     price_kh : float array, shape (kinds, HELD), s per unit
-        Prices of what a layer holds.
+        Prices of the bytes that a layer stores.
     value_kv : float array, s, shape (kinds, values)
         Seconds of a layer with these prices at least, for several choices of options.
 
     Returns
     -------
     float array, s, shape (stages, values)
-        Minus infinity where a cut says nothing of a stage.
+        Minus infinity if a cut gives no bound for a stage.
     """
     runs_rk, held_mrkh = of.table_of_plans.average_rk, of.holding.of_layers
     asked_rkh = (runs_rk > 0)[:, :, None] & (price_kh > 0)

@@ -259,7 +259,7 @@ def unbeaten_paths(
     most : float
         Length above which a path is of no interest.
     clock : Clock
-        Charged a unit for every path to a down-set that is looked at.
+        Charged one unit for every path to a down-set.
     sent_b : float array, s, shape (blocks,), optional
         Message that each block sends after its seconds, which are then its length and its only sum. Left out: no
         messages.

@@ -153,7 +153,7 @@ def cuts_of(instance: Instance, lattice: Arcs | None, numbering: Numbering, aske
     instance : Instance
         Setting, and a plan whose dims do not matter here.
     lattice : Arcs, optional
-        Arcs of the lattice of all kernels; none if these cannot have partitions as asked for in one stage.
+        Arcs of the lattice of all kernels; None if no partitions of one stage keep the limits.
     numbering : Numbering
         Numbers of their partitions.
     asked : Request
@@ -162,7 +162,7 @@ def cuts_of(instance: Instance, lattice: Arcs | None, numbering: Numbering, aske
     Returns
     -------
     Cuts or None
-        None: no partitions of any stages are as asked for.
+        None: no partitions of any stages keep the limits.
 
     Raises
     ------

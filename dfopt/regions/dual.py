@@ -133,7 +133,7 @@ class Dual:
     weight_sq : float array, shape (sides, sums)
         The weights.
     extra_o : float array, shape (options of the menu,), s, optional
-        Seconds that each option adds whatever hides behind what.
+        Seconds that each option adds and that overlap with nothing.
     """
 
     elimination: Elimination

@@ -70,7 +70,7 @@ class JudgedMapping:
 def cutoffs_of(view: View, of: PlanGroup) -> Floats:
     """By plan of a class, the value at or above which its mappings are of no interest: float array, shape (plans,).
 
-    Where several mappings are asked for that differ in plan, one of which is kept need only be better than itself.
+    If several mappings of different plans are requested, the cutoff of a plan with a kept mapping is that mapping.
     """
     cutoff_i = np.full(len(of.plans), view.cutoff)
     for candidate in view.kept:

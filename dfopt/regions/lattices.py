@@ -66,13 +66,13 @@ def arcs_of(
     Returns
     -------
     (Arcs or None, Numbering)
-        None: no partitions are as asked for.
+        None: no partitions keep the limits.
 
     Raises
     ------
     OutOfTime
         If a layer has more than :data:`MOST_SETS` down-sets, or :data:`MOST_OF_LIBRARY` with a library, or more than
-        :data:`MOST_ARCS` arcs, and no order of partitions with numbers as asked for was found, nor shown not to exist.
+        :data:`MOST_ARCS` arcs, and an order of partitions that keeps the limits was neither found nor excluded.
     """
     return arcs_among(instance, _of_kind(instance, kind), kind, asked, known_arcs)
 

@@ -144,7 +144,7 @@ def one_by_one(
     Parameters
     ----------
     plans : dict
-        Plans by setting; the pipeline stages of none are open.
+        Plans by setting; their pipeline stages are fixed.
     within : callable
         See :class:`~dfopt.regions.leaves.Limited`.
     options : Options

@@ -130,8 +130,8 @@ class Unsharded:
     plans : PlanTable
         The plans as arrays.
     menu : Menu, optional
-        Options and figures of the layer, shared by the plans. None: kernels that are drawn once may be in any pipeline
-        stage, and every plan has a menu of its own, which is made as soon as the plan is alone.
+        Options and figures of the layer, shared by the plans. None: kernels of an unrolled graph may be in any pipeline
+        stage, and every plan has its own menu, which is made once the plan is alone in the region.
     """
 
     space: Classes

@@ -16,7 +16,7 @@ class ShardedFirst:
     record : SolveRecord
         Record of the solve.
     proven : bool
-        Whether no other one is better by itself: if not, no bound with it holds for its level.
+        Whether the sharding is proven optimal regardless of fusion; if not, bounds under it do not hold for its level.
     alone : bool
         Whether there is no other one: bounds with it hold for every mapping.
     stage_k : tuple of int, optional

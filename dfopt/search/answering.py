@@ -50,8 +50,8 @@ def solve(
         The request, or its fields as keyword arguments, see below.
     assumptions : Assumptions, Calibration or str, optional
         A document, or the name of a profile; ``calibrated`` is the calibration of the system's chip, whose shares the
-        system of the result has. If left out, that is taken for a phase to which the chip's calibration was fitted, and
-        ``default`` for all else.
+        system of the result has. By default ``calibrated`` for a phase that the chip's calibration was fitted to, and
+        ``default`` otherwise.
     stack : Stack, name or path, optional
         The chip as a stack of dies; the system's own if left out.
     variants : sequence of Graph

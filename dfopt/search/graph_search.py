@@ -280,7 +280,7 @@ class GraphSearch:
     def write_records(self, *, by_variant: bool = False) -> None:
         """Write the records of all plans that were not rejected.
 
-        Those of plans that hold too much say why when they are asked (:meth:`reason`): there may be many.
+        Records of plans that exceed a memory get their reasons on demand (:meth:`reason`), as there may be many.
 
         Parameters
         ----------

@@ -51,11 +51,11 @@ class Claims:
     Attributes
     ----------
     lows : dict
-        By plan and number of tiles (none: any) the seconds that no mapping is said to be below; infinite where there is
-        said to be none but those that are kept. Where the sharding comes first, of mappings with that which is best by
-        itself.
+        By plan and number of tiles (None: any) the claimed lower bound on the step, s; infinite if no mappings except
+        the kept ones are claimed to exist. If the sharding is chosen first, the claim is for mappings with the best
+        sharding.
     empty : set
-        Plans and numbers of tiles that are said to have no mapping at all.
+        Plans and numbers of tiles that are claimed to have no mapping.
     otherwise : float
         Seconds that no mapping is below of plans of which nothing is said.
     jointly : bool
@@ -201,7 +201,7 @@ class ClaimedPlans(GraphSearch):
     Attributes
     ----------
     proven : frozenset of Plan
-        Plans and variants of which the claims are shown already, by other code than that of the search.
+        Plans and variants whose claims are proven already, by code independent of the search.
     """
 
     def __init__(

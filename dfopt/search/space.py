@@ -35,10 +35,10 @@ def search_space(
 ) -> Space:
     """Size of the space of mappings under some plans, before capacity limits, as powers of ten.
 
-    Under each plan every kernel takes any of its legal sharding schemes, or the one that is pinned; kernels drawn once
-    go to pipeline stages and, on a dataflow chip, the kernels of a stage are cut into partitions that run one after
-    another, in any order that keeps the data flow, as many as are allowed and with kernels where they are pinned: those
-    are the paths through the lattice of down-sets. With a library there are fewer, which are not counted.
+    Under each plan every kernel takes any of its legal sharding schemes, or the pinned one. Kernels of an unrolled
+    graph go to pipeline stages. On a dataflow chip, the kernels of a stage are cut into consecutive partitions, in any
+    order that keeps the data flow and the limits on their number and pins: these are the paths through the lattice of
+    down-sets. A library allows fewer, which is not taken into account.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def search_space(
         Down-sets of the whole graph as 0, or of each of its kinds of layers by their number. Without
         them, or with too many, only cuts of one topological order are counted, and the figure is a lower bound.
     placements : int
-        That each of the plans stands for.
+        Number of placements that each of the plans stands for.
     asked : Request, optional
         Pins, and the limit on the number of partitions.
 

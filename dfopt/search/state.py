@@ -32,7 +32,7 @@ class SearchState:
     options : Options
         The request under way, with its clock.
     incumbents : Incumbents
-        The best mappings that are distinct: as many as are asked for at most.
+        The best distinct mappings, at most the requested number.
     stopped : str
         Reason why the search ended: Ctrl-C, SIGTERM, or a limit that a step exceeded; empty until then.
     listed : list of int

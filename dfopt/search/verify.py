@@ -273,9 +273,8 @@ def judged_again(where: str, mapping: Mapping, setting: Setting, request: Reques
     Returns
     -------
     (Score or None, list of str)
-        None: the mapping does not fit. The sentences also say where it breaks a limit, or where no search would
-        give its
-        kernels these figures in these partitions.
+        None: the mapping does not fit. The sentences also name limits that it breaks, and figures of kernels that no
+        search would give in these partitions.
     """
     graph, system, wrong = setting.graph, setting.system, list[str]()
     for name, claimed, document in (("graph", mapping.graph, graph), ("system", mapping.system, system)):

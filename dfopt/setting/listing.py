@@ -22,7 +22,7 @@ class PlanListing:
     share_outs
         Whether plans are listed under which axes have these dims, or parts of dims.
     modules
-        Whether modules have such schemes over the second axis; where none are accepted, all are.
+        Whether modules may have given schemes over the second axis; if none are accepted, all are listed.
     plans
         Cache of plans by degrees and dims, shared by all listings of one question: its graphs have most plans in
         common, and a plan object caches facts about itself.

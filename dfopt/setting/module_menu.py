@@ -32,7 +32,7 @@ def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
     graph
         The model.
     schemes
-        Scheme by module; each is tried by itself.
+        Scheme by module; each is tried separately.
     members
         Chips of the second axis.
     """

@@ -81,7 +81,7 @@ class Orders:
     def of(self, shared: AxisDims, fixed: Collection[str] = ()) -> list[AxisDims]:
         """Non-dominated orders of the dims of all axes; of equal ones the first.
 
-        ``fixed``: axes whose order was asked for.
+        ``fixed``: axes with a requested order.
         """
         orders: list[AxisDims] = [{}]
         for axes in self._together:

@@ -80,7 +80,7 @@ def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None
     Parameters
     ----------
     fixed
-        Memories that are asked for, by item: other placements are left out.
+        Requested memories, by item: other placements are left out.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
     Raises
     ------
     PlanError
-        If something is asked for that the graph does not have, or the chips have one memory only.
+        If an item is requested that the graph does not have, or if the chips have only one memory.
 
     Examples
     --------

@@ -47,12 +47,12 @@ def asked_plans(
 ) -> tuple[list[Plan], list[Rejected]]:
     """All plans that a request allows, and those that were rejected with the reason.
 
-    Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
-    may have less layers than the others, as far as the balance of the stages asks for it
-    (:func:`dfopt.setting.uneven.uneven_layers`; of interleaved stages :func:`dfopt.setting.uneven.uneven_chunks`). Not
-    searched: stages of different layers where no kernel runs once, in the middle of a pipeline, and for nothing but the
-    activations that early stages save.
-    On chips with several memories every plan is there with every placement, see :mod:`dfopt.setting.placements`.
+    Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them may
+    have fewer layers than the others, as the balance of the stages requires
+    (:func:`dfopt.setting.uneven.uneven_layers`; for interleaved stages :func:`dfopt.setting.uneven.uneven_chunks`). Not
+    searched are stages with different numbers of layers if no kernel runs once, in the middle of a pipeline, or only
+    because early stages save more activations. On chips with several memories every plan is listed with every
+    placement, see :mod:`dfopt.setting.placements`.
 
     The order in which an axis uses its dims is free; only orders that may be better than all others are listed
     (:class:`dfopt.setting.orders.Orders`). The order of dims in a system's file therefore makes no difference. Inside a
@@ -66,9 +66,9 @@ def asked_plans(
     Parameters
     ----------
     asked
-        Degrees and dims of axes, schemes of modules, layers and chunks of stages, memories, and other things that are
-        fixed: a plan with others is left out. Where neither schemes of modules nor the degree of the second axis are
-        asked for, only a model with experts has one, with the schemes that ``module_schemes`` says, see
+        Fixed values: degrees and dims of axes, schemes of modules, layers and chunks of stages, memories, and others;
+        plans with other values are left out. If neither schemes of modules nor the degree of the second axis are
+        requested, only models with experts have such an axis, with the schemes of ``module_schemes``, see
         :mod:`dfopt.setting.module_menu`.
     assumptions
         Resolved; they price the orders of dims.
@@ -229,7 +229,7 @@ def may_share(graph: Graph, asked: Request) -> bool:
     Raises
     ------
     PlanError
-        If they are asked for and the graph has none.
+        If they are requested and the graph has none.
     """
     on_axes, schemes = asked.shared_out
     of_modules = {key: what for key, what in on_axes.items() if keys()[key][0].splits == "modules"}

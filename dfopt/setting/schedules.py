@@ -16,8 +16,8 @@ from dfopt.physics.pipeline import hides_all
 def of_schedule(plans: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
     """Expand plans by pipeline schedules: one chunk of layers for each stage, or several (interleaved).
 
-    Unless one is asked for, 1F1B and all that is interleaved are searched, and GPipe is not: its step takes no less
-    than that of 1F1B, and its stages hold all microbatches of a step.
+    By default 1F1B and all interleaved schedules are searched, and GPipe is not: its step is never shorter than that of
+    1F1B, and its stages store all microbatches of a step.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def with_recomputed(plans: list[Plan], graph: Graph, asked: int | None) -> list[
     Raises
     ------
     PlanError
-        If a number is asked for that no plan can have.
+        If a number is requested that no plan can have.
     """
     if graph.recomputed is None:
         if asked is None:
@@ -99,7 +99,7 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
     Raises
     ------
     PlanError
-        If these alone are asked for, and there are none.
+        If only these are requested, and there are none.
     """
     reasons = (*_of_the_machine(graph, system, assumptions), *_of_the_search(assumptions, asked))
     reason = next(iter(reasons), None)

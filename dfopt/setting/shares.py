@@ -24,8 +24,7 @@ def shares(
 ) -> Iterator[tuple[dict[str, int], AxisDims]]:
     """All ways to share network dims out over axes: degree of each axis, and names of its dims or parts.
 
-    Inside a dim, neighbours go to the first axis, and the others follow. Axes other than those asked for have a degree
-    of 1.
+    Inside a dim, neighbours go to the first axis, and the others follow. All axes that are not requested have degree 1.
 
     Parameters
     ----------

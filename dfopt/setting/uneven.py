@@ -66,7 +66,7 @@ def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) ->
     stages
         Pipeline stages.
     first, last
-        Layers of the first and of the last stage; none where they are free.
+        Layers of the first and of the last stage; None: free.
 
     Raises
     ------

@@ -18,8 +18,8 @@ _BYTES: Final = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 def brief(report: str, shown: int = _SHOWN) -> str:
     r"""Shorten the report of an `Infeasible` error over many plans to its most helpful lines.
 
-    ``report`` is a heading, and a line ``PLAN: REASON; levers: REMEDIES`` for each plan. Of the reasons those that lack
-    the fewest bytes are shown, then as listed.
+    ``report`` is a heading, and a line ``PLAN: REASON; levers: REMEDIES`` for each plan. Reasons with the smallest
+    memory shortage are shown first, then all others in order.
 
     Examples
     --------

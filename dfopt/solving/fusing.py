@@ -30,7 +30,7 @@ def limits_of(
     instance : Instance
         Setting and plan.
     stage : StageTables
-        The kernels of the stage; where the default of a MILP is asked for, with prices.
+        The kernels of the stage, with prices if the default limit of a MILP is requested.
     number : int
         Number of the stage, or of the kind of layer that it stands for.
     asked : Request

@@ -150,8 +150,6 @@ def assignment_of(
 ) -> tuple[PlanModel, list[IntraChipLimits]]:
     """The assignment MILP of a plan with at least ``least`` partitions, and the limits of its stages.
 
-    ``relaxed``: whether tensors that wait between partitions may be left out.
-
     Parameters
     ----------
     instance, options, menu : Instance, Options, Menu

@@ -69,7 +69,7 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
     frame : pandas.DataFrame
         Cells of a sweep.
     where : str, optional
-        A condition as in a study's claims; rows stay in which it holds.
+        A condition as in a study's claims; only rows that meet it are kept.
     columns : sequence of str
         Columns to keep; empty: all.
     sort : str, optional

@@ -57,8 +57,8 @@ def sweep(  # noqa: PLR0913 - a public function with options
     cluster
         Address of the scheduler of a Dask cluster, such as ``tcp://10.0.0.1:8786``, instead of processes here.
     part
-        ``i/n``: only the i-th of n shares of the cells, the same whoever asks; the others stay pending. Each share
-        needs a store of its own, and `collect` takes several.
+        ``i/n``: only the i-th of n shares of the cells, which are the same in every process; the others stay pending.
+        Each share needs its own store, and `collect` reads several.
     store
         File of records, JSON Lines. Cells that it has are not solved again, so that an interrupted sweep resumes;
         several studies may share a store. None: records are kept in memory.

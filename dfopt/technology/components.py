@@ -149,7 +149,7 @@ class Links(NamedTuple):
     energy : J/B
         Energy of a transfer.
     power, power_left : W
-        Power, and what is left of the budget.
+        Power, and the rest of the budget.
     area_left, edge_left : mm2, mm
         Left of the budgets.
     count_bound, bound

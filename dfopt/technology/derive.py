@@ -32,7 +32,7 @@ class Budgets:
     dies
         Equal ones that the chip is made of; links between them have the seams, and no share of the perimeter.
     edge
-        Length of the chip's edge in mm; none is that of a square.
+        Length of the chip's edge in mm. None: that of a square.
     """
 
     chip_area: Numbers

@@ -15,7 +15,7 @@ _BIASES: Final[Mapping[Any, str]] = {("none", False): "none", ("qkv", False): "q
 
 
 def architecture_of(p: EndsParameters, layers: Iterable[Mapping[int, Block]]) -> Architecture:
-    """Architecture of a model, as far as all its attention layers agree."""
+    """Architecture of a model; properties in which its attention layers differ are left out."""
     biases, norms = set[str | None](), set[str]()
     for parts in layers:
         if isinstance(mixer := parts.get(1), Attention):

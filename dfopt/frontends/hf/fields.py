@@ -328,7 +328,7 @@ class Modules(Entry):
 class Family(Entry):
     """How to read the configs of one ``model_type``: fixed parameters, fields and defaults.
 
-    A value of ``left_out`` may be a function of the config, which gives none where others are missing.
+    A value of ``left_out`` may be a function of the config, which returns None if other values are missing.
     """
 
     always: dict[str, Any] = {}

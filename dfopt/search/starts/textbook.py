@@ -31,7 +31,7 @@ VARIATIONS = ("tokens", "layer norms whole", "norms whole", "ends whole", "heads
 def textbook_plans(graph: Graph, system: System, request: Request) -> PlanListing:
     """Plans with the usual layout: axes that communicate most on the innermost network dims, usual module schemes.
 
-    Axes of which dims are asked for lie where they are.
+    Axes with requested dims use these dims.
     """
     asked = request.asked_dims
     near = 2 * next((dim.size for dim in system.network if dim.size > 1), 1)

@@ -33,17 +33,17 @@ def pareto(
 ) -> Axes:
     """Plot two figures of all cells of a sweep, with their Pareto front.
 
-    Every workload has a front of its own: cells that do other work do not beat each other; or else every value of the
-    column ``by``. Less is better of times, prices, powers and resources, more of the others. `PlanError` if a column is
-    not there or has no figures.
+    Every workload has a separate front, as cells with different work cannot be compared; with ``by``, every value of
+    that column has one. Less is better for times, prices, powers and resources, more for all other columns. `PlanError`
+    if a column is not there or has no figures.
 
     Parameters
     ----------
     runs : Runs, pandas.DataFrame or list of dict
         Result of ``df.sweep``, its frame, or rows.
     x, y, by : str
-        Columns with figures, and one of at most seven labels that have colours, marks and a front of their own; by
-        default colours are those of the graph, or of the first axis that varies and has so few.
+        Columns with figures, and a column of at most seven labels, each with a colour, a marker and a front; by default
+        colours are by graph, or by the first varying axis with few enough labels.
 
     Examples
     --------

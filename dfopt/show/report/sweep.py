@@ -54,7 +54,7 @@ def sweep_report(  # noqa: PLR0913 - a public function with options
         Columns of the heat map, and of the two axes of the scatter; by default utilization, and the first of price,
         power, chips and memory in use that differs between cells, against the achieved rate.
     by : str, optional
-        Column each of whose values has a front of its own in the scatter; by default cells that do the same work.
+        Column whose values have separate fronts in the scatter plot; by default there is one front for each workload.
 
     Raises
     ------
