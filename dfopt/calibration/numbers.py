@@ -85,6 +85,13 @@ def named(names: Sequence[str], available: Mapping[str, Number]) -> tuple[Number
 def applied(values: Mapping[str, float], system: System, assumptions: Assumptions) -> tuple[System, Assumptions]:
     """System and assumptions with new values of some numbers; missing network dims are ignored.
 
+    Parameters
+    ----------
+    values : mapping of str to float
+        New values, by name of the number.
+    system, assumptions : System, Assumptions
+        Documents to change.
+
     Raises
     ------
     PlanError

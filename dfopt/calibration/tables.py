@@ -97,7 +97,17 @@ def kernel_rows(
 
 
 def with_rows(system: System, name: str, rows: Sequence[EfficiencyRow]) -> System:
-    """The system with new efficiency rows for one number."""
+    """The system with new efficiency rows for one number.
+
+    Parameters
+    ----------
+    system : System
+        System whose chip has the efficiency table.
+    name : str
+        Number whose rows are replaced.
+    rows : sequence of EfficiencyRow
+        The new rows.
+    """
     others = [row for row in system.chip.efficiency or () if number_of(row) != name]
     place = next((at for at, row in enumerate(others) if row.unit == "vector"), len(others))
     merged = [*others[:place], *rows, *others[place:]] if name != "memory" else [*others, *rows]

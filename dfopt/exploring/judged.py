@@ -59,7 +59,17 @@ def value_of(
 
 
 def layers_of(design: Design, sizes: Mapping[str, float], on: Stack | None) -> int:
-    """Number of DRAM layers of a design with given sizes, or of its stack."""
+    """Number of DRAM layers of a design with given sizes, or of its stack.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    sizes : mapping of str to float
+        Chosen sizes, by component.
+    on : Stack, optional
+        Stack of a design without stated sizes.
+    """
     if design.sizes is not None:
         return int(sizes.get("dram_layers", design.sizes.dram_layers))
     return 0 if on is None else len(on.dram_dies)

@@ -137,6 +137,15 @@ def smallest(box: Box, fits: Callable[[Box], bool]) -> Box:
 def downhill(design: Box, within: Box, value: Callable[[Box], float]) -> tuple[float, Box]:
     """Pattern search from a design with halving steps: the value at a local optimum, and that design.
 
+    Parameters
+    ----------
+    design : Box
+        A single design, where the search starts.
+    within : Box
+        Box that the search does not leave.
+    value : callable
+        Function from a single design to the value to minimize.
+
     Examples
     --------
     >>> far = Box((0, 0), (9, 9))

@@ -138,7 +138,17 @@ class Workload:
             yield Candidate(value, Choice(tried, result))
 
     def promising(self, box: Box, result: Result, best: float) -> Box | None:
-        """A design for the mapping of a corner, by descent from the smallest that fits; None unless below ``best``."""
+        """A design for the mapping of a corner, by descent from the smallest that fits; None unless below ``best``.
+
+        Parameters
+        ----------
+        box : Box
+            Box in which the corner was solved.
+        result : Result
+            Best mapping on the corner of the box.
+        best : float
+            Objective of the best design so far.
+        """
         mapping, graph = result.mapping, self.solver.drawn_as(result)
         if mapping in self._descended:  # from other corners it comes to about the same
             return None
@@ -149,7 +159,17 @@ class Workload:
         return design if value < best else None
 
     def adapted(self, tried: Box, system: System, nearby: Result) -> Result | None:
-        """Mapping of a design under the plan known for the corner of its box."""
+        """Mapping of a design under the plan known for the corner of its box.
+
+        Parameters
+        ----------
+        tried : Box
+            A single design.
+        system : System
+            Machine of the design.
+        nearby : Result
+            Best mapping known for the corner of the box.
+        """
         return self.solver.fixed(system, nearby)
 
     def why_none(self) -> str:
@@ -160,11 +180,31 @@ class Workload:
         return refused
 
     def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
-        """The best mapping on a design's system if it is below ``cutoff``, else None."""
+        """The best mapping on a design's system if it is below ``cutoff``, else None.
+
+        Parameters
+        ----------
+        box : Box
+            A single design.
+        system : System
+            Machine of the design.
+        cutoff : float, s
+            Step from which on a mapping is of no interest.
+        """
         return self.solver.solve(system, cutoff)[1]
 
     def valued(self, box: Box, system: System, score: Score) -> float | None:
-        """Objective of a scored mapping on a design, as it is minimized."""
+        """Objective of a scored mapping on a design, as it is minimized.
+
+        Parameters
+        ----------
+        box : Box
+            A single design.
+        system : System
+            Machine of the design, with its price and power.
+        score : Score
+            Score of the mapping on that machine.
+        """
         return value_of(self.merit, score, system, self.heat, self.lumped(box, system.chip.power_w or 0.0))
 
     def lumped(self, box: Box, watts: float) -> LumpedHeat | None:

@@ -232,7 +232,15 @@ def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, In
 
 
 def beside_blocks(search: ShortestPath, i: Ints, j: Ints) -> Floats:
-    """Least seconds of the rest of a path through each block from down-set ``i`` to ``j``, without the block itself."""
+    """Least seconds of the rest of a path through each block from down-set ``i`` to ``j``, without the block itself.
+
+    Parameters
+    ----------
+    search : ShortestPath
+        Shortest paths of the stage, with the kept blocks.
+    i, j : int arrays, shape (blocks,)
+        Down-sets before and after each block.
+    """
     to_go = np.full(len(search.lattice.size), np.inf)
     to_go[-1] = 0.0
     for start, end, time in reversed(search.kept):  # kept level by level, smaller sets first

@@ -83,7 +83,15 @@ def blocks_of(partition_k: Ints) -> list[Ints]:
 
 
 def numbered(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> Ints:
-    """Partition numbers without gaps; unchanged where an empty partition between halves has a meaning."""
+    """Partition numbers without gaps; unchanged where an empty partition between halves has a meaning.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage, and the limits on its partitions.
+    partition_k : int array, shape (kernels,)
+        Partition of every kernel.
+    """
     if limits.forward_backward == "halves" and tables.chip.fused:
         return partition_k
     return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
@@ -180,6 +188,13 @@ def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> F
     """Lower bound on the seconds of all kernels outside of each set, shape (sets,): the sum over sides.
 
     Within a side the terms of kernels add up before they overlap, so that no partitioning is better.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage, and the limits on its partitions.
+    member : bool array, shape (sets, kernels)
+        Kernels of each set.
     """
     terms, side_k = least_terms(tables, limits), sides(tables, limits.forward_backward)
     bound = np.zeros(len(member))
@@ -201,21 +216,45 @@ def objective(tables: StageTables, partition_k: Ints) -> float:
 
 
 def keeps(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
-    """Whether a partitioning keeps the limits of the stage that single blocks do not show."""
+    """Whether a partitioning keeps the limits of the stage that single blocks do not show.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage, and the limits on its partitions.
+    partition_k : int array, shape (kernels,)
+        Partition of every kernel.
+    """
     if any(partition_k[k] != p for k, p in limits.pins):
         return False
     return most_alive(tables, limits, partition_k) <= limits.dram_left
 
 
 def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
-    """Whether a partitioning keeps every limit of its stage."""
+    """Whether a partitioning keeps every limit of its stage.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage, and the limits on its partitions.
+    partition_k : int array, shape (kernels,)
+        Partition of every kernel.
+    """
     if partition_k.max(initial=0) >= limits.p_max:
         return False
     return bool(price_each(tables, blocks_of(partition_k)).legal.all()) and keeps(tables, limits, partition_k)
 
 
 def most_alive(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> float:
-    """Peak of the DRAM bytes of activations that are alive while the partitions run."""
+    """Peak of the DRAM bytes of activations that are alive while the partitions run.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage, and the limits on its partitions.
+    partition_k : int array, shape (kernels,)
+        Partition of every kernel.
+    """
     number = np.unique(partition_k)[:, None]
     return float(alive_bytes(tables, limits, partition_k < number, partition_k == number).max(initial=0.0))
 

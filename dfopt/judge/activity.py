@@ -18,6 +18,15 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
 
     Under the cycle model a partition has the compute tiles that its kernels were given; otherwise time assumes that
     they share the whole chip.
+
+    Parameters
+    ----------
+    case : Case
+        The mapping.
+    paid : sequence of Paid
+        Tensor-parallel communications, each with the kernel that pays for it.
+    commands : dict
+        DRAM commands of every partition, by (stage, partition).
     """
     inputs, sram = traffic.inputs(case), traffic.sram_traffic(case)
     sent = network.sent_bytes(case)

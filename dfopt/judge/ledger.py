@@ -62,7 +62,15 @@ class LedgerEntry(NamedTuple):
 
 
 def entries(case: Case, rank: Rank, amounts_of: StageAmounts) -> list[LedgerEntry]:
-    """All states that a chip of a pipeline stage stores: parameters, activations and tables."""
+    """All states that a chip of a pipeline stage stores: parameters, activations and tables.
+
+    Parameters
+    ----------
+    case, rank : Case, Rank
+        The mapping, and the pipeline stage.
+    amounts_of : callable
+        Function from a stage of the mapping to the amounts of one evaluation.
+    """
     booked: list[LedgerEntry] = []
     amounts = {stage: amounts_of(stage) for stage in rank.runs}
     checkpoints = [stage for stage in rank.runs if case.trains and _only_ends(case, [stage])]
@@ -179,6 +187,13 @@ def least_recomputed(case: Case, rank: Rank, amounts_of: StageAmounts) -> int | 
 
     The bytes of the stage fall with each recomputed layer after the first, so that bisection finds the number. It is
     that of all layers if even those are not enough.
+
+    Parameters
+    ----------
+    case, rank : Case, Rank
+        The mapping, and the pipeline stage.
+    amounts_of : callable
+        Function from a stage of the mapping to the amounts of one evaluation.
     """
     if not case.plan.recomputed:
         return None

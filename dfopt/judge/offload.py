@@ -52,7 +52,14 @@ def of_layer_s(
 ) -> tuple[float, float]:
     """Seconds that one layer waits for slower memories: (forward, backward), with a message of ``sent_s`` in each.
 
-    ``sent_s``: seconds of the concurrent message of each pass.
+    Parameters
+    ----------
+    case, stage : Case, int
+        The mapping, and a stage of the mapping.
+    partitions : sequence of PartitionScore
+        Scores of all partitions.
+    sent_s : float, s
+        Seconds of the concurrent message of each pass.
     """
     if not ledger.offloaded(case):
         return 0.0, 0.0

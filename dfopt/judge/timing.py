@@ -28,7 +28,17 @@ from dfopt.physics.work import flop_of_step
 
 
 def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid]) -> Score:
-    """The complete score of a mapping, from its weight parts and tensor-parallel communications."""
+    """The complete score of a mapping, from its weight parts and tensor-parallel communications.
+
+    Parameters
+    ----------
+    case : Case
+        The mapping.
+    tiling : WeightParts
+        Numbers of weight parts of kernels.
+    paid : sequence of Paid
+        Tensor-parallel communications, each with the kernel that pays for it.
+    """
     price = network.price_list(case)
     sram = traffic.sram_need(case, tiling)
     moved = traffic.by_memory(case, tiling)

@@ -21,7 +21,17 @@ Again = tuple[Place, Literal["weight", "cache", "tensor"], float, Fan | End | Pl
 
 
 def whole_readers(case: Case, of: Fan | End, place: Place) -> list[int]:
-    """Kernels of a partition in which every token needs all of a tensor or graph input."""
+    """Kernels of a partition in which every token needs all of a tensor or graph input.
+
+    Parameters
+    ----------
+    case : Case
+        The mapping.
+    of : Fan or End
+        The tensor, or the input or output of the graph.
+    place : (int, int)
+        Stage and number of the partition.
+    """
     if isinstance(of, End):
         reads = not of.write and of.carried is None and case.place(of.kernel) == place
         return [of.kernel] if reads and _reads_whole(case, of.kernel, of.operand) else []
@@ -57,7 +67,17 @@ def in_sram(case: Case) -> Iterator[tuple[Place, float]]:
 
 
 def held(case: Case, of: Fan | End, place: Place) -> Iterator[tuple[float, bool]]:
-    """(bytes, whether blocks cut them) that a partition buffers of a tensor, if one block had all tokens."""
+    """(bytes, whether blocks cut them) that a partition buffers of a tensor, if one block had all tokens.
+
+    Parameters
+    ----------
+    case : Case
+        The mapping.
+    of : Fan or End
+        The tensor, or the input or output of the graph.
+    place : (int, int)
+        Stage and number of the partition.
+    """
     if isinstance(of, End):
         if case.place(of.kernel) == place:
             yield _of_end(case, of)

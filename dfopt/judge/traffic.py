@@ -156,7 +156,15 @@ def moved(case: Case, of: Fan | End) -> Iterator[Moved]:
 
 
 def moved_again(case: Case, of: Fan | End, tiling: WeightParts) -> Iterator[Moved]:
-    """Repeated transfers of a tensor, for further parts of a weight."""
+    """Repeated transfers of a tensor, for further parts of a weight.
+
+    Parameters
+    ----------
+    case, of : Case, Fan or End
+        The mapping, and the tensor or the input or output of the graph.
+    tiling : WeightParts
+        Numbers of weight parts of kernels.
+    """
     if case.assume.weight_tiling not in ("reread", "reread_all"):
         return
     for number, chip, write in touched(of):
@@ -251,7 +259,15 @@ def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
 
 
 def held(case: Case, of: Fan | End, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
-    """SRAM bytes, by place, that partitions buffer of a tensor at a time."""
+    """SRAM bytes, by place, that partitions buffer of a tensor at a time.
+
+    Parameters
+    ----------
+    case, of : Case, Fan or End
+        The mapping, and the tensor or the input or output of the graph.
+    tiling : WeightParts
+        Numbers of weight parts of kernels.
+    """
     if isinstance(of, End):
         yield case.place(of.kernel), 2 * of.tile
         return

@@ -63,7 +63,15 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
 
 
 def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> float:
-    """Bytes that one chip sends in the communications that a kernel states itself; ``chips``: size of a dim by name."""
+    """Bytes that one chip sends in the communications that a kernel states itself; ``chips``: size of a dim by name.
+
+    Parameters
+    ----------
+    kernel, plan : Kernel, Plan
+        The kernel with its ``communications``, and the plan.
+    chips : callable
+        Function from the name of a dim, or of a part of one, to its number of chips.
+    """
     sent = []
     for own in kernel.communications:
         group = math.prod(chips(dim) for dim in plan.group(own.over)[0])

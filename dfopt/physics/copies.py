@@ -98,6 +98,15 @@ def exchanged(
     """Cost of all replica exchanges in a step, for ``gradients`` and ``weights`` bytes, by the price of one collective.
 
     With 0 bytes of one of the two it is the time of the other alone.
+
+    Parameters
+    ----------
+    plan, dims : Plan, tuple of str
+        The plan, and the network dims of the replicas.
+    gradients, weights : float, B
+        Bytes of one chip's gradients and weights.
+    price : callable
+        Function from (kind, bytes of the whole tensor, dims) of a collective to its cost.
     """
     sizes = {"gradients": gradients, "weights": weights}
     return sum(

@@ -171,6 +171,15 @@ class Line:
     def most_s(self, through_s: float, stages: Sequence[float], position: int) -> float:
         """Largest time, s, of one distinct stage, others fixed, such that all microbatches pass within ``through_s``.
 
+        Parameters
+        ----------
+        through_s : float, s
+            Seconds in which all microbatches have to pass.
+        stages : sequence of float, s
+            Times of all distinct stages for one microbatch.
+        position : int
+            Index of the stage in question.
+
         Examples
         --------
         >>> Line(places=(0, 1, 1, 2), rounds=8, chunks=1, turns=True).most_s(15.0, [1.0, 1.0, 1.2], 2)

@@ -41,6 +41,17 @@ def most_of_stage(value: float, stages: Sequence[float], position: int, constant
     """Largest time, s, of the stage at ``position``, others fixed, with which a step takes at most ``value`` seconds.
 
     No stage may take longer than a step of this length allows for the slowest stage, for any times of the others.
+
+    Parameters
+    ----------
+    value : float, s
+        Largest step.
+    stages : sequence of float, s
+        Times of all distinct stages for one microbatch.
+    position : int
+        Index of the stage in question.
+    constants : Constants
+        Other figures of the step.
     """
     left = value - (constants.assumptions.step_overhead or 0.0)
     if constants.line is not None:

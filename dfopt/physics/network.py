@@ -131,6 +131,13 @@ def parts_of_messages(names: Sequence[str], system: System, assumptions: Assumpt
     Under ``point_to_point_parts: calculon`` that is a reduce-scatter and an all-gather over the chips that share
     kernels, less an all-reduce: a message takes longer where the all-reduce takes less. Nothing otherwise.
 
+    Parameters
+    ----------
+    names : sequence of str
+        Network dims of the tensor-parallel chips.
+    system, assumptions : System, Assumptions
+        Links, and the rules of collectives.
+
     Examples
     --------
     >>> from dfopt.machines.compose import load_system
@@ -157,6 +164,15 @@ def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
     No algorithm sends less if switches do not reduce (Chan et al., "Collective communication: theory, practice and
     experience", 2007, table 1). Bytes that are relayed to a distant chip count once.
 
+    Parameters
+    ----------
+    kind : Collective
+        Kind of the collective.
+    volume : float, B
+        Bytes of the whole tensor.
+    chips : int
+        Number of chips in the group.
+
     Examples
     --------
     >>> bytes_sent(Collective.ALL_REDUCE, 800.0, 4), bytes_sent(Collective.ALL_TO_ALL, 800.0, 4)
@@ -179,6 +195,15 @@ def amortized_gradient_seconds(volume: float, names: Sequence[str], system: Syst
     """Seconds of a gradient all-reduce under ``gradients: dfmodel``, before it is spread over microbatches.
 
     With ``gradient_bandwidth``, each of ``all_reduce_passes`` takes the volume over that rate.
+
+    Parameters
+    ----------
+    volume : float, B
+        Bytes of one chip's gradients.
+    names : sequence of str
+        Network dims of the replicas.
+    system, assumptions : System, Assumptions
+        Links, and the rules of collectives.
 
     Examples
     --------

@@ -129,6 +129,17 @@ class Lot:
         """The best mappings among those of ``best`` and those of this batch that are below the cutoffs.
 
         There are at most ``top``, and no two have the same key ``distinct``.
+
+        Parameters
+        ----------
+        best : Best
+            The best mappings so far.
+        cutoff_i : float array, s, shape (plans,)
+            Cutoff of the step of every plan.
+        top : int
+            Number of mappings to keep.
+        distinct : str
+            Property in which kept mappings differ.
         """
         if not self.may.any():
             return best

@@ -36,7 +36,17 @@ class Kept:
 
     @classmethod
     def of(cls, request: Request, best: Mapping[Hashable, float], values: Iterable[float] = ()) -> Kept:
-        """Kept mappings of a request; ``values`` replaces theirs where other mappings were kept by the search."""
+        """Kept mappings of a request; ``values`` replaces theirs where other mappings were kept by the search.
+
+        Parameters
+        ----------
+        request : Request
+            Number of mappings to keep, and the property in which they differ.
+        best : mapping
+            Values of the kept mappings, by the key that distinguishes them.
+        values : iterable of float, optional
+            Values in place of theirs, for the value to beat.
+        """
         places = sorted(values or best.values())[request.top - 1 : request.top]
         return cls(request, best, min([request.objective.ceiling, *places]))
 

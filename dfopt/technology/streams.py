@@ -73,7 +73,17 @@ def contiguous_bytes(held: float, tile: float, row: float, rows: int, split: int
 
 
 def lookups(moved: float, row: float, reads_only: bool) -> tuple[Flow, Flow]:
-    """Read and write streams of row-by-row lookups."""
+    """Read and write streams of row-by-row lookups.
+
+    Parameters
+    ----------
+    moved : float, B
+        Bytes read and written together.
+    row : float, B
+        Bytes of one row.
+    reads_only : bool
+        Whether rows are only read, and not updated.
+    """
     written, run = 0.0 if reads_only else moved / 2, min(row, moved)
     return Flow(moved - written, run, write=False, scattered=True), Flow(written, run, write=True, scattered=True)
 

@@ -237,7 +237,17 @@ class Drawing(Sketch):
         return self.pointwise(name, dim, *inputs, outer=heads, **fields)
 
     def linear(self, name: str, m: int, k: int, *sources: str | Read, outer: int = 1, **fields: Any) -> str:
-        """Draw a GEMM with a weight for every token; return its name."""
+        """Draw a GEMM with a weight for every token; return its name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the kernel.
+        m, k : int
+            Output and input features of a token, for each of ``outer`` heads.
+        outer : int
+            Number of independent products, such as heads.
+        """
         return self.draw(Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, **fields), *sources)
 
 
