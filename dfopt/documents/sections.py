@@ -160,7 +160,14 @@ def layers_of(
 ) -> Layers:
     """The layers of some sections; None is a single layer.
 
-    ``recomputed``: kinds of layers, and the kind that each is where it is computed again.
+    Parameters
+    ----------
+    sections : sequence of Section or None
+        The sections; None: a single layer.
+    carrying : collection of str
+        Kinds of layers with carried tensors; their sections count even if they have a single layer.
+    recomputed : mapping of str to str
+        Kinds of layers, and the kind that each is when it is recomputed.
 
     Examples
     --------

@@ -385,7 +385,7 @@ class PlanClass(PlanGroup):
     def waiting_inside(self, arcs: Arcs, amount_c: Floats, inside_k: Bools) -> Floats:
         """Bytes that wait at each arc of one pipeline stage: outputs wait until its end, inputs from its beginning.
 
-        ``arcs``: lattice of the stage's kernels; ``amount_c``: amounts of all charges; ``inside_k``: mask of the kernels.
+        ``arcs``: lattice of the stage's kernels; ``amount_c``: amounts of all charges; ``inside_k``: its mask.
         """
         columns, tensors = self._waiting
         if not tensors:

@@ -83,6 +83,15 @@ def cutoffs_of(view: View, of: PlanGroup) -> Floats:
 def judged(of: PlanClass, mapping: Priced, options: Options) -> Candidate:
     """Score a mapping with the judge and check that its value agrees with the table of charges.
 
+    Parameters
+    ----------
+    of : PlanClass
+        Class with the plan of the mapping.
+    mapping : Priced
+        The mapping, with its figures from the table.
+    options : Options
+        The request under way.
+
     Raises
     ------
     ScoreMismatch

@@ -220,6 +220,15 @@ def _cutoff(ready: PricedPlan, number: int, value: float) -> float | None:
 def check_stage(score: Score, stage: int, seconds: float) -> None:
     """Check that the seconds of a stage by the solver agree with the score.
 
+    Parameters
+    ----------
+    score : Score
+        Score of the mapping.
+    stage : int
+        Stage of the mapping.
+    seconds : float, s
+        Seconds of the stage by the solver, for one evaluation.
+
     Raises
     ------
     ScoreMismatch

@@ -19,8 +19,8 @@ def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
     """Voltage above threshold, V, of a circuit at ``share`` of its nominal dynamic power.
 
     With ``c = share V_n (V_n - V_t)^2`` and ``x = 13.5 c / V_t^3 - 1`` the voltage is
-    ``2/3 V_t (1 + cos(acos(x) / 3))``, with cosh and acosh where x is above 1. Written as the distance from the
-    threshold it keeps its digits at small power, where ``V - V_t`` of rounded voltages has none left.
+    ``2/3 V_t (1 + cos(acos(x) / 3))``, with cosh and acosh where x is above 1. As a distance from the threshold it
+    keeps its digits at small power, where ``V - V_t`` of rounded voltages would lose them.
 
     Examples
     --------
