@@ -41,13 +41,13 @@ def explore_each(
         Name of a list of ``choices``, such as ``dram_layers``.
     time_limit : float
         Time limit of each value, s.
-
-    Others as of `explore`.
+    graph, design, assumptions, gap, progress, **asked
+        As of `explore`.
 
     Yields
     ------
-    (value, Exploration), with None where no design of this value holds the workload, and with the error that says how
-    far it came where time was up before a first design.
+    (value, Exploration), with None if no design of this value stores the workload, and with the error, which has the
+    bound reached, if time was up before a first design.
 
     Examples
     --------

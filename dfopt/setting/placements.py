@@ -141,7 +141,12 @@ def looked_at_later(graph: Graph, assumptions: Assumptions) -> bool:
 def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Placement | None]:
     """Placements of a training step that a request allows, those with least in slower memories first.
 
-    One where it does not ask.
+    Only one if the request does not ask for any.
+
+    **No placement makes a mapping faster.** It only adds to the time of a mapping (:mod:`dfopt.physics.offload`): a
+    pass of a layer takes at least as long as its transfers, and the optimizer's step reads and writes no faster. A
+    lower bound of a plan without placement thus holds under any placement, and a plan that is excluded without
+    placement is excluded with any. This requires that no slower memory ever sustains a higher bandwidth.
 
     Parameters
     ----------
@@ -149,11 +154,6 @@ def offloads(graph: Graph, system: System, assumptions: Assumptions, asked: Requ
         A training step, on chips with several memories.
     asked
         Items that may be moved (``offload``), and those whose memory is fixed (``place``).
-
-    **No placement makes a mapping faster.** It only adds to the time of a mapping (:mod:`dfopt.physics.offload`): a
-    pass of a layer takes at least as long as its transfers, and the optimizer's step reads and writes no faster. A
-    lower bound of a plan without placement thus holds under any placement, and a plan that is excluded without
-    placement is excluded with any. This requires that no slower memory ever sustains a higher bandwidth.
 
     Raises
     ------
