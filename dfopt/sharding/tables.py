@@ -171,7 +171,7 @@ def _conversions(graph: Graph, assumptions: Assumptions, layer: Layer, tensors: 
         again_t[here] = wanted.tolls
         conversion[here] = layer.conversion(wanted)[0][:, [1 << place for place in range(len(LAYOUTS))]]
         conversion_bytes[here] = wanted.fan.bytes * _COSTS
-    alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
+    alone = assumptions.execution != "dataflow"  # readers are in partitions of their own, but for a library's few sets
     bills, bill_t = dict[tuple[object, ...], int](), np.zeros(len(tensors), dtype=np.int64)
     for t, (group, late, again) in enumerate(zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)):
         bill_t[t] = bills.setdefault((group, late, tensors[t].dst if again and alone else None), len(bills))

@@ -12,7 +12,7 @@ from oracles import all_shards, best_shard, priced, stages_legal
 from problem_cases import close, renamed
 from strategies import World, share, sums_meet, worlds
 
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
@@ -185,3 +185,23 @@ def test_pins_that_contradict_each_other_are_infeasible() -> None:
     world = World(Graph(name="g", kernels=kernels), machine(2), Plan(tp=2, tp_dims=("x",)), chosen)
     with pytest.raises(Infeasible):
         solved(world, {"host": "m", "adds": "k"})
+
+
+@pytest.mark.parametrize("objective", ["seconds", "bytes"])
+@pytest.mark.parametrize("execution", ["dataflow", "library", "kernel_by_kernel"])
+def test_later_readers_gather_a_saved_tensor_each_for_themselves_where_none_are_fused(
+    execution: str, objective: str
+) -> None:
+    """Without roles a library fuses none of them; only a dataflow chip may have both in one partition."""
+    kernels = (
+        Kernel(name="made", op="gemm", m=2, k=1, n=1),
+        Kernel(name="one", op="gemm", m=2, k=2, n=1, pass_="backward"),
+        Kernel(name="other", op="gemm", m=2, k=2, n=1, pass_="backward"),
+    )
+    tensors = (Tensor(src="made", dst="one", operand=1), Tensor(src="made", dst="other", operand=1))
+    graph, system = Graph(name="g", kernels=kernels, tensors=tensors), machine(2)
+    chosen = resolve(assumptions_of("exact").with_(execution=execution, sharding_objective=objective), execution, 0.9)
+    world = World(graph, system, Plan(tp=2, tp_dims=("x",)), chosen)
+    check_against_brute_force(world)
+    pins = {"made": "m", "one": "m", "other": "m"}  # an all-gather for both, or one for each
+    assert solved(world, pins).objective == pytest.approx(priced(world, pins, dict.fromkeys(pins, 0)).levels(chosen)[0])
