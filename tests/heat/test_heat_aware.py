@@ -14,6 +14,7 @@ from block_cases import IN_TOKEN_BLOCKS, needing_blocks
 from given_plans import searched
 from hypothesis import assume, event, given, reject, settings
 from hypothesis import strategies as st
+from problem_cases import partitionings
 from stack_cases import HOT, T0, dies, memory, stack
 from strategies import World, options_of, share, sums_meet, worlds
 
@@ -29,7 +30,6 @@ from dfopt.documents.stack_parts import HtcPackage, Leakage
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.fusion.blocks import StageTables, holding
-from dfopt.fusion.partitioning import IntraChipLimits, legal
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.limits import Linearization
 from dfopt.heat.problem import HeatChoice
@@ -84,14 +84,29 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> ThreeAn
     world = draw(needing_blocks(small) if fixed.get("token_blocks") == "allow" else small)
     on = draw(stacks(idle))
     system = with_stack(world.system, on)
-    options = options_of()
-    search = searched(Setting(world.graph, system, world.assumptions), [world.plan], options)
-    if not search.state.solutions:
-        reject()
     try:
-        return three_answers(search.setting, search.state.solutions[0].mapping, options)
+        return answers_of(Setting(world.graph, system, world.assumptions), world.plan)
     except Infeasible:
         reject()
+
+
+def answers_of(setting: Setting, plan: Plan, **asked: Any) -> ThreeAnswers:
+    """The three answers for the best mapping under a plan."""
+    search = searched(setting, [plan], options_of(**asked))
+    if not search.state.solutions:
+        raise Infeasible("no mapping under this plan")
+    return three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
+
+
+def chip_of(**changes: Any) -> Chip:
+    """A small chip with room for everything."""
+    fields = {"tiles": 4, "peak": 1000.0, "sram": Sram(capacity=1e9), "dram": Dram(bandwidth=100.0)}
+    return Chip(**{"name": "c", **fields, **changes})
+
+
+def logic_under(drams: int) -> Stack:
+    """A logic die under some DRAM dies, which no limit slows."""
+    return stack(dies=dies(drams), limits=Limits(logic=T0 + 90), placement="contiguous")
 
 
 @share(0.5)
@@ -148,15 +163,11 @@ def test_gradients_that_are_only_written_cost_no_read() -> None:
     """The joules of the memory follow the traffic that its time is counted for."""
     update = Kernel(name="w", op="weight_update", m=8, k=8, n=8)
     graph = Graph(name="gradients", word_bytes=2, batch=4, kernels=(update,))
-    chip = Chip(name="c", tiles=4, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
-    on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
-    spent = {}
+    on, spent = logic_under(0), {}
     for traffic in ("written", "accumulated"):
         asked = resolve(Assumptions(gradient_traffic=traffic, tile_rows=1), "dataflow", 1.0)
-        search = searched(
-            Setting(graph, System(name="one", chip=chip, stack=on), asked), [Plan(microbatches=4)], options_of()
-        )
-        study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
+        setting = Setting(graph, System(name="one", chip=chip_of(), stack=on), asked)
+        study = answers_of(setting, Plan(microbatches=4))
         agrees_with_the_judge(study, study.ignore.mapping)
         spent[traffic] = physical(study.ignore.score).energy_j
     bursts = update.m * update.k * graph.word_bytes / on.dram.burst * 4  # of the gradient, in all microbatches
@@ -170,25 +181,10 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     kernels = tuple(Kernel(name=name, op="gemm", m=1, k=1, n=1, dram_bytes=36.0) for name in ("a", "b", "c"))
     tensors = (Tensor(src="a", dst="b"), Tensor(src="a", dst="c"))
     graph = Graph(name="three", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
-    chip = Chip(
-        name="pair",
-        tiles=2,
-        lanes=2,
-        stages=1,
-        frequency=100.0,
-        compute_utilization=0.5,
-        sram=Sram(capacity=1e9),
-        dram=Dram(bandwidth=100.0),
-    )
-    on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
+    chip = chip_of(tiles=2, lanes=2, stages=1, frequency=100.0, peak=None, compute_utilization=0.5)
     chosen = resolve(Assumptions(execution="dataflow", compute_model="cycle", tile_rows=1), "dataflow", 0.5)
-    world = World(graph, System(name="pair", chip=chip, stack=on), Plan(microbatches=4), chosen)
-    search = searched(
-        Setting(graph, world.system, world.assumptions),
-        [world.plan],
-        options_of(pin_partition={"a": 0, "b": 1, "c": 1}),
-    )
-    study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
+    setting = Setting(graph, System(name="pair", chip=chip, stack=logic_under(0)), chosen)
+    study = answers_of(setting, Plan(microbatches=4), pin_partition={"a": 0, "b": 1, "c": 1})
     kept = study.known.mapping
     assert [kernel.partition for kernel in kept.kernels] == [0, 1, 1]  # of one tile each
     agrees_with_the_judge(study, kept)
@@ -200,18 +196,12 @@ def test_what_backward_partitions_gather_again_is_sent_once_by_each() -> None:
     kernels = tuple(Kernel(name=name, op=op, m=8, k=8 if op == "gemm" else 1, n=8, pass_=of) for name, op, of in names)
     tensors = tuple(Tensor(src="a", dst=name) for name in "bcd")
     graph = Graph(name="again", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
-    chip = Chip(name="c", tiles=4, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
     shards = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20.0)
-    on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
     chosen = Assumptions(execution="dataflow", sequence_parallelism="allow", tile_rows=2)
-    system = System(name="pair", chip=chip, stack=on, network=(shards,))
-    asked = options_of(
-        pin_sharding={"a": "n", **dict.fromkeys("bcd", "m")}, pin_partition={"a": 0, "b": 1, "c": 1, "d": 2}
-    )
-    search = searched(
-        Setting(graph, system, resolve(chosen, "dataflow", 1.0)), [Plan(tp=2, tp_dims=("x",), microbatches=4)], asked
-    )
-    study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
+    system = System(name="pair", chip=chip_of(), stack=logic_under(0), network=(shards,))
+    pins = {"pin_sharding": {"a": "n", **dict.fromkeys("bcd", "m")}, "pin_partition": {"a": 0, "b": 1, "c": 1, "d": 2}}
+    setting = Setting(graph, system, resolve(chosen, "dataflow", 1.0))
+    study = answers_of(setting, Plan(tp=2, tp_dims=("x",), microbatches=4), **pins)
     assert study.ignore.score.collectives == {"all_gather.backward": 2}
     agrees_with_the_judge(study, study.ignore.mapping)
 
@@ -226,20 +216,13 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
     )
     tensors = tuple(Tensor(src=src, dst=dst) for src, dst in ("ab", "ac", "ad", "bd"))
     graph = Graph(name="four", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
-    chip = Chip(name="small", tiles=4, peak=1000.0, sram=Sram(capacity=160.0), dram=Dram(bandwidth=100.0))
     copies = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=100.0)
     chosen = Assumptions(execution="kernel_by_kernel", gradients="dfmodel", weight_tiling="reread_all", tile_rows=1)
-    on = stack(dies=dies(1), limits=Limits(logic=T0 + 90), placement="contiguous")
-    world = World(
-        graph,
-        System(name="pair", chip=chip, stack=on, network=(copies,)),
-        Plan(dp=2, dp_dims=("x",), microbatches=2),
-        resolve(chosen, None, 1.0),
-    )
-    search = searched(Setting(graph, world.system, world.assumptions), [world.plan], options_of())
-    study = three_answers(search.setting, search.state.solutions[0].mapping, search.state.options)
-    parts = study.ready.stages[0].tables
-    assert parts.parts_k.max() > 1
+    chip = chip_of(sram=Sram(capacity=160.0))
+    system = System(name="pair", chip=chip, stack=logic_under(1), network=(copies,))
+    setting = Setting(graph, system, resolve(chosen, None, 1.0))
+    study = answers_of(setting, Plan(dp=2, dp_dims=("x",), microbatches=2))
+    assert study.ready.stages[0].tables.parts_k.max() > 1
     agrees_with_the_judge(study, study.known.mapping)
 
 
@@ -256,11 +239,10 @@ def test_what_blocks_of_tokens_read_again_is_spent_as_the_judge_has_it(overlap: 
     ends = (("keys", "scores", 2), ("query", "scores", 1), ("scores", "context", 1))
     tensors = tuple(Tensor(src=src, dst=dst, operand=operand) for src, dst, operand in ends)
     graph = Graph(name="attention", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
-    sram = Sram(capacity=1e9, bandwidth=400.0)
-    chip = Chip(name="c", tiles=8, peak=4000.0, sram=sram, dram=Dram(bandwidth=100.0))
-    on = stack(dies=dies(1), limits=Limits(logic=T0 + 90), placement="contiguous")
+    chip = chip_of(tiles=8, peak=4000.0, sram=Sram(capacity=1e9, bandwidth=400.0))
     chosen = Assumptions(execution="dataflow", token_blocks="allow", tile_rows=1, overlap=overlap)
-    setting = Setting(graph, System(name="one", chip=chip, stack=on), resolve(chosen, "dataflow", 1.0))
+    system = System(name="one", chip=chip, stack=logic_under(1))
+    setting = Setting(graph, system, resolve(chosen, "dataflow", 1.0))
     pins = {"keys": 0, "query": 1, "scores": 1, "context": 1}
     search = searched(setting, [Plan(microbatches=4)], options_of(pin_partition=pins))
     for blocks in (None, (TokenBlocks(partition=1, blocks=1),), (TokenBlocks(partition=1, blocks=5),)):
@@ -275,7 +257,7 @@ def test_blocks_of_tokens_are_chosen_under_limits_on_heat() -> None:
     """A product whose weight does not fit computes while its neighbour waits for memory: fused, it reads that again."""
     kernels = (Kernel(name="a", op="gemm", m=64, k=64, n=64), Kernel(name="b", op="elementwise", m=64, n=64))
     graph = Graph(name="pair", word_bytes=2, batch=4, kernels=kernels, tensors=(Tensor(src="a", dst="b"),))
-    chip = Chip(name="c", tiles=8, peak=1e3, sram=Sram(capacity=8000.0), dram=Dram(bandwidth=1000.0))
+    chip = chip_of(tiles=8, sram=Sram(capacity=8000.0), dram=Dram(bandwidth=1000.0))
     on = stack(limits=Limits(logic=T0 + 60), dram=memory(10), logic=LogicEnergies(flop=1e-4, sram=1e-4, idle=1.0))
     system = System(name="one", chip=chip, stack=on)
     asked: dict[str, Any] = {"heat": "aware", "gap": 1e-6}
@@ -303,25 +285,6 @@ def test_a_throttled_chip_is_as_warm_as_one_at_uniform_clocks(study: ThreeAnswer
     assert uniform.step_time_s == pytest.approx(throttled.step_time_s, rel=1e-12)
     for one, other in zip(uniform.chips, throttled.chips, strict=True):
         assert [die.max_c for die in one.dies] == pytest.approx([die.max_c for die in other.dies], abs=1e-6)
-
-
-def partitionings(tables: StageTables, limits: IntraChipLimits) -> list[np.ndarray]:
-    """Every legal partitioning of a small stage, from the definition."""
-    sharded, n = tables.sharded, tables.kernels
-    own = [(a, b) for a, b in zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True) if max(a, b) < n]
-    forward = sharded.forward_k
-    found = []
-    for places in itertools.product(range(min(n, limits.p_max)), repeat=n):
-        at = np.array(places, dtype=np.int64)
-        used = np.unique(at)
-        if len(used) != used[-1] + 1 or any(at[a] > at[b] for a, b in own):
-            continue
-        two = limits.forward_backward == "separate" and forward.any() and not forward.all()
-        if two and at[forward].max() >= at[~forward].min():
-            continue
-        if legal(tables, limits, at):
-            found.append(at)
-    return found
 
 
 def in_any_way(tables: StageTables, partition_k: np.ndarray) -> list[np.ndarray]:
@@ -367,8 +330,8 @@ def test_no_other_partitioning_and_levels_are_faster(study: ThreeAnswers) -> Non
     per_stage = []
     for number in settler.used:
         stage = study.ready.stages[number]
-        limits = stage.limits
-        found = partitionings(stage.tables, limits)
+        limits = replace(stage.limits, p_max=min(stage.tables.kernels, stage.limits.p_max))
+        found, _ = partitionings(stage.tables, limits)
         hot = settler.limits.kernels.hot(number, rate.rate)
         per_stage.append([hot.chain(one, tokens_k) for one in found for tokens_k in in_any_way(stage.tables, one)])
     assume(np.prod([len(one) for one in per_stage]) <= 30)
