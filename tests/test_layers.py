@@ -66,22 +66,17 @@ MODULES = {module_of(path): path for path in FILES}
 
 
 @cache
-def imports(module: str, eager: bool = False, types: bool = False) -> tuple[tuple[str, int], ...]:
-    """(full name, line) of everything a module imports; ``eager`` leaves out imports inside functions.
-
-    Those for ``types`` alone are left out unless asked for.
-    """
-    return tuple(imports_of(MODULES[module].read_text(encoding="utf-8"), module, eager, types))
+def imports(module: str, types: bool = False) -> tuple[tuple[str, int], ...]:
+    """(full name, line) of everything a module imports; of what is for ``types`` alone only if that is asked for."""
+    return tuple(imports_of(MODULES[module].read_text(encoding="utf-8"), module, types))
 
 
-def imports_of(source: str, module: str, eager: bool, types: bool) -> list[tuple[str, int]]:
+def imports_of(source: str, module: str, types: bool) -> list[tuple[str, int]]:
     """As `imports`, of the source of a module."""
     found: list[tuple[str, int]] = []
 
     def walk(node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
-            if eager and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test) and not types:
                 continue
             if isinstance(child, ast.Import):
@@ -190,11 +185,11 @@ def test_the_judge_is_asked_and_nothing_else_of_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def inner_imports(eager: bool, types: bool) -> nx.DiGraph:
+def inner_imports() -> nx.DiGraph:
     """Which module of dfopt imports which; a package's ``__init__`` is one of its own, run before its modules."""
     graph = nx.DiGraph()
     for module in MODULES:
-        for name, _ in imports(module, eager, types):
+        for name, _ in imports(module, types=True):
             if name.split(".")[0] == "dfopt":
                 graph.add_edge(module, name.removeprefix("dfopt").removeprefix("."))
                 parts = name.split(".")[1:]
@@ -211,15 +206,8 @@ def cycles_of(graph: nx.DiGraph) -> set[frozenset[str]]:
 
 
 def test_no_import_cycles() -> None:
-    """Imports at the top of modules."""
-    cycles = list(nx.simple_cycles(inner_imports(eager=True, types=False)))
-    assert not cycles, "\n".join(" -> ".join(cycle) for cycle in cycles)
-
-
-def test_no_import_cycles_in_functions_and_types() -> None:
-    """A concept that two modules need goes below both."""
-    cycles = sorted(map(sorted, cycles_of(inner_imports(eager=False, types=True))))
-    assert not cycles
+    """At the top of modules, in functions and for types: a concept that two modules need goes below both."""
+    assert not sorted(map(sorted, cycles_of(inner_imports())))
 
 
 def test_files_are_short() -> None:
@@ -274,15 +262,14 @@ class Asks:
 
 
 @pytest.mark.parametrize(
-    ("eager", "types", "names"),
+    ("types", "names"),
     [
-        (True, False, ["dfopt.units", "dfopt.documents.plan"]),
-        (False, False, ["dfopt.units", "dfopt.documents.plan", "dfopt.judge.case"]),
-        (False, True, ["dfopt.units", "dfopt.documents.graph", "dfopt.documents.plan", "dfopt.judge.case"]),
+        (False, ["dfopt.units", "dfopt.documents.plan", "dfopt.judge.case"]),
+        (True, ["dfopt.units", "dfopt.documents.graph", "dfopt.documents.plan", "dfopt.judge.case"]),
     ],
 )
-def test_imports_in_functions_and_for_types_are_seen(eager: bool, types: bool, names: list[str]) -> None:
-    assert [name for name, _ in imports_of(IMPORTS, "asks", eager, types)] == names
+def test_imports_in_functions_and_for_types_are_seen(types: bool, names: list[str]) -> None:
+    assert [name for name, _ in imports_of(IMPORTS, "asks", types)] == names
 
 
 def test_what_a_cycle_is() -> None:
