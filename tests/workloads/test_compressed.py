@@ -8,10 +8,13 @@ import pytest
 from graph_parts import by_name
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_kinds import COMPRESSED as MIXER
+from layer_kinds import HIDDEN, one
 from pydantic import ValidationError
 
 from dfopt.documents.phase import Segment
 from dfopt.errors import DocumentError
+from dfopt.library import load_sized
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.search import solve
@@ -20,18 +23,8 @@ from dfopt.workloads.blocks.compressed import group_pairs
 from dfopt.workloads.stack import StackParameters, counts
 
 build = WORKLOADS["stack"]
-HIDDEN = 24
-MIXER: dict[str, Any] = {"kind": "compressed_attention", "heads": 6, "head_dim": 5, "query_rank": 10, "window": 3}
-MIXER |= {"output_groups": 2, "output_rank": 4}
 CHOICE: dict[str, Any] = {"group": 4, "overlaps": True, "sparse": {"heads": 3, "head_dim": 2, "top_k": 2}}
 INSIDE = {"kind": "mlp", "ffn": 50}
-
-
-def one(mixer: Any = MIXER, feed_forward: Any = None, **more: Any) -> dict[str, Any]:
-    sections = [{"layers": ["layer"], "repeat": 3}]
-    layer = {"mixer": mixer, "feed_forward": feed_forward}
-    sizes = {"hidden": HIDDEN, "vocab": 100, "seq": 12, "causal": True}
-    return sizes | {"layers": {"layer": layer}, "sections": sections} | more
 
 
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 9), st.none() | st.integers(1, 6))
@@ -41,21 +34,10 @@ def test_pairs_are_those_of_a_loop(new: int, cached: int, group: int, most: int 
     assert found == sum(one if most is None else min(one, most) for one in seen)
 
 
-def test_the_published_model_has_the_parameters_that_were_published() -> None:
-    """DeepSeek-V4-Flash: 284 billion, of which a token uses 13 (its model card); entries of 512 numbers by layer."""
-    sizes = {"heads": 64, "head_dim": 512, "query_rank": 1024, "window": 128, "output_groups": 8, "output_rank": 1024}
-    mixer = {"kind": "compressed_attention", **sizes}
-    experts = {"kind": "moe", "experts": 256, "chosen": 6, "ffn": 2048, "shared": 2048, "router_bias": True}
-    fine = {"group": 4, "overlaps": True, "sparse": {"heads": 64, "head_dim": 128, "top_k": 512}}
-    kinds = {"local": mixer, "fine": mixer | fine, "coarse": mixer | {"group": 128}}
-    layers = {name: {"mixer": mixer, "feed_forward": experts} for name, mixer in kinds.items()}
-    order = [("local", 2), ("fine", 1), *(20 * [("coarse", 1), ("fine", 1)])]
-    sections = [{"layers": [name], "repeat": times} for name, times in order]
-    p = {"hidden": 4096, "vocab": 129280, "layers": layers, "sections": sections, "streams": {"count": 4}}
-    found = counts(StackParameters(**p, causal=True, seq=64))
-    assert found.parameters == pytest.approx(284e9, rel=0.015)
-    assert found.active == pytest.approx(13e9, abs=0.5e9)
-    assert found.bytes_per_token == 2 * (21 * (512 + 128) // 4 + 20 * 512 // 128)
+def test_a_token_uses_as_many_parameters_of_the_model_as_were_published() -> None:
+    """DeepSeek-V4-Flash: 13 billion (its model card)."""
+    active = {one.name: one.computed for one in load_sized("deepseek-v4-flash")[1]}["active_parameters"]
+    assert active == pytest.approx(13e9, abs=0.5e9)
 
 
 def test_a_window_and_groups_are_attended_to_and_kept() -> None:
@@ -90,10 +72,10 @@ def test_an_indexer_scores_every_group_and_attention_reads_the_best() -> None:
 
 
 def test_without_groups_it_is_attention_to_a_window() -> None:
-    graph = by_name(build(**one(), phase="decode", context=40))
+    graph = by_name(build(**one(MIXER), phase="decode", context=40))
     (keys,) = graph["QK"].states or ()
     assert (keys.tokens, keys.reads, flop(graph["QK"])) == (3, 2, 2 * 6 * 5 * 3)
-    assert graph["Down_Norm"].states is None and counts(StackParameters(**one())).bytes_per_token == 0
+    assert graph["Down_Norm"].states is None and counts(StackParameters(**one(MIXER))).bytes_per_token == 0
 
 
 @pytest.mark.parametrize("phase", [{"phase": "prefill"}, {"phase": "decode", "context": 30}])
@@ -141,4 +123,4 @@ def test_sizes_that_do_not_fit_together_are_an_issue(change: dict[str, Any], sai
 )
 def test_what_is_not_drawn_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
-        build(**one() | change)
+        build(**one(MIXER) | change)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layer_kinds import CROSS, DELTA, FULL, INDEXER, LATENT, MIXERS, mlp, moe, one
 from pydantic import ValidationError
-from stack_models import MODELS, mlp, moe
-from test_layer_stack import CROSS, DELTA, FULL, INDEXER, LATENT, MIXERS, one
+from test_published import RECIPES
 
 import dfopt as df
 from dfopt.documents.graph import Graph
@@ -150,9 +150,12 @@ def test_a_mix_is_asked_for_in_several_words() -> None:
     assert (text.microbatch, named.microbatch) == (1, 3)  # a mix is one sample
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if "bert" not in name and "vit" not in name])
+CAUSAL = [name for name, data in RECIPES.items() if data["parameters"].get("causal")]
+
+
+@pytest.mark.parametrize("name", [name for name in CAUSAL if not RECIPES[name]["parameters"].get("learned_positions")])
 def test_published_models_take_mixes(name: str) -> None:
-    graph = build(**MODELS[name].model, seq=512, phase="mixed", segments="1x512@1024,8x1@4096")
+    graph = df.load_graph(name, phase="mixed", segments="1x512@1024,8x1@4096")
     assert graph.tokens == Tokens(processed=520, produced=9)
 
 

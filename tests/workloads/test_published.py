@@ -15,7 +15,8 @@ from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
 from dfopt.library import load_sized
-from dfopt.workloads import expand, sizes_of
+from dfopt.physics.ops import weight_elements
+from dfopt.workloads import expand, load_graph, sizes_of
 
 RECIPES = {name: data for name in zoo("graphs") if "workload" in (data := load_strict(find("graphs", name)))}
 MODELS = [name for name, data in RECIPES.items() if data["workload"] in ("decoder", "stack")]
@@ -28,6 +29,17 @@ def test_counts_of_the_zoo_are_those_that_are_published() -> None:
 
 def test_every_model_of_the_zoo_has_something_to_compare() -> None:
     assert not [name for name in MODELS if not {"parameters", "kv_bytes_per_token"} & RECIPES[name]["published"].keys()]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "parameters" in RECIPES[name]["published"]])
+def test_what_is_drawn_of_a_model_is_what_was_published(name: str) -> None:
+    """But biases, gains and small convolutions: all weights, and the tables of the ends."""
+    published, drawn = RECIPES[name]["published"], 0.0
+    for part in (name, *published.get("beside", ())):
+        graph = load_graph(part, ends=True)
+        drawn += sum(weight_elements(kernel) * graph.times_of(kernel) for kernel in graph.kernels)
+        drawn += sum(kernel.resident_bytes for kernel in graph.kernels) / 2
+    assert drawn == pytest.approx(published["parameters"], rel=0.015)
 
 
 def changed(name: str, **published: Any) -> dict[str, Any]:
