@@ -76,7 +76,7 @@ def local_search(asked: Asked) -> Iterator[Row]:
 def tests(asked: Asked) -> Iterator[Row]:
     """Saved activations, measured prefill and forgeries, by their tests."""
     for claim, path in (
-        ("saved activations", "tests/workloads/test_decoder_training.py"),
+        ("saved activations", "tests/workloads/test_decoder.py"),
         ("attention", "tests/search/test_measured_prefill.py"),
         ("forgeries", "tests/search/test_forgeries.py"),
     ):

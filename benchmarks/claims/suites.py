@@ -45,7 +45,6 @@ PHASES = [
         "decode is a draft of none",
         (
             "tests/documents/test_phase.py::test_decode_is_the_verification_of_nothing",
-            "tests/workloads/test_decoder_phases.py::test_decode_is_the_verification_of_no_draft",
             "tests/workloads/test_layer_stack.py::test_decode_is_the_verification_of_no_draft",
         ),
         "no failure, the same graph",

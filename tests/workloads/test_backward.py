@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dfopt as df
-from dfopt.documents.graph import Communication, Graph, Input, Kernel, Tensor
+from dfopt.documents.graph import Graph, Input, Kernel, Tensor
 from dfopt.errors import GraphError
 from dfopt.physics.ops import flop, gradient_elements, weight_elements
 from dfopt.workloads import WORKLOADS
-from dfopt.workloads.backward import Gradient, backward_of
+from dfopt.workloads.backward import backward_of
 
 GOLDEN = json.loads(Path(__file__).resolve().parents[1].joinpath("golden", "training_graphs.json").read_text())
 TOKENS = 6
@@ -167,21 +166,6 @@ def test_products_of_one_input_accumulate_and_sums_go_where_they_can_be_added() 
     assert "start_bwd" not in kernels  # nothing in front of it has parameters
 
 
-def test_the_gradient_of_what_several_heads_read_is_added_up_over_them() -> None:
-    q, k = (Kernel(name=name, op="gemm", outer=o, m=3, k=4, n=5) for name, o in (("q", 6), ("k", 2)))
-    scores = Kernel(name="scores", op="matmul", outer=6, m=5, k=3, n=5)
-    tensors = (
-        Tensor(src="q", dst="scores", operand=1),
-        Tensor(src="k", dst="scores", operand=2, bytes=2 * 3 * 5 * 2.0),
-    )
-    trained = backward_of(Graph(name="g", kernels=(q, k, scores), tensors=tensors))
-    summed = next(kernel for kernel in trained.kernels if kernel.name == "k_bwd_sum")
-    assert (summed.outer, summed.m, summed.n, summed.flop_per_element) == (2, 3, 5, 2)
-    assert reads(trained, "k_bwd_weight_update") == ["k_bwd_sum"]
-    update = next(kernel for kernel in trained.kernels if kernel.name == "q_bwd_weight_update")
-    assert (update.outer, update.m, update.n) == (1, 4, 18)  # heads that read one input have one weight
-
-
 def test_heads_with_inputs_of_their_own_have_weights_of_their_own() -> None:
     first = Kernel(name="first", op="gemm", outer=2, m=3, k=4, n=5)
     second = Kernel(name="second", op="gemm", outer=2, m=7, k=3, n=5)
@@ -206,28 +190,6 @@ def test_what_lies_side_by_side_is_cut_into_its_parts_and_what_is_spread_is_adde
     assert summed.flop_per_element == 9  # nine features and one of beside become one
 
 
-def test_what_a_kernel_exchanges_its_gradient_does_too_and_rows_of_a_table_are_written_back() -> None:
-    exchange = Communication(kind="all_to_all", bytes=40.0)
-    table = Kernel(
-        name="table", op="elementwise", m=4, n=5, distributed=True, communications=(exchange,), dram_bytes=8.0,
-        resident_bytes=1000.0,
-    )  # fmt: skip
-    trained = backward_of(chain(table, Kernel(name="gemm", op="gemm", m=2, k=4, n=5, stream="none")))
-    back = next(kernel for kernel in trained.kernels if kernel.name == "table_bwd")
-    assert (back.communications, back.dram_bytes, back.resident_bytes, back.distributed) == ((exchange,), 16, 0, True)
-    update = next(kernel for kernel in trained.kernels if kernel.op == "weight_update")
-    assert update.streamed == "none" and not update.communications
-
-
-def test_rules_say_what_departs() -> None:
-    first, act = Kernel(name="first", op="gemm", m=4, k=4, n=5), Kernel(name="act", op="elementwise", m=4, n=5)
-    loss = Kernel(name="loss", op="elementwise", m=4, n=5)
-    rules = {"act": Gradient("d_act", reads=("act",)), "loss": Gradient(drawn=False), "first": Gradient()}
-    trained = backward_of(chain(first, act, loss), rules, updates="beside")
-    assert [k.name for k in trained.kernels[3:]] == ["d_act", "first_bwd_weight_update", "first_bwd"]
-    assert reads(trained, "d_act") == ["act"]
-
-
 def test_stated_inputs_are_read_again_where_they_are_saved() -> None:
     graph = chain(Kernel(name="a", op="gemm", m=2, k=3, n=4), Kernel(name="b", op="gemm", m=5, k=2, n=4))
     stated = graph.model_copy(update={"inputs": (Input(dst="a"),), "outputs": ()})
@@ -249,19 +211,6 @@ def test_bad_input_is_refused() -> None:
         backward_of(into)
     with pytest.raises(ValueError, match="passes 'a' before 'b', which reads it"):
         backward_of(graph, order=("a", "b"))
-
-
-def test_it_is_public_and_solves() -> None:
-    graph = chain(
-        Kernel(name="in", op="elementwise", m=64, n=32),
-        Kernel(name="up", op="gemm", m=256, k=64, n=32),
-        Kernel(name="act", op="elementwise", m=256, n=32),
-        Kernel(name="down", op="gemm", m=64, k=256, n=32),
-        repeat=8,
-        carried=(Tensor(src="down", dst="in"),),
-    )
-    result = df.optimize(df.backward_of(graph), df.load_system("sn10-8-ring"), tp=2, pp=4, dp=1)
-    assert result.score.step_time_s > 0
 
 
 # --- the workloads' training graphs, as they have always been ---------------------------------------------------

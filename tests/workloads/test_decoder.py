@@ -1,11 +1,11 @@
-"""The decoder layer: its kernels and shapes, the parameters it holds, and the models of the zoo built with it."""
+"""Decoders: what their layers hold and count, their training step, their ends, and what solves."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from graph_parts import by_name
+from graph_parts import by_name, product_flop, reads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -13,10 +13,12 @@ from workload_checks import refused, solved
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import find, zoo
-from dfopt.errors import DocumentError
+from dfopt.documents.zoo import find
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, legal_schemes, shard_extents, split_share, weight_elements, weight_share
+from dfopt.search import solve
+from dfopt.show.omissions import left_out
+from dfopt.units import show_unit
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, as_stack, counts
 
@@ -28,106 +30,22 @@ build = WORKLOADS["decoder"]
 SMALL: dict[str, Any] = {
     "hidden": 24, "heads": 6, "kv_heads": 2, "head_dim": 5, "ffn": 50, "vocab": 100, "seq": 7,
 }  # fmt: skip
-ZOO = [name for name in zoo("graphs") if load_strict(find("graphs", name)).get("workload") == "decoder"]
 GPT = {"rotary": False, "gated_mlp": False, "norm": "layernorm", "bias": "all", "tie_embeddings": True}
 
 
-def of_zoo(name: str) -> DecoderParameters:
-    return DecoderParameters(**load_strict(find("graphs", name))["parameters"])
-
-
-# --- kernels and tensors ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "kernels", "tensors"),
-    [
-        ({}, 18, 22),
-        ({"rotary": False}, 16, 20),
-        ({"gated_mlp": False}, 17, 20),
-        ({"post_norm": True}, 20, 24),
-        ({"rotary": False, "gated_mlp": False, "post_norm": True}, 17, 20),
-        ({"layers": 6, "drawn": 3}, 54, 68),  # with the two tensors between the three
-    ],
-)
-def test_counts(change: dict[str, Any], kernels: int, tensors: int) -> None:
-    graph = build(**SMALL | change)
-    assert (len(graph.kernels), len(graph.tensors)) == (kernels, tensors)
-    assert not graph.trains
-
-
-def test_every_kernel() -> None:
-    graph = build(**SMALL, microbatch=3)
-    found = [(k.name, k.op, k.matrices, k.m, k.k, k.n) for k in graph.kernels]
-    assert found == [
-        ("Residual_In", "elementwise", 1, 24, 1, 21),
-        ("RMSNorm_1", "elementwise", 1, 24, 1, 21),
-        ("Q_Proj", "gemm", 6, 5, 24, 21),
-        ("K_Proj", "gemm", 2, 5, 24, 21),
-        ("V_Proj", "gemm", 2, 5, 24, 21),
-        ("Q_RoPE", "elementwise", 6, 5, 1, 21),
-        ("K_RoPE", "elementwise", 2, 5, 1, 21),
-        ("QK", "matmul", 18, 7, 5, 7),
-        ("Softmax", "elementwise", 18, 7, 1, 7),
-        ("AV", "matmul", 18, 5, 7, 7),
-        ("O_Proj", "gemm", 1, 24, 30, 21),
-        ("Add_1", "elementwise", 1, 24, 1, 21),
-        ("RMSNorm_2", "elementwise", 1, 24, 1, 21),
-        ("Gate_Proj", "gemm", 1, 50, 24, 21),
-        ("Up_Proj", "gemm", 1, 50, 24, 21),
-        ("Act_Mul", "elementwise", 1, 50, 1, 21),
-        ("Down_Proj", "gemm", 1, 24, 50, 21),
-        ("Add_2", "elementwise", 1, 24, 1, 21),
-    ]
-    assert [k.name for k in graph.kernels if k.normalizes] == ["RMSNorm_1", "Softmax", "RMSNorm_2"]
-    assert [(t.src, t.dst, t.direction) for t in graph.carried] == [("Add_2", "Residual_In", "forward")]
-
-
-def test_every_kernel_reads_what_it_needs() -> None:
-    reads: dict[str, list[str]] = {}
-    for tensor in build(**SMALL, post_norm=True).tensors:
-        reads.setdefault(tensor.dst, []).append(tensor.src)
-    assert reads == {
-        "RMSNorm_1": ["Residual_In"],
-        "Q_Proj": ["RMSNorm_1"],
-        "K_Proj": ["RMSNorm_1"],
-        "V_Proj": ["RMSNorm_1"],
-        "Q_RoPE": ["Q_Proj"],
-        "K_RoPE": ["K_Proj"],
-        "QK": ["Q_RoPE", "K_RoPE"],
-        "Softmax": ["QK"],
-        "AV": ["V_Proj", "Softmax"],
-        "O_Proj": ["AV"],
-        "RMSNorm_1_Post": ["O_Proj"],
-        "Add_1": ["RMSNorm_1_Post", "Residual_In"],
-        "RMSNorm_2": ["Add_1"],
-        "Gate_Proj": ["RMSNorm_2"],
-        "Up_Proj": ["RMSNorm_2"],
-        "Act_Mul": ["Gate_Proj", "Up_Proj"],
-        "Down_Proj": ["Act_Mul"],
-        "RMSNorm_2_Post": ["Down_Proj"],
-        "Add_2": ["RMSNorm_2_Post", "Add_1"],
-    }
-
-
-def test_a_plain_gpt_layer() -> None:
-    graph = build(**SMALL | GPT)
-    assert [k.name for k in graph.kernels] == [
-        "Residual_In", "LayerNorm_1", "Q_Proj", "K_Proj", "V_Proj", "QK", "Softmax", "AV", "O_Proj", "Add_1",
-        "LayerNorm_2", "Up_Proj", "Act", "Down_Proj", "Add_2",
-    ]  # fmt: skip
-    reads = {(t.src, t.dst) for t in graph.tensors}
-    assert {("Q_Proj", "QK"), ("K_Proj", "QK"), ("Up_Proj", "Act"), ("Act", "Down_Proj")} <= reads
-
-
-def test_a_plain_layer_costs_what_the_transformer_costs_without_dropout() -> None:
-    sizes: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "ffn": 96, "seq": 7, "microbatch": 2}
-    ours = build(**sizes, **GPT, vocab=100)
-    theirs = WORKLOADS["transformer"](**sizes)
-    kept = [k for k in theirs.kernels if not k.name.startswith("DropOut")]
-    assert [(k.op, k.matrices, k.m, k.k, k.n) for k in ours.kernels] == [
-        (k.op, k.matrices, k.m, k.k, k.n) for k in kept
-    ]
+@st.composite
+def decoders(draw: Any) -> dict[str, Any]:
+    kv_heads, group = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    layers = draw(st.integers(1, 3))
+    return {
+        "hidden": draw(st.integers(1, 30)), "heads": kv_heads * group, "kv_heads": kv_heads,
+        "head_dim": draw(st.integers(1, 9)), "ffn": draw(st.integers(1, 60)), "gated_mlp": draw(st.booleans()),
+        "norm": draw(st.sampled_from(["rmsnorm", "layernorm"])), "rotary": draw(st.booleans()),
+        "post_norm": draw(st.booleans()), "microbatch": draw(st.integers(1, 3)), "seq": draw(st.integers(1, 9)),
+        "vocab": draw(st.integers(1, 40)), "tie_embeddings": draw(st.booleans()), "layers": layers,
+        "learned_positions": draw(st.integers(0, 9)), "word_bytes": draw(st.integers(1, 4)),
+        "drawn": draw(st.sampled_from([1, layers])), "mode": "training", "ends": False,
+    }  # fmt: skip
 
 
 def test_samples_are_no_heads() -> None:
@@ -138,68 +56,17 @@ def test_samples_are_no_heads() -> None:
     assert [shard_extents(scores, "outer", chips, "exact")[0] for chips in (4, 12)] == [2 * 4 * 7, 4 * 7]
 
 
-# --- grouped-query attention --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rotary", [True, False])
-@pytest.mark.parametrize("kv_heads", [1, 2, 3, 6, None])
-def test_k_and_v_are_as_large_as_their_heads(kv_heads: int | None, rotary: bool) -> None:
-    graph = build(**SMALL | {"kv_heads": kv_heads, "rotary": rotary, "microbatch": 3, "word_bytes": 4})
-    q, k = ("Q_RoPE", "K_RoPE") if rotary else ("Q_Proj", "K_Proj")
-    sizes = {(t.src, t.dst): graph.bytes_of(t) for t in graph.tensors}
-    tokens, word = 21, 4
-    assert sizes[q, "QK"] == 6 * 5 * tokens * word
-    assert sizes[k, "QK"] == sizes["V_Proj", "AV"] == (kv_heads or 6) * 5 * tokens * word
-    for product in ("QK", "AV"):  # every query head multiplies, however few heads K and V have
-        assert flop(by_name(graph)[product]) == 2 * 6 * 3 * 7 * 7 * 5
-
-
-def test_operands_of_attention() -> None:
-    for kv_heads in (2, 6):
-        graph = build(**SMALL | {"kv_heads": kv_heads})
-        sides = {
-            (t.src, t.dst): side
-            for t, side in zip(graph.tensors, graph.operands(), strict=True)
-            if t.dst in ("QK", "AV")
-        }
-        # QK: queries are the k x n side, keys the m x k side; AV: scores the k x n side, values the m x k side.
-        assert sides == {("Q_RoPE", "QK"): 1, ("K_RoPE", "QK"): 2, ("Softmax", "AV"): 1, ("V_Proj", "AV"): 2}
-
-
-def test_a_file_holds_the_same_graph(tmp_path: Any) -> None:
-    graph = build("tiny", "d", "s", **SMALL, layers=4)
-    graph.dump(tmp_path / "graph.yaml")
-    assert load_graph(tmp_path / "graph.yaml") == graph
-
-
 # --- parameters ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    hidden=st.integers(1, 30),
-    kv_heads=st.integers(1, 4),
-    group=st.integers(1, 4),
-    head_dim=st.integers(1, 9),
-    ffn=st.integers(1, 60),
-    gated=st.booleans(),
-    norm=st.sampled_from(["rmsnorm", "layernorm"]),
-    post_norm=st.booleans(),
-    microbatch=st.integers(1, 3),
-)
-def test_drawn_weights_are_the_counted_matrices(
-    hidden: int, kv_heads: int, group: int, head_dim: int, ffn: int, gated: bool, norm: str, post_norm: bool,
-    microbatch: int,
-) -> None:  # fmt: skip
-    sizes: dict[str, Any] = {
-        "hidden": hidden, "heads": kv_heads * group, "kv_heads": kv_heads, "head_dim": head_dim, "ffn": ffn,
-        "gated_mlp": gated, "norm": norm, "post_norm": post_norm, "vocab": 11, "seq": 5, "microbatch": microbatch,
-    }  # fmt: skip
-    graph = build(**sizes)
+@settings(max_examples=60)
+@given(decoders())
+def test_drawn_weights_are_the_counted_matrices(p: dict[str, Any]) -> None:
+    p = p | {"mode": "forward", "drawn": 1}
+    graph = build(**p)
     drawn = sum(weight_elements(kernel) for kernel in graph.kernels)
-    norms = [k for k in graph.kernels if "Norm" in k.name]
-    of_norms = sum(kernel.m * (2 if norm == "layernorm" else 1) for kernel in norms)
-    one, two = (counts(DecoderParameters(**sizes, layers=layers)).parameters for layers in (1, 2))
+    of_norms = sum(k.m * (2 if p["norm"] == "layernorm" else 1) for k in graph.kernels if "Norm" in k.name)
+    one, two = (counts(DecoderParameters(**p | {"layers": layers})).parameters for layers in (1, 2))
     assert drawn + of_norms == two - one
 
 
@@ -275,13 +142,6 @@ def test_bad_parameters_give_one_error(change: dict[str, Any], kind: str, says: 
     assert says in error["msg"]
 
 
-def test_a_bad_override_is_an_issue_at_its_parameter() -> None:
-    for override, where in (({"kv_heads": 5}, "kv_heads"), ({"seq": 4097}, "seq"), ({"batch": 0}, "batch")):
-        with pytest.raises(DocumentError) as caught:
-            load_graph("gemma-2-9b", **override)
-        assert [issue.where for issue in caught.value.issues] == [f"$.parameters.{where}"]
-
-
 # --- windows ------------------------------------------------------------------------------------------------
 
 
@@ -312,58 +172,205 @@ def test_what_a_window_does_not_allow(change: dict[str, Any], where: str, says: 
     refused(build, SMALL | {"window": 4} | change, where, says)
 
 
-# --- the zoo ------------------------------------------------------------------------------------------------
-
-
-def test_the_models_of_the_zoo() -> None:
-    assert {
-        "gemma-2-27b", "gemma-2-9b", "gemma-3-27b-text", "llama-2-13b", "llama-2-70b", "llama-2-7b",
-        "llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-3b", "llama-68m",
-        "megatron-530b", "mistral-7b", "mistral-nemo-12b", "qwen2.5-72b", "qwen2.5-7b", "qwen3-32b", "qwen3-8b",
-    } <= set(ZOO)  # fmt: skip
-
-
-def test_list_names_the_models() -> None:
-    from typer.testing import CliRunner
-
-    from dfopt.cli import app
-
-    answer = CliRunner().invoke(app, ["list", "graphs"])
-    assert answer.exit_code == 0
-    assert {"llama-3.1-8b", "qwen3-32b", "gemma-2-9b", "megatron-530b"} <= set(answer.output.split())
-
-
-@pytest.mark.parametrize("name", ZOO)
-def test_every_model_counts_what_is_published(name: str) -> None:
-    parameters, graph = of_zoo(name), load_graph(name)
-    published = load_strict(find("graphs", name))["published"]["parameters"]
-    assert counts(parameters).parameters == pytest.approx(published, rel=0.015)
-    assert graph.repeat == parameters.layers
-    # What is drawn is the model without embeddings, norms and biases: all but those of its parameters.
-    drawn = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels)
-    embeddings = parameters.hidden * parameters.vocab * (1 if parameters.tie_embeddings else 2)
-    assert drawn + embeddings == pytest.approx(published, rel=0.015)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("llama-3.2-1b", {}),
-        ("llama-3.2-1b", {"kv_heads": 2}),  # fewer K/V heads than chips
-        ("gemma-2-9b", {}),
-        ("megatron-530b", {"seq": 512}),
-    ],
-)
-def test_a_model_solves(name: str, change: dict[str, Any]) -> None:
-    graph, system = load_graph(name, **change), load_system("sn10-8-ring")
-    result = solved(graph, system, tp=8, assumptions=MEGATRON)
-    # Attention splits by heads and the MLP by features, so only the sums behind O_Proj and Down_Proj communicate.
-    assert result.score.collectives == {"all_reduce.forward": 2}
-
-
 def test_chips_beyond_the_kv_heads_hold_a_whole_head() -> None:
     key, query = (by_name(build(**SMALL))[name] for name in ("K_Proj", "Q_Proj"))
     for kernel, share in ((key, 1 / 2), (query, 1 / 6)):  # of 2 heads and of 6
         assert legal_schemes(kernel, 6, Assumptions()) == ("outer",)
         assert split_share(kernel, "outer", 6, "exact") == pytest.approx(share)
         assert weight_share(kernel, "outer", 6, "exact") == pytest.approx(share)
+
+
+# --- training -----------------------------------------------------------------------------------------------
+
+
+@given(decoders())
+def test_training_takes_three_times_the_products(p: dict[str, Any]) -> None:
+    graph, forward = build(**p), build(**p | {"mode": "forward"})
+    once = product_flop(forward, "forward")
+    assert product_flop(graph, "forward") == once
+    assert product_flop(graph, "backward", "update") == 2 * once
+    weights = sum(flop(kernel) * forward.times_of(kernel) for kernel in forward.kernels if kernel.op == "gemm")
+    assert product_flop(graph, "update") == weights
+    assert graph.kernels[: len(forward.kernels)] == forward.kernels if p["drawn"] == 1 else graph.trains
+
+
+@given(decoders())
+def test_every_weight_is_updated_in_its_stage(p: dict[str, Any]) -> None:
+    graph = build(**p)
+    kernels = by_name(graph)
+    updates = {k.name: k for k in graph.kernels if k.op == "weight_update"}
+    assert {k.stage_with for k in updates.values()} == {
+        k.name for k in graph.kernels if k.op == "gemm" and k.pass_ == "forward"
+    }
+    for kernel in updates.values():
+        forward = kernels[str(kernel.stage_with)]
+        assert (kernel.m, kernel.n, kernel.k) == (forward.k, forward.outer * forward.m, forward.n)
+    for kernel in graph.kernels:
+        assert (kernel.stage_with is None) == (kernel.pass_ == "forward")
+        if kernel.stage_with is not None:
+            assert kernels[kernel.stage_with].pass_ == "forward"
+
+
+@given(decoders())
+def test_gradients_are_as_large_as_what_they_are_of(p: dict[str, Any]) -> None:
+    """Along the way back, a gradient has the features of the forward tensor that it belongs to."""
+    graph = build(**p | {"drawn": 1})
+    kernels = by_name(graph)
+
+    def elements(name: str) -> int:
+        return kernels[name].matrices * kernels[name].m * kernels[name].n
+
+    grouped = p["kv_heads"] < p["heads"]
+    pairs = {
+        "O_Proj_bwd": "AV",
+        "V_Sum_bwd" if grouped else "AV_bwd_values": "V_Proj",
+        "K_Sum_bwd" if grouped else "QK_bwd_keys": "K_Proj",
+        "QK_bwd_queries": "Q_Proj",
+        "AV_bwd_scores": "Softmax",
+        "Softmax_bwd": "QK",
+        "Q_Proj_bwd": "Residual_In",
+        "Down_Proj_bwd": "Act_Mul" if p["gated_mlp"] else "Act",
+        "Up_Proj_bwd": "Add_1",
+        "Residual_In_bwd": "Residual_In",
+    }
+    for gradient, of in pairs.items():
+        assert elements(gradient) == elements(of)
+    sums = [kernels[name] for name in kernels if name.endswith("_Sum_bwd")]
+    assert [kernel.flop_per_element for kernel in sums] == [p["heads"] // p["kv_heads"] - 1] * (2 if grouped else 0)
+
+
+@pytest.mark.parametrize("recompute, again", [("none", []), ("attention", ["Scores_Dropout_again"])])
+def test_dropped_scores_are_one_kernel_in_each_pass(recompute: str, again: list[str]) -> None:
+    plain, dropped = (
+        build(**SMALL, layers=2, mode="training", recompute=recompute, scores_dropout=drops) for drops in (False, True)
+    )
+    more = [name for name in by_name(dropped) if name not in by_name(plain)]
+    assert more == ["Scores_Dropout", *again, "Scores_Dropout_bwd"]
+    kept = (again or more)[0]
+    assert sorted(reads(dropped)[kept]) == ["Softmax_again" if again else "Softmax"]
+    assert sorted(reads(dropped)["Scores_Dropout_bwd"]) == sorted(["AV_bwd_scores", kept])
+    assert len({(by_name(dropped)[name].matrices, by_name(dropped)[name].m) for name in (*more, "Softmax")}) == 1
+
+
+def test_serving_drops_nothing() -> None:
+    assert build(**SMALL, scores_dropout=True) == build(**SMALL)
+
+
+def test_a_loss_of_several_kernels_moves_its_bytes_for_every_logit() -> None:
+    once, many = (build(**SMALL, layers=1, mode="training", batch=8, **m) for m in ({}, {"loss_bytes": 44.0}))
+    changed = [(k.name, k.dram_bytes) for k in many.kernels if k != by_name(once)[k.name]]
+    assert changed == [("Loss", 44.0 * SMALL["vocab"] * SMALL["seq"])]
+    system = load_system("h100-8")
+    assert system.chip.dram is not None
+    times = {tp: [solve(graph, system, assumptions=MEGATRON, tp=tp, pp=1, dp=8 // tp).score.partitions
+                  for graph in (once, many)] for tp in (1, 8)}  # fmt: skip
+    for tp, (before, after) in times.items():
+        moved = [sum(part.dram_bytes for part in parts) for parts in (before, after)]
+        assert moved[1] - moved[0] == pytest.approx(changed[0][1] / tp)
+    with pytest.raises(ValueError, match="found it without a loss"):
+        build(**SMALL, layers=1, mode="training", ends=False, loss_bytes=44.0)
+
+
+def test_a_loss_in_fp32_holds_its_bytes_for_every_logit_of_a_chip() -> None:
+    """While it runs, in the stage that has it; the two books are compared by the search. Left out, it is named."""
+    some = SMALL | {"layers": 1, "mode": "training", "batch": 8, "vocab": 104}
+    fused, apart = (build(**some, **more) for more in ({}, {"loss_held": 12.0}))
+    logits = 104 * SMALL["seq"]
+    for tp in (1, 8):
+        asked = {"assumptions": MEGATRON, "tp": tp, "pp": 1, "dp": 8 // tp, "sensitivity": False}
+        results = [solve(graph, load_system("h100-8"), **asked) for graph in (fused, apart)]
+        before, after = (result.score.memory[0] for result in results)
+        assert after.working_b - before.working_b == pytest.approx(12 * logits / tp)
+        told = [left_out(result) for result in results]
+        assert f"a loss in fp32 ({show_unit(12 * logits / tp, 'bytes')}: --param loss_held=12B)" in told[0]
+        assert "loss" not in told[1]
+    with pytest.raises(ValueError, match="found it without a loss"):
+        build(**SMALL, layers=1, mode="training", ends=False, loss_held=12.0)
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+def test_a_training_step_has_its_ends_unless_they_are_left_out() -> None:
+    """As a served one; of a whole sample that is only evaluated they have to be asked for."""
+    ends = [{}, {"ends": True}, {"ends": False}]
+    default, drawn, without = (build(**SMALL, layers=2, mode="training", **each) for each in ends)
+    assert default == drawn and reads(default)["Loss"] == ["Logits"]
+    assert {kernel.module for kernel in default.kernels} - {kernel.module for kernel in without.kernels} == {"ends"}
+    assert build(**SMALL, layers=2) == build(**SMALL, layers=2, ends=False)
+
+
+@given(decoders())
+def test_with_ends_every_parameter_but_norms_is_drawn(p: dict[str, Any]) -> None:
+    p = p | {"drawn": p["layers"], "ends": True}
+    graph, counted = build(**p), DecoderParameters(**p)
+    weights = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
+    tables = sum(k.resident_bytes for k in graph.kernels if k.pass_ == "forward") / p["word_bytes"]
+    norms = sum(k.m for k in graph.kernels if k.normalizes and k.pass_ == "forward" and "Norm" in k.name)
+    assert weights + tables + norms * (2 if p["norm"] == "layernorm" else 1) == counts(counted).parameters
+    assert graph.repeat == 1
+    assert not graph.carried
+
+
+@given(decoders())
+def test_ends_cost_their_lookups_and_logits(p: dict[str, Any]) -> None:
+    p = p | {"drawn": p["layers"]}
+    inner, graph = build(**p), build(**p | {"ends": True})
+    tokens = p["seq"] * p["microbatch"]
+    logits = 2 * p["hidden"] * p["vocab"] * tokens
+    assert product_flop(graph, "forward") == product_flop(inner, "forward") + logits
+    assert product_flop(graph, "backward", "update") == 2 * product_flop(graph, "forward")
+    rows = tokens * p["hidden"] * p["word_bytes"] * (2 if p["learned_positions"] else 1)
+    kernels = by_name(graph)
+    assert (kernels["Embedding"].dram_bytes, kernels["Embedding_bwd"].dram_bytes) == (rows, 2 * rows)
+
+
+@given(decoders())
+def test_ends_of_layers_that_repeat_are_drawn_once(p: dict[str, Any]) -> None:
+    """The same kernels, FLOP and weights; what passes between ends and layers is DRAM traffic of the ends."""
+    p = p | {"layers": 6, "drawn": 2, "ends": True}
+    graph, whole = build(**p), build(**p | {"drawn": 6})
+    ends = {k.name: k for k in graph.kernels if k.layer}
+    assert graph.repeat == 3
+    assert graph.carried
+    for name, kernel in ends.items():
+        same = by_name(whole)[name]
+        assert kernel.layer == ("embedding" if name.startswith("Embedding") else "head")
+        assert kernel.model_copy(update={"layer": None, "dram_bytes": same.dram_bytes}) == same
+    activation = p["seq"] * p["microbatch"] * p["hidden"] * p["word_bytes"]
+    more = {name: ends[name].dram_bytes - by_name(whole)[name].dram_bytes for name in ends}
+    final = next(name for name in ends if name.endswith("_Final"))
+    wanted = {"Embedding": 1, "Embedding_bwd": 1, final: 1, f"{final}_bwd": 2}
+    assert {name: size / activation for name, size in more.items() if size} == {
+        name: count for name, count in wanted.items() if name in ends
+    }
+    place = {k.name: k.layer for k in graph.kernels}
+    assert all(place[t.src] == place[t.dst] for t in graph.tensors)
+
+
+# --- solving ------------------------------------------------------------------------------------------------
+
+FORWARD = {"all_reduce.forward": 2}
+BOTH_WAYS = {"all_reduce.forward": 2, "all_reduce.backward": 2}
+TRAINED = {"mode": "training", "batch": 2, "ends": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "plan", "collectives"),
+    [
+        # Attention splits by heads and the MLP by features, so that only sums communicate: forward those behind O_Proj
+        # and Down_Proj, backward those of what Q, K, V and gate, up have read.
+        ("llama-3.2-1b", {}, {"tp": 8}, FORWARD),
+        ("llama-3.2-1b", {"kv_heads": 2}, {"tp": 8}, FORWARD),  # fewer K/V heads than chips
+        ("gemma-2-9b", {}, {"tp": 8}, FORWARD),
+        ("megatron-530b", {"seq": 512}, {"tp": 8}, FORWARD),
+        ("llama-3.1-8b", TRAINED, {"tp": 8}, BOTH_WAYS),
+        ("gemma-2-9b", TRAINED | {"seq": 1024}, {"tp": 8}, BOTH_WAYS),
+        ("llama-68m", {"mode": "training", "batch": 8, "drawn": 2}, {"tp": 4, "dp": 2}, None),
+    ],
+)
+def test_a_model_solves(
+    name: str, change: dict[str, Any], plan: dict[str, int], collectives: dict[str, int] | None
+) -> None:
+    result = solved(load_graph(name, **change), load_system("sn10-8-ring"), assumptions=MEGATRON, **plan)
+    assert collectives is None or result.score.collectives == collectives

@@ -6,12 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from graph_parts import by_name, reads
+from graph_parts import by_name, product_flop
 from hypothesis import given
 from hypothesis import strategies as st
 from workload_checks import refused, solved
 
-from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
@@ -43,10 +42,6 @@ def parameter_count(p: DlrmParameters) -> int:
     mlps = sum(a * b for widths in (p.bottom_widths, p.top_widths) for a, b in pairwise(widths))
     crossing = 2 * p.dcn_layers * p.dcn_rank * p.interaction_width if p.interaction == "dcn" else 0
     return p.rows * p.embedding_dim + mlps + crossing
-
-
-def matrix_flop(graph: Graph, *passes: str) -> float:
-    return sum(flop(kernel) for kernel in graph.kernels if kernel.op != "elementwise" and kernel.pass_ in passes)
 
 
 # --- formulas per sample ------------------------------------------------------------------------------------
@@ -91,9 +86,9 @@ def test_flop_of_a_sample(p: dict[str, Any]) -> None:
     graph, one = build(**p), per_sample(p)
     samples = p["microbatch"]
     forward = 2 * samples * (one["mlps"] + one["between"])
-    assert matrix_flop(graph, "forward") == forward == matrix_flop(build(**p, mode="forward"), "forward")
+    assert product_flop(graph, "forward") == forward == product_flop(build(**p, mode="forward"), "forward")
     # Every product has two gradients, but the dense features need none.
-    assert matrix_flop(graph, "backward", "update") == 2 * forward - 2 * samples * one["first"]
+    assert product_flop(graph, "backward", "update") == 2 * forward - 2 * samples * one["first"]
 
 
 @given(models())
@@ -149,92 +144,6 @@ def test_what_is_produced_is_read(p: dict[str, Any]) -> None:
         assert all((k.pass_ != "forward") == (k.stage_with is not None) for k in graph.kernels)
 
 
-# --- wiring -------------------------------------------------------------------------------------------------
-
-
-def test_wiring_of_dot_products() -> None:
-    assert reads(build(**SMALL)) == {
-        "Bottom_1_Act": ["Bottom_1"],
-        "Bottom_2": ["Bottom_1_Act"],
-        "Bottom_2_Act": ["Bottom_2"],
-        "Concat": ["Bottom_2_Act", "Lookup"],
-        "Interaction": ["Concat", "Concat"],
-        "Interaction_Cat": ["Interaction", "Bottom_2_Act"],
-        "Top_1": ["Interaction_Cat"],
-        "Top_1_Act": ["Top_1"],
-        "Top_2": ["Top_1_Act"],
-        "Top_2_Act": ["Top_2"],
-        "Top_3": ["Top_2_Act"],
-        "Top_3_Act": ["Top_3"],
-        "Top_3_Act_bwd": ["Top_3_Act"],
-        "Top_3_bwd_weight_update": ["Top_3_Act_bwd", "Top_2_Act"],
-        "Top_3_bwd": ["Top_3_Act_bwd"],
-        "Top_2_Act_bwd": ["Top_3_bwd", "Top_2_Act"],
-        "Top_2_bwd_weight_update": ["Top_2_Act_bwd", "Top_1_Act"],
-        "Top_2_bwd": ["Top_2_Act_bwd"],
-        "Top_1_Act_bwd": ["Top_2_bwd", "Top_1_Act"],
-        "Top_1_bwd_weight_update": ["Top_1_Act_bwd", "Interaction_Cat"],
-        "Top_1_bwd": ["Top_1_Act_bwd"],
-        "Interaction_Cat_bwd": ["Top_1_bwd"],
-        "Interaction_bwd1": ["Interaction_Cat_bwd", "Concat"],
-        "Interaction_bwd2": ["Interaction_Cat_bwd", "Concat"],
-        "Concat_bwd": ["Interaction_bwd1", "Interaction_bwd2", "Top_1_bwd"],
-        "Lookup_bwd": ["Concat_bwd"],
-        "Bottom_2_Act_bwd": ["Concat_bwd", "Bottom_2_Act"],
-        "Bottom_2_bwd_weight_update": ["Bottom_2_Act_bwd", "Bottom_1_Act"],
-        "Bottom_2_bwd": ["Bottom_2_Act_bwd"],
-        "Bottom_1_Act_bwd": ["Bottom_2_bwd", "Bottom_1_Act"],
-        "Bottom_1_bwd_weight_update": ["Bottom_1_Act_bwd"],
-    }
-
-
-def test_parts_of_the_gradient_are_as_large_as_what_they_are_of() -> None:
-    for interaction in ("dot", "concat", "dcn"):
-        graph = build(**SMALL, interaction=interaction)
-        sizes = {(t.src, t.dst): graph.bytes_of(t) for t in graph.tensors}
-        source = "Top_1_bwd" if interaction == "concat" else "Concat_bwd"
-        assert sizes[source, "Bottom_2_Act_bwd"] == graph.output_bytes("Bottom_2_Act")
-        assert sizes[source, "Lookup_bwd"] == graph.output_bytes("Lookup")
-
-
-def test_wiring_of_cross_layers() -> None:
-    found = reads(build(**SMALL, interaction="dcn", dcn_layers=2))
-    # x_1 = x_0 * (U V x_0) + x_0, x_2 = x_0 * (U V x_1) + x_1
-    forward = {name: found[name] for name in ("Cross_1_V", "Cross_1", "Cross_2_V", "Cross_2_U", "Cross_2", "Top_1")}
-    assert forward == {
-        "Cross_1_V": ["Concat"],
-        "Cross_1": ["Cross_1_U", "Concat"],
-        "Cross_2_V": ["Cross_1"],
-        "Cross_2_U": ["Cross_2_V"],
-        "Cross_2": ["Cross_2_U", "Concat", "Cross_1"],
-        "Top_1": ["Cross_2"],
-    }
-    backward = {name: found[name] for name in found if "_bwd" in name and name.startswith(("Cross", "Concat"))}
-    assert backward == {
-        "Cross_2_bwd_start": ["Top_1_bwd", "Cross_2_U"],
-        "Cross_2_bwd": ["Top_1_bwd", "Concat"],
-        "Cross_2_U_bwd_weight_update": ["Cross_2_bwd", "Cross_2_V"],
-        "Cross_2_U_bwd": ["Cross_2_bwd"],
-        "Cross_2_V_bwd_weight_update": ["Cross_2_U_bwd", "Cross_1"],
-        "Cross_2_V_bwd": ["Cross_2_U_bwd"],
-        "Cross_2_bwd_sum": ["Top_1_bwd", "Cross_2_V_bwd"],
-        "Cross_1_bwd_start": ["Cross_2_bwd_sum", "Cross_1_U", "Cross_2_bwd_start"],
-        "Cross_1_bwd": ["Cross_2_bwd_sum", "Concat"],
-        "Cross_1_U_bwd_weight_update": ["Cross_1_bwd", "Cross_1_V"],
-        "Cross_1_U_bwd": ["Cross_1_bwd"],
-        "Cross_1_V_bwd_weight_update": ["Cross_1_U_bwd", "Concat"],
-        "Cross_1_V_bwd": ["Cross_1_U_bwd"],
-        "Cross_1_bwd_sum": ["Cross_2_bwd_sum", "Cross_1_V_bwd"],
-        "Concat_bwd": ["Cross_1_bwd_sum", "Cross_1_bwd_start"],
-    }
-
-
-def test_samples_that_do_not_stream_can_be_split() -> None:
-    streams = {k.streamed for k in build(**SMALL, interaction="concat").kernels}
-    assert streams == {"n", "k"}
-    assert {k.streamed for k in build(**SMALL, interaction="concat", stream="none").kernels} == {"none"}
-
-
 # --- DFModel's encoding -------------------------------------------------------------------------------------
 
 
@@ -264,12 +173,6 @@ def test_kernels_of_dfmodel() -> None:
     assert [k.name for k in graph.kernels if k.communications] == ["MLP_5", "MLP_5_bwd"]
 
 
-def test_forward_pass_of_dfmodel() -> None:
-    whole, forward = load_graph("dlrm-a"), load_graph("dlrm-a", mode="forward")
-    assert forward.kernels == whole.kernels[:20]
-    assert not forward.trains
-
-
 # --- the zoo ------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +180,7 @@ def test_forward_pass_of_dfmodel() -> None:
 def test_models_of_793_billion(name: str) -> None:
     assert parameter_count(of_zoo(name)) == pytest.approx(793e9, rel=0.002)  # DFModel, section VI.C
     graph = load_graph(name)
-    assert matrix_flop(graph, "forward") / graph.microbatch == 20 * 2 * 3375**2
+    assert product_flop(graph, "forward") / graph.microbatch == 20 * 2 * 3375**2
 
 
 def test_the_model_of_mlperf() -> None:
@@ -330,25 +233,14 @@ def test_bad_parameters_give_one_error(base: dict[str, Any], change: dict[str, A
     refused(build, base | change, where, says)
 
 
-def test_bad_widths_are_found_together() -> None:
-    with pytest.raises(DocumentError) as caught:
-        load_graph("dlrm-v2-mlperf", bottom=[512, 0], top=[10**8])
-    assert [issue.where for issue in caught.value.issues] == ["$.parameters.bottom[1]", "$.parameters.top[0]"]
-
-
-def test_a_bad_override_is_an_issue_at_its_parameter() -> None:
-    for override, where in (
-        ({"interaction": "sum"}, "$.parameters.interaction"),
-        ({"batch": 5}, "$.parameters.batch"),
-        ({"tables": [{"rows": 0}]}, "$.parameters.tables[0].rows"),
-        ({"tables": []}, "$.parameters.tables"),
+def test_bad_overrides_are_issues_at_their_parameters() -> None:
+    for override, *where in (
+        ({"interaction": "sum"}, "interaction"),
+        ({"batch": 5}, "batch"),
+        ({"tables": [{"rows": 0}]}, "tables[0].rows"),
+        ({"tables": []}, "tables"),
+        ({"bottom": [512, 0], "top": [10**8]}, "bottom[1]", "top[0]"),
     ):
         with pytest.raises(DocumentError) as caught:
             load_graph("dlrm-v2-mlperf", **override)
-        assert [issue.where for issue in caught.value.issues] == [where]
-
-
-def test_a_file_holds_the_same_graph(tmp_path: Any) -> None:
-    graph = build("tiny", "d", "s", **SMALL)
-    graph.dump(tmp_path / "graph.yaml")
-    assert load_graph(tmp_path / "graph.yaml") == graph
+        assert [issue.where for issue in caught.value.issues] == [f"$.parameters.{one}" for one in where]

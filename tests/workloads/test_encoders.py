@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graph_parts import by_name
+from graph_parts import by_name, product_flop
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.physics.ops import flop, weight_elements
+from dfopt.physics.ops import weight_elements
 from dfopt.search import solve
 from dfopt.workloads import expand, load_graph
 from dfopt.workloads.stack import StackParameters, counts
@@ -48,8 +48,7 @@ def drawn(**change: Any) -> Graph:
 def test_a_step_of_denoising_is_the_work_that_is_published(name: str, published: float) -> None:
     """Gflops of Peebles and Xie, arXiv 2212.09748, table 4, which are multiply-adds of one image."""
     graph = load_graph(name)
-    products = sum(flop(k) * graph.times_of(k) for k in graph.kernels if k.op != "elementwise")
-    assert products / 2e9 == pytest.approx(published, rel=0.01)
+    assert product_flop(graph, "forward") / 2e9 == pytest.approx(published, rel=0.01)
 
 
 def test_a_condition_is_products_for_one_token_of_each_sample() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.zoo import zoo
-from dfopt.errors import DocumentError, GraphError, NotInZoo, SchemaVersionError
+from dfopt.errors import DocumentError, SchemaVersionError
+from dfopt.library import load_any
 from dfopt.machines.compose import load_system
+from dfopt.physics.ops import flop, weight_elements
 from dfopt.workloads import WORKLOADS, expand, load_graph
 
 ALL = "calculon, decoder, dlrm, fft, hpl, lstm, stack, transformer"
@@ -92,7 +94,14 @@ def test_unknown_override_lists_the_allowed_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("override", "where"),
-    [({"hidden": 0}, "hidden"), ({"batch": "64"}, "batch"), ({"mode": "both"}, "mode"), ({"microbatch": 99}, "batch")],
+    [
+        ({"hidden": 0}, "hidden"),
+        ({"batch": "64"}, "batch"),
+        ({"seq": True}, "seq"),
+        ({"mode": "both"}, "mode"),
+        ({"microbatch": 99}, "batch"),
+        ({"word_bytes": 17}, "word_bytes"),
+    ],
 )
 def test_a_bad_override_is_an_issue_at_its_parameter(tmp_path: Path, override: dict[str, Any], where: str) -> None:
     with pytest.raises(DocumentError) as caught:
@@ -167,12 +176,6 @@ def test_missing_parts_of_a_recipe() -> None:
     assert set(issues(caught)) == {"$.name", "$.parameters"}
 
 
-def test_heads_that_do_not_divide_hidden() -> None:
-    with pytest.raises(DocumentError) as caught:
-        expand(recipe(parameters={**SIZES, "heads": 5, "mode": "training"}))
-    assert list(issues(caught)) == ["$.parameters.heads"]
-
-
 def test_schema_is_checked_for_both_ways() -> None:
     missing = recipe()
     del missing["schema"]
@@ -185,30 +188,17 @@ def test_schema_is_checked_for_both_ways() -> None:
         expand({"schema": "dfopt/system/1", "name": "x"})
 
 
-def test_structure_of_an_explicit_graph_is_checked() -> None:
-    kernel = {"op": "elementwise", "m": 2, "n": 2}
-    data = {
-        "schema": "dfopt/graph/3",
-        "name": "loop",
-        "kernels": [{"name": "a", **kernel}, {"name": "b", **kernel}],
-        "tensors": [{"src": "a", "dst": "b"}, {"src": "b", "dst": "a"}],
-    }
-    with pytest.raises(GraphError, match="cycle"):
-        expand(data, "loop.yaml")
-    data["tensors"] = [{"src": "a", "dst": "b"}]
-    assert expand(data).levels() == {"a": 0, "b": 1}
-
-
 # --- the zoos -----------------------------------------------------------------------------------------------
 
 
 def test_zoo_names() -> None:
-    assert {"gpt2-small", "gpt3-175b", "gpt3-1t"} <= set(zoo("graphs"))
+    assert {
+        "gemma-2-27b", "gemma-2-9b", "gemma-3-27b-text", "gpt2-small", "gpt3-175b", "gpt3-1t", "llama-2-13b",
+        "llama-2-70b", "llama-2-7b", "llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-3b",
+        "llama-68m", "megatron-530b", "mistral-7b", "mistral-nemo-12b", "qwen2.5-72b", "qwen2.5-7b", "qwen3-32b",
+        "qwen3-8b",
+    } <= set(zoo("graphs"))  # fmt: skip
     assert {"a100-8", "h100-8", "sn10-8-ring", "sn10-8-torus", "sn30-1024-2dtorus"} <= set(zoo("systems"))
-    with pytest.raises(NotInZoo, match="gpt3-175b"):
-        load_graph("gpt3-175")
-    with pytest.raises(NotInZoo, match="sn10-8-ring"):
-        load_system("sn10-8-rng")
 
 
 @pytest.mark.parametrize("name", zoo("graphs"))
@@ -218,23 +208,17 @@ def test_every_graph_of_the_zoo_loads(name: str) -> None:
     assert graph.source and graph.description
 
 
-def test_published_parameter_counts() -> None:
-    # Without embedding and biases 12 h^2 a layer: 174 B and 1.007 T of the published 175 B and 1008 B.
-    from dfopt.physics.ops import weight_elements
-
-    for name, published in (("gpt3-175b", 175e9), ("gpt3-1t", 1008e9)):
-        graph = load_graph(name)
-        weights = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
-        assert weights == pytest.approx(published, rel=0.01)
+@pytest.mark.parametrize(("name", "published"), [("gpt3-175b", 175e9), ("gpt3-1t", 1008e9), ("gpt-100t", 100e12)])
+def test_published_parameter_counts(name: str, published: float) -> None:
+    """Without embedding and biases 12 h^2 a layer: 174 B and 1.007 T of the published 175 B and 1008 B."""
+    graph = load_graph(name)
+    weights = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
+    assert weights == pytest.approx(published, rel=0.01)
 
 
-def test_the_gpt_of_a_hundred_trillion_parameters() -> None:
-    from dfopt.physics.ops import flop, weight_elements
-
-    graph = load_graph("gpt-100t")
-    assert graph.repeat * sum(map(weight_elements, graph.kernels)) == pytest.approx(100e12, rel=0.01)
-    # FLOP of one evaluation in LLM/3d_memory of github.com/fengqian-ayce/DFModel at f9cda5e
-    assert sum(int(flop(kernel)) for kernel in graph.kernels) == 3225531575173120
+def test_the_flop_of_the_gpt_of_a_hundred_trillion_parameters() -> None:
+    # of one evaluation in LLM/3d_memory of github.com/fengqian-ayce/DFModel at f9cda5e
+    assert sum(int(flop(kernel)) for kernel in load_graph("gpt-100t").kernels) == 3225531575173120
 
 
 @pytest.mark.parametrize(
@@ -251,9 +235,6 @@ def test_system_shapes(name: str, shape: tuple[int, ...], peak: float) -> None:
     system = load_system(name)
     assert tuple(dim.size for dim in system.network) == shape
     assert system.chip.peak_flops == peak
-    chip = system.chip
-    if chip.lanes and chip.stages and chip.frequency:
-        assert 2 * chip.lanes * chip.stages * chip.tiles * chip.frequency == pytest.approx(peak)
 
 
 @pytest.mark.parametrize("kind", ["graphs", "systems"])
@@ -284,15 +265,21 @@ def test_what_takes_long_to_import_is_imported_when_used(code: str) -> None:
     )
 
 
-def test_explicit_graph_built_in_python_goes_through_a_file(tmp_path: Path) -> None:
-    graph = Graph(name="g", kernels=(expand(recipe()).kernels[0],))
-    graph.dump(tmp_path / "g.yaml")
-    assert load_graph(tmp_path / "g.yaml") == graph
-
-
 def test_the_index_of_a_copy_is_its_own() -> None:
     graph = load_graph("gpt2-small")
     assert graph.index()["Add_2"] == 17
     shorter = graph.model_copy(update={"kernels": graph.kernels[:3], "tensors": (), "carried": ()})
     assert list(shorter.index()) == [kernel.name for kernel in graph.kernels[:3]]
     assert graph == load_graph("gpt2-small") and graph.digest() == load_graph("gpt2-small").digest()
+
+
+def test_a_hugging_face_config_is_no_document(tmp_path: Path) -> None:
+    """Other tools' files are recognised and answered in one line."""
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "vocab_size": 128256}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(DocumentError) as caught:
+        load_any(str(path))
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "found a Hugging Face config of llama" in said and "`dfopt import hf`" in said

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from graph_parts import by_name
+from graph_parts import by_name, product_flop
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from dfopt.documents.graph import Graph
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.search import solve
@@ -28,12 +27,6 @@ models = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-def total(graph: Graph, *passes: str) -> int:
-    """FLOP of matrix products, over all layers."""
-    drawn = (kernel for kernel in graph.kernels if kernel.op != "elementwise" and kernel.pass_ in passes)
-    return round(sum(flop(kernel) * graph.times_of(kernel) for kernel in drawn))
-
-
 def multiply_adds(p: dict[str, Any]) -> int:
     """Of a forward pass, one token, layer, gate and matrix after the other."""
     found = 0
@@ -49,8 +42,8 @@ def multiply_adds(p: dict[str, Any]) -> int:
 @given(models)
 def test_flop(p: dict[str, Any]) -> None:
     graph, forward = build(**p, mode="training"), 2 * multiply_adds(p)
-    assert total(graph, "forward") == forward == total(build(**p), "forward")
-    assert total(graph, "backward") == total(graph, "update") == forward  # two gradients of every product
+    assert product_flop(graph, "forward") == forward == product_flop(build(**p), "forward")
+    assert product_flop(graph, "backward") == product_flop(graph, "update") == forward  # two gradients of every product
 
 
 @given(models)
@@ -102,7 +95,7 @@ def test_the_model_of_the_paper() -> None:
     graph = load_graph("lstm-deepflow")
     assert (graph.batch, graph.microbatch, graph.tokens.processed) == (16384, 32, 640)  # type: ignore[union-attr]
     weights = 2 * 2 * (16384 * 65536) + 16384 * 800_000
-    assert total(graph, "forward", "backward", "update") == 6 * 640 * weights
+    assert product_flop(graph, "forward", "backward", "update") == 6 * 640 * weights
 
 
 def test_layers_are_spread_over_chips_and_judged() -> None:

@@ -126,12 +126,6 @@ def test_a_forward_pass_computes_nothing_again() -> None:
         df.optimize(layer("decoder", "none"), "a100-8", assumptions="ideal", variants=[layer("decoder", "none")])
 
 
-def test_assumptions_of_the_authors_take_it_too() -> None:
-    graph = layer("transformer", "full")
-    result = df.optimize(graph, "sn10-8-ring", tp=8, assumptions=Assumptions(sequence_parallelism="none"))
-    assert result.score.feasible and result.status == "optimal"
-
-
 def test_a_step_is_told_by_its_parts() -> None:
     """With nothing hidden, work that is done again is the forward pass but for what hands the layer's input on."""
     chosen = Assumptions(overlap="none", execution="kernel_by_kernel", sequence_parallelism="none")
