@@ -130,16 +130,19 @@ def test_some_order_that_is_kept_is_as_good_as_any_for_messages_in_parts(dims: l
     system, assumptions = machine(dims), df.Assumptions(point_to_point_parts=way)
     graph, names = layers(), tuple(dim.name for dim in system.network)
     kept = Orders(graph, system, assumptions).of(dict.fromkeys(AXES, ()) | {"tp": names})
+    sizes = (1.0, 1e6, 1e9)
+    rounding = [1e-21 * size for size in sizes]  # of a difference of two times, which may be none at all
 
     def prices(order: tuple[str, ...]) -> list[float]:
         chips = math.prod(dim.size for dim in system.network)
         plan = df.Plan(tp=chips, tp_dims=order, pp=2)
         instance = Instance(Setting(graph, system, assumptions), plan)
-        return [sent_s(instance, size, 1.0) for size in (1.0, 1e6, 1e9)]
+        return [sent_s(instance, size, 1.0) for size in sizes]
 
     found = [prices(one["tp"]) for one in kept]
     for order in itertools.permutations(names):
-        assert any(all(a <= b * (1 + 1e-9) for a, b in zip(one, prices(order), strict=True)) for one in found)
+        rows = [list(zip(one, prices(order), rounding, strict=True)) for one in found]
+        assert any(all(a <= b * (1 + 1e-9) + slack for a, b, slack in row) for row in rows)
 
 
 @share(0.12)
