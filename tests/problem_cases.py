@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 from sharded_cases import shard
-from strategies import World, shardings, worlds
+from strategies import World, shardings, with_dram, with_sram, worlds
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
@@ -215,21 +215,20 @@ def close(a: float, b: float, rel: float = EXACT) -> bool:
 
 def better(world: World, what: str, factor: float = 2.0) -> World:
     """The same on a machine with more of one thing."""
-    chip, network = world.system.chip, world.system.network
+    system, chip = world.system, world.system.chip
     if what == "sram":
-        chip = chip.model_copy(update={"sram": chip.sram.model_copy(update={"capacity": chip.sram.capacity * factor})})
+        system = with_sram(system, chip.sram.capacity * factor)
     elif what == "dram_bandwidth":
-        chip = chip.model_copy(
-            update={"dram": chip.dram.model_copy(update={"bandwidth": chip.dram.bandwidth * factor})}
-        )
+        dram = chip.dram.model_copy(update={"bandwidth": chip.dram.bandwidth * factor})
+        system = system.model_copy(update={"chip": chip.model_copy(update={"dram": dram})})
     elif what == "dram_capacity":
-        more = None if chip.dram.capacity is None else chip.dram.capacity * factor
-        chip = chip.model_copy(update={"dram": chip.dram.model_copy(update={"capacity": more})})
+        system = with_dram(system, None if chip.dram.capacity is None else chip.dram.capacity * factor)
     elif what == "peak":
-        chip = chip.faster(factor)
+        system = system.model_copy(update={"chip": chip.faster(factor)})
     else:
-        network = tuple(d.model_copy(update={"link_bandwidth": d.link_bandwidth * factor}) for d in network)
-    return replace(world, system=world.system.model_copy(update={"chip": chip, "network": network}))
+        network = (d.model_copy(update={"link_bandwidth": d.link_bandwidth * factor}) for d in system.network)
+        system = system.model_copy(update={"network": tuple(network)})
+    return replace(world, system=system)
 
 
 def renamed(graph: Graph, names: dict[str, str], kernel_order: list[int], tensor_order: list[int]) -> Graph:

@@ -74,6 +74,14 @@ def solved(**asked: object) -> Result:
     return df.optimize(layers(), machine(), **asked)
 
 
+def study_of(folder: Path, **options: int) -> Study:
+    """A study of the graph on the machine, both in files."""
+    graph, system = folder / "g.yaml", folder / "s.yaml"
+    layers().dump(graph)
+    machine().dump(system)
+    return Study(name="one", graphs=[{"graph": str(graph)}], systems=[{"system": str(system)}], options=options)
+
+
 def test_plans_share_dims_out_to_it_and_keep_its_rule(experts: Axis) -> None:
     legal, rejected = plans_on(layers(), machine(), parts=True)
     assert {plan.xp for plan in legal} == {1, 2, 4}
@@ -132,12 +140,7 @@ def test_documents_and_frames_have_its_keys(experts: Axis, tmp_path: Path) -> No
     assert Result.load(tmp_path / "r.json") == result
     assert (result.request.xp, result.request.asked_degrees) == (4, {"tp": 2, "xp": 4})
     assert result.plan.to_data()["xp_dims"] == ["y"] and "xp" not in solved(tp=8).plan.to_data()
-    layers().dump(tmp_path / "g.yaml")
-    machine().dump(tmp_path / "s.yaml")
-    study = Study(
-        name="one", graphs=[{"graph": str(tmp_path / "g.yaml")}], systems=[{"system": str(tmp_path / "s.yaml")}],
-        options={"tp": 2, "xp": 4},
-    )  # fmt: skip
+    study = study_of(tmp_path, tp=2, xp=4)
     assert study.columns[-1] == "xp"
     assert study.options.asked_degrees == {"tp": 2, "xp": 4}
     assert result.plan.counts == {"tp": 2, "mp": 1, "pp": 1, "dp": 1, "xp": 4} | {
@@ -146,15 +149,7 @@ def test_documents_and_frames_have_its_keys(experts: Axis, tmp_path: Path) -> No
 
 
 def test_the_frame_of_a_sweep_has_a_column_of_it(experts: Axis, tmp_path: Path) -> None:
-    layers().dump(tmp_path / "g.yaml")
-    machine().dump(tmp_path / "s.yaml")
-    study = Study(
-        name="two",
-        graphs=[{"graph": str(tmp_path / "g.yaml")}],
-        systems=[{"system": str(tmp_path / "s.yaml")}],
-        options={"tp": 2, "pp": 1},
-    )
-    frame = df.sweep(study, executor=InTurn()).frame()
+    frame = df.sweep(study_of(tmp_path, tp=2, pp=1), executor=InTurn()).frame()
     assert frame.status.tolist() == ["optimal"]
     row = frame.iloc[0]
     assert row.tp * row.pp * row.dp * row.xp == 8

@@ -160,11 +160,6 @@ def test_an_impossible_degree_says_which_are_possible(kind: str) -> None:
     assert f"{kind.upper()} 3" in text and "[1, 2, 4, 8]" in text and "8 chips" in text
 
 
-def test_degrees_that_cannot_meet_name_all_of_them() -> None:
-    with pytest.raises(PlanError, match="TP 8, PP 2"):
-        plans_on(workload(), machine(2, 4), tp=8, pp=2)
-
-
 @pytest.mark.parametrize("kind", ["tp", "pp", "dp"])
 def test_dims_asked_for_are_kept_and_unknown_ones_refused(kind: str) -> None:
     found, _ = plans_on(workload(), machine(2, 4), **{f"{kind}_dims": ("x",)})

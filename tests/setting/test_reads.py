@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import World, share, worlds
+from sharded_cases import chosen, shard
+from strategies import World, shardings, share, worlds
 
 import dfopt as df
 from dfopt.documents.plan import Plan
@@ -17,9 +18,11 @@ from dfopt.documents.request import Request
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.setting.reads import ByReads
+from dfopt.sharding.tables import build
 from dfopt.terms.bounds.work_bounds import WorkBounds
 from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
+from dfopt.terms.sharded import LayerOptions
 
 PLANS = st.builds(Plan, tp=st.integers(1, 3), dp=st.integers(1, 3), microbatches=st.integers(1, 3))
 
@@ -105,3 +108,35 @@ def test_members_of_a_graph_of_which_some_layers_are_recomputed_share_a_setting(
     plans, _ = asked_plans(setting.graph, machine, Request(mp=2), setting.assumptions)
     seen = {id(setting.seen(plan)) for plan in plans}
     assert 0 < len(seen) < len(plans)
+
+
+def figures(made: Any) -> dict[str, Any]:
+    return {field.name: getattr(made, field.name) for field in fields(made)}
+
+
+def work(instance: Instance, sharding: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a chip's kernels cost, worked out from the whole plan and nothing that is known of others."""
+    alone = Instance(replace(instance.setting), instance.plan)
+    layer, tables = LayerOptions(alone), figures(build(alone))
+    del tables["hop_tl"]  # between stages: not of a folded layer's own work
+    return figures(layer.least(chosen(layer, sharding), shard(instance, sharding).tile_count)), tables
+
+
+@share(0.5)
+@given(worlds(most=4, max_pp=4, zero=True), st.data())
+def test_what_is_shared_is_the_same_work(world: World, data: st.DataObject) -> None:
+    """Any two plans of a system: where what they share is equal, so is every array that prices a chip's kernels.
+
+    And the part of the plan that is shared gives the same arrays as the whole of it.
+    """
+    legal, _ = asked_plans(world.graph, world.system, Request(), world.assumptions)
+    one, other = (data.draw(st.sampled_from(legal)) for _ in range(2))
+    setting = world.instance.setting
+    mine, theirs = setting.under(one), setting.under(other)
+    sharding = data.draw(shardings(world.graph, one, world.assumptions))
+    whole = work(mine, sharding)
+    assert same(whole, work(mine.shared, sharding))
+    assert one == other or (mine.shared is theirs.shared) == (mine.shared.plan == theirs.shared.plan)
+    assert same(whole[0], figures(shard(mine, sharding)))
+    if mine.shared is theirs.shared:
+        assert same(whole[0], work(theirs, sharding)[0])

@@ -28,11 +28,6 @@ from dfopt.search import solve
 NAMES: tuple[Arithmetic, ...] = get_args(Arithmetic)
 
 
-def typed(graph: Graph, dtypes: Dtypes | None) -> Graph:
-    """The graph with other types; its tensors state no bytes that those would change."""
-    return graph.model_copy(update={"dtypes": dtypes})
-
-
 def alike(one: Any, other: Any) -> bool:
     """Whether two trees of figures agree to 1e-12."""
     if isinstance(one, dict):
@@ -49,7 +44,7 @@ def test_bf16_throughout_is_two_bytes_in_every_figure(data: st.DataObject) -> No
     world = data.draw(worlds(most=4))
     assume(world.graph.dtypes is None)
     sharding = data.draw(shardings(world.graph, world.plan, world.assumptions))
-    same = World(typed(world.graph, Dtypes()), world.system, world.plan, world.assumptions)
+    same = World(world.graph.model_copy(update={"dtypes": Dtypes()}), world.system, world.plan, world.assumptions)
     names = [kernel.name for kernel in world.graph.kernels]
     level = world.graph.levels()
     mapping = mapping_of(world, sharding, dict.fromkeys(names, 0), {name: level[name] for name in names})

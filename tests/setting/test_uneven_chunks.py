@@ -69,9 +69,13 @@ def small(**changes: Any) -> tuple[df.Graph, df.System]:
     return load_graph("llama-3.1-8b", **sizes | {"kv_heads": 4, "ends": True, "mode": "training"} | changes), machine(4)
 
 
-def test_the_best_plan_may_be_interleaved_with_smaller_ends() -> None:
-    graph, system = small()
-    result = df.optimize(graph, system, pp=4, interleave=2, sensitivity=False)
+@pytest.fixture(scope="module")
+def interleaved() -> df.Result:
+    return df.optimize(*small(), pp=4, interleave=2, sensitivity=False)
+
+
+def test_the_best_plan_may_be_interleaved_with_smaller_ends(interleaved: df.Result) -> None:
+    result = interleaved
     assert result.status == "optimal" and result.plan.stage_layers == (1, 2, 1)
     assert verify(result).ok
     full = result.plan.model_copy(update={"first_layers": None, "last_layers": None})
@@ -109,9 +113,8 @@ def test_ends_that_do_not_add_up_are_refused(stages: int, first: int, last: int 
         with_ends(workload(repeat=12), stages, first, last)
 
 
-def test_the_judge_refuses_chunks_that_are_too_small() -> None:
-    graph, system = small()
-    result = df.optimize(graph, system, pp=4, interleave=2, sensitivity=False)
+def test_the_judge_refuses_chunks_that_are_too_small(interleaved: df.Result) -> None:
+    result = interleaved
     wrong = result.plan.model_copy(update={"first_layers": 0, "last_layers": 2})
     with pytest.raises(PlanError, match="may be smaller, by 1 at most"):
-        evaluate(result.mapping.model_copy(update={"plan": wrong}), graph, system, result.assumptions)
+        evaluate(result.mapping.model_copy(update={"plan": wrong}), *small(), result.assumptions)

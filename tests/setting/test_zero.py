@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import dfopt as df
@@ -19,10 +21,27 @@ from dfopt.search.verify import verify
 BATCH, LEVELS = 16, (0, 1, 2, 3)
 
 
+def trained(batch: int = 64, **more: Any) -> df.Graph:
+    return df.load_graph("gpt2-small", mode="training", batch=batch, **more)
+
+
+def solved(graph: df.Graph, system: Any = "a100-8", **asked: Any) -> df.Result:
+    """The best step of copies alone, unless other degrees are asked for."""
+    fixed = {"assumptions": "ideal", "tp": 1, "pp": 1, "sensitivity": False}
+    return df.optimize(graph, system, **fixed | asked)
+
+
+def seconds(graph: df.Graph, system: df.System, **asked: Any) -> float:
+    """Seconds of that step, infinitely many if it does not fit."""
+    try:
+        return solved(graph, system, **asked).step_time_s
+    except Infeasible:
+        return float("inf")
+
+
 @pytest.fixture(scope="module")
 def results() -> dict[int, df.Result]:
-    graph = df.load_graph("gpt2-small", mode="training", batch=BATCH)
-    return {level: df.optimize(graph, "a100-8", assumptions="ideal", zero=level, tp=1, pp=1) for level in LEVELS}
+    return {level: solved(trained(BATCH), zero=level) for level in LEVELS}
 
 
 def test_what_a_chip_holds_and_sends(results: dict[int, df.Result]) -> None:
@@ -74,8 +93,8 @@ def test_what_is_exchanged_is_whole_for_a_while(results: dict[int, df.Result]) -
 
 def memory_of(rules: df.Assumptions, degrees: dict[str, int]) -> float:
     """Bytes of gradients that a chip holds."""
-    graph = df.load_graph("gpt2-small", mode="training", batch=BATCH)
-    return df.optimize(graph, "a100-8", assumptions=rules, **degrees).score.stages[0].states["dram"]["gradients"]
+    found = df.optimize(trained(BATCH), "a100-8", assumptions=rules, **degrees)
+    return found.score.stages[0].states["dram"]["gradients"]
 
 
 LAYER = 2.0 * 7_077_888
@@ -93,26 +112,20 @@ def test_what_just_fits_is_found_and_what_does_not_is_refused(
     chosen = df.Assumptions(memory_reserve=0, **changes)
     for capacity, fits in ((held + 1e4, True), (held - 1e4, False)):
         system = df.load_system("a100-8", {"chip.dram.capacity": f"{capacity:.0f} B"})
-        asked = {"assumptions": chosen, "zero": 3, "tp": 1, "pp": 1, "sensitivity": False}
         mapping = {one.name: one.sharding for one in result.mapping.kernels}
         if fits:
-            assert df.optimize(result.graph, system, pin_sharding=mapping, **asked).status == "optimal"
+            asked = {"assumptions": chosen, "zero": 3, "pin_sharding": mapping}
+            assert solved(result.graph, system, **asked).status == "optimal"
         else:
             score = evaluate(result.mapping, result.graph, system, chosen)
             assert any("DRAM" in one for one in score.violations)
 
 
 def test_copies_that_hold_less_fit_where_others_do_not() -> None:
-    graph = df.load_graph("gpt2-small", mode="training", batch=8)
-    system = df.load_system("a100-8", {"chip.dram.capacity": "1.6 GB"})
-    alone = {}
-    for level in LEVELS:
-        try:
-            alone[level] = df.optimize(graph, system, assumptions="ideal", zero=level, tp=1, pp=1).step_time_s
-        except Infeasible:
-            alone[level] = float("inf")
+    graph, system = trained(8), df.load_system("a100-8", {"chip.dram.capacity": "1.6 GB"})
+    alone = {level: seconds(graph, system, zero=level) for level in LEVELS}
     assert alone[0] == float("inf") > min(alone.values())
-    found = df.optimize(graph, system, assumptions="ideal", zero=LEVELS, tp=1, pp=1)
+    found = solved(graph, system, zero=LEVELS)
     assert found.step_time_s == min(alone.values()) == alone[found.plan.zero or 0]
     assert verify(found).verdict == "verified optimal"
 
@@ -124,14 +137,14 @@ def test_a_level_that_was_edited_is_caught(results: dict[int, df.Result]) -> Non
 
 
 def test_what_cannot_be_shared_out() -> None:
-    serving, training = df.load_graph("gpt2-small"), df.load_graph("gpt2-small", mode="training", batch=64)
+    serving, training = df.load_graph("gpt2-small"), trained()
     with pytest.raises(PlanError, match=r"zero: gpt2-small keeps no gradients .* drop ZeRO-1"):
-        df.optimize(serving, "a100-8", assumptions="ideal", zero=1)
+        solved(serving, zero=1, tp=None, pp=None)
     with pytest.raises(PlanError, match="ZeRO-3: gradients of every microbatch would be exchanged in PP 4"):
-        df.optimize(training, "a100-8", assumptions="ideal", zero=3, dp=2, pp=4)
+        solved(training, zero=3, tp=None, dp=2, pp=4)
     with pytest.raises(PlanError, match=r"zero: found 4, expected 0, 1, 2 or 3$"):
         df.Request.of(zero=4)
-    result = df.optimize(training, "a100-8", assumptions="ideal", pp=4, dp=2, zero=1, tp=1)
+    result = solved(training, pp=4, dp=2, zero=1)
     assert "ZeRO-1" in result.plan.label
     mapping = result.mapping.model_copy(update={"plan": result.plan.model_copy(update={"zero": 2})})
     with pytest.raises(PlanError, match=r"\$\.plan\.zero: found 2, but gradients of every microbatch"):
@@ -153,11 +166,10 @@ def test_chips_of_a_second_axis_share_out_what_they_all_have() -> None:
 def test_sequences_over_a_second_axis_are_copies(level: int, mp: int) -> None:
     """Chips that have some of the sequences each hold, and exchange, what copies of the batch do; of one copy, too."""
     small = {"mode": "training", "batch": 16, "seq": 64, "recompute": "full"}
-    asked = {"assumptions": "ideal", "zero": level, "tp": 1, "pp": 1, "sensitivity": False}
     by_sequences = {"stream": "n", "mixer": "n", "dense": "n"}
     graphs = [df.load_graph("qwen3-0.6b", microbatch=size, **small) for size in (mp, 1)]
-    found = df.optimize(graphs[0], "a100-8", mp=mp, modules=by_sequences, **asked)
-    copies = df.optimize(graphs[1], "a100-8", mp=1, **asked)
+    found = solved(graphs[0], zero=level, mp=mp, modules=by_sequences)
+    copies = solved(graphs[1], zero=level, mp=1)
     assert (found.plan.zero, found.plan.copies, verify(found).ok) == (level, 8 // mp, True)
     states = [one.score.stages[0].states["dram"] for one in (found, copies)]
     held = [{name: each[name] for name in ("weights", "gradients", "optimizer")} for each in states]
@@ -186,12 +198,10 @@ def test_experts_of_one_chip_are_its_own() -> None:
 
 def test_groups_share_out_and_add_up_over_groups() -> None:
     """HSDP by hand: shards within a node of four, the same in both groups; the sums of shards go across once."""
-    graph, rules = df.load_graph("gpt2-small", mode="training", batch=BATCH, main_gradients="bf16"), df.Assumptions()
+    graph, rules = trained(BATCH, main_gradients="bf16"), df.Assumptions()
     system, parameters = as_system("a100-8"), 12 * 7_077_888
     for level in (1, 2, 3):
-        result = df.optimize(
-            graph, system, assumptions="ideal", zero=level, zero_replicas=2, tp=1, pp=1, sensitivity=False
-        )
+        result = solved(graph, system, zero=level, zero_replicas=2)
         plan, states = result.plan, result.score.stages[0].states["dram"]
         assert plan.hybrid is not None and f"ZeRO-{level}x2" in plan.label
         assert (plan.hybrid.over, plan.hybrid.across) == (("nvlink[4]",), ("nvlink[2@4]",))
@@ -211,29 +221,22 @@ def test_groups_share_out_and_add_up_over_groups() -> None:
 
 def test_groups_are_a_menu_of_which_the_best_is_found() -> None:
     """Between nodes exchanges are slow: to share out within a node is the fastest that fits, and neither extreme is."""
-    graph = df.load_graph("gpt2-small", mode="training", batch=64, microbatch=1, main_gradients="bf16")
-    chip = {"chip.dram.capacity": "1.45 GB"}
+    graph, chip = trained(microbatch=1, main_gradients="bf16"), {"chip.dram.capacity": "1.45 GB"}
     system = df.load_system("a100-512", {"network.node.size": 8, "network.cluster.size": 4, **chip})
-    asked = {"zero": (2, 3), "tp": 1, "pp": 1, "sensitivity": False}
-    found = df.optimize(graph, system, assumptions="ideal", zero_replicas="all", **asked)
-    values = {}
-    for count in (1, 2, 4, 8, 16):
-        try:
-            values[count] = df.optimize(graph, system, assumptions="ideal", zero_replicas=count, **asked).value
-        except Infeasible:
-            values[count] = float("inf")
-    assert found.value == min(values.values()) and verify(found).ok
-    assert found.plan.hybrid is not None and found.value < values[1]
+    found = solved(graph, system, zero=(2, 3), zero_replicas="all")
+    values = {count: seconds(graph, system, zero=(2, 3), zero_replicas=count) for count in (1, 2, 4, 8, 16)}
+    assert found.step_time_s == min(values.values()) and verify(found).ok
+    assert found.plan.hybrid is not None and found.step_time_s < values[1]
     assert len(found.plans) >= 2 * 5 and found.space is not None and found.space.plans == 2 * 5
 
 
 def test_groups_that_cannot_be() -> None:
-    graph = df.load_graph("gpt2-small", mode="training", batch=64)
+    graph = trained()
     with pytest.raises(PlanError, match="zero_replicas: found 2, but no level of ZeRO"):
-        df.optimize(graph, "a100-8", assumptions="ideal", zero=0, zero_replicas=2)
+        solved(graph, zero=0, zero_replicas=2)
     with pytest.raises(PlanError, match=r"ZeRO-1: DP 8 cannot be cut into 3 groups"):
-        df.optimize(graph, "a100-8", assumptions="ideal", zero=1, zero_replicas=3, tp=1, pp=1)
-    result = df.optimize(graph, "a100-8", assumptions="ideal", zero=1, zero_replicas=2, tp=1, pp=1, sensitivity=False)
+        solved(graph, zero=1, zero_replicas=3)
+    result = solved(graph, zero=1, zero_replicas=2)
     assert result.plan.hybrid is not None
     other = result.plan.hybrid.model_copy(update={"over": ("nvlink[4@2]",), "across": ("nvlink[2]",)})
     for changes, told in (
