@@ -9,10 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import all_shards, best_shard, priced, stages_legal
-from problem_cases import close, renamed
+from problem_cases import better, close, renamed
 from strategies import World, share, sums_meet, worlds
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.kernel import Op
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
@@ -99,8 +101,6 @@ def test_pinned_shardings_are_kept_and_optimal(world: World, data: st.DataObject
 @share(0.5)
 @given(worlds(most=4, max_pp=3, sharding_objective="seconds"), st.sampled_from(["peak", "links"]))
 def test_a_better_machine_is_never_slower(world: World, what: str) -> None:
-    from problem_cases import better
-
     try:
         before = solved(world)
     except Infeasible:
@@ -136,55 +136,40 @@ def test_names_and_order_do_not_matter(world: World, data: st.DataObject) -> Non
 # -- what only some graphs show ----------------------------------------------------------------
 
 
-def machine(size: int) -> System:
+def on_two_chips(graph: Graph, chosen: Assumptions) -> World:
+    """A graph on a ring of two chips that share every kernel."""
     chip = Chip(name="c", tiles=8, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
-    return System(name="s", chip=chip, network=(NetworkDim(name="x", topology="ring", size=size, link_bandwidth=50.0),))
+    links = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=50.0)
+    resolved = resolve(chosen, chip.execution, chip.compute_utilization)
+    return World(graph, System(name="s", chip=chip, network=(links,)), Plan(tp=2, tp_dims=("x",)), resolved)
+
+
+def adding(rules: str = "exact", op: Op = "gemm", host: Op = "gemm") -> World:
+    """A kernel that adds to what another gives."""
+    kernels = (
+        Kernel(name="host", op=host, m=4, k=1 if host == "elementwise" else 6, n=8),
+        Kernel(name="adds", op=op, m=4, k=6, n=8, stream="n", accumulates_into="host"),
+    )
+    return on_two_chips(Graph(name="g", kernels=kernels), Assumptions(sharding_rules=rules, tile_rows=1))
 
 
 @pytest.mark.parametrize("rules", ["exact", "dfmodel"])
 @pytest.mark.parametrize("op", ["gemm", "matmul", "weight_update"])
-def test_an_accumulating_kernel_costs_the_same_to_milp_and_judge(op: str, rules: str) -> None:
+def test_an_accumulating_kernel_costs_the_same_to_milp_and_judge(op: Op, rules: str) -> None:
     """`accumulates_into` under both rules and on every op: whoever pays the reduction, both must agree."""
-    kernels = (
-        Kernel(name="host", op="gemm", m=4, k=6, n=8),
-        Kernel(name="adds", op=op, m=4, k=6, n=8, stream="n", accumulates_into="host"),
-    )
-    graph = Graph(name="g", kernels=kernels)
-    system = machine(2)
-    chosen = resolve(next(iter([assumptions_of(rules)])), system.chip.execution, system.chip.compute_utilization)
-    world = World(graph, system, Plan(tp=2, tp_dims=("x",)), chosen)
+    world = adding(rules, op)
     for shard_ in all_shards(world):
         pins = shard_.sharding
-        found = solved(world, pins)
-        assert close(found.objective, shard_.levels(chosen)[0]), pins
-
-
-def assumptions_of(rules: str):
-    from dfopt.documents.assumptions import Assumptions
-
-    return Assumptions(sharding_rules=rules, tile_rows=1)
+        assert close(solved(world, pins).objective, shard_.levels(world.assumptions)[0]), pins
 
 
 def test_a_host_that_cannot_reduce_leaves_the_split_that_needs_none() -> None:
-    kernels = (
-        Kernel(name="host", op="elementwise", m=4, n=8),
-        Kernel(name="adds", op="gemm", m=4, k=6, n=8, accumulates_into="host"),
-    )
-    system = machine(2)
-    chosen = resolve(assumptions_of("exact"), "dataflow", 0.9)
-    found = solved(World(Graph(name="g", kernels=kernels), system, Plan(tp=2, tp_dims=("x",)), chosen))
-    assert found.sharding["adds"] == "m"
+    assert solved(adding(host="elementwise")).sharding["adds"] == "m"
 
 
 def test_pins_that_contradict_each_other_are_infeasible() -> None:
-    kernels = (
-        Kernel(name="host", op="gemm", m=4, k=6, n=8),
-        Kernel(name="adds", op="gemm", m=4, k=6, n=8, accumulates_into="host"),
-    )
-    chosen = resolve(assumptions_of("exact"), "dataflow", 0.9)
-    world = World(Graph(name="g", kernels=kernels), machine(2), Plan(tp=2, tp_dims=("x",)), chosen)
     with pytest.raises(Infeasible):
-        solved(world, {"host": "m", "adds": "k"})
+        solved(adding(), {"host": "m", "adds": "k"})
 
 
 @pytest.mark.parametrize("objective", ["seconds", "bytes"])
@@ -199,9 +184,9 @@ def test_later_readers_gather_a_saved_tensor_each_for_themselves_where_none_are_
         Kernel(name="other", op="gemm", m=2, k=2, n=1, pass_="backward"),
     )
     tensors = (Tensor(src="made", dst="one", operand=1), Tensor(src="made", dst="other", operand=1))
-    graph, system = Graph(name="g", kernels=kernels, tensors=tensors), machine(2)
-    chosen = resolve(assumptions_of("exact").with_(execution=execution, sharding_objective=objective), execution, 0.9)
-    world = World(graph, system, Plan(tp=2, tp_dims=("x",)), chosen)
+    chosen = Assumptions(tile_rows=1, execution=execution, sharding_objective=objective)
+    world = on_two_chips(Graph(name="g", kernels=kernels, tensors=tensors), chosen)
     check_against_brute_force(world)
     pins = {"made": "m", "one": "m", "other": "m"}  # an all-gather for both, or one for each
-    assert solved(world, pins).objective == pytest.approx(priced(world, pins, dict.fromkeys(pins, 0)).levels(chosen)[0])
+    charged = priced(world, pins, dict.fromkeys(pins, 0)).levels(world.assumptions)[0]
+    assert solved(world, pins).objective == pytest.approx(charged)
