@@ -50,74 +50,57 @@ def test_printing_is_right_to_its_digits(value: float, dimension: Dimension, dig
 
 
 @pytest.mark.parametrize(
-    ("text", "dimension", "value"),
+    ("texts", "dimension", "value"),
     [
-        ("900 GB/s", "bandwidth", 900e9),
-        ("900GB/s", "bandwidth", 900e9),
-        (" 9e2  GB / s ", "bandwidth", 900e9),
-        ("400 Gb/s", "bandwidth", 50e9),
-        ("400 Gbit/s", "bandwidth", 50e9),
-        ("400 Gbps", "bandwidth", 50e9),
-        ("1 GiB/s", "bandwidth", 2.0**30),
-        ("80 GiB", "bytes", 80 * 2.0**30),
-        ("5EB", "bytes", 5e18),
-        ("0 B", "bytes", 0.0),
-        ("312 TFLOP/s", "flop_rate", 312e12),
-        ("312 TFLOPS", "flop_rate", 312e12),
-        ("312 TFLOPs/s", "flop_rate", 312e12),
-        ("3 PFLOP", "flop", 3e15),
-        ("5 µs", "time", 5e-6),
-        ("5 μs", "time", 5e-6),
-        ("5 us", "time", 5e-6),
-        ("2 min", "time", 120.0),
-        ("2 h", "time", 7200.0),
-        ("400 mW", "power", 0.4),
-        ("1 kWh", "energy", 3.6e6),
-        ("1.2 GHz", "frequency", 1.2e9),
-        ("85 degC", "temperature", 358.15),
-        ("-40 °C", "temperature", 233.15),
-        ("3 um", "length", 3e-6),
-        ("1 pJ/bit", "energy_per_byte", 8e-12),
-        ("8 pJ/B", "energy_per_byte", 8e-12),
-        ("0.9", "ratio", 0.9),
-        ("90 %", "ratio", 0.9),
+        (["900 GB/s", "900GB/s", " 9e2  GB / s "], "bandwidth", 900e9),
+        (["400 Gb/s", "400 Gbit/s", "400 Gbps"], "bandwidth", 50e9),
+        (["1 GiB/s"], "bandwidth", 2.0**30),
+        (["80 GiB"], "bytes", 80 * 2.0**30),
+        (["5EB"], "bytes", 5e18),
+        (["0 B"], "bytes", 0.0),
+        (["312 TFLOP/s", "312 TFLOPS", "312 TFLOPs/s"], "flop_rate", 312e12),
+        (["3 PFLOP"], "flop", 3e15),
+        (["5 µs", "5 μs", "5 us"], "time", 5e-6),
+        (["2 min"], "time", 120.0),
+        (["2 h"], "time", 7200.0),
+        (["400 mW"], "power", 0.4),
+        (["1 kWh"], "energy", 3.6e6),
+        (["1.2 GHz"], "frequency", 1.2e9),
+        (["85 degC"], "temperature", 358.15),
+        (["-40 °C"], "temperature", 233.15),
+        (["3 um"], "length", 3e-6),
+        (["1 pJ/bit", "8 pJ/B"], "energy_per_byte", 8e-12),
+        (["0.9", "90 %"], "ratio", 0.9),
     ],
 )
-def test_spellings(text: str, dimension: Dimension, value: float) -> None:
-    assert parse(text, dimension) == value
+def test_spellings(texts: list[str], dimension: Dimension, value: float) -> None:
+    assert [parse(text, dimension) for text in texts] == [value] * len(texts)
 
 
 @pytest.mark.parametrize(
-    ("text", "dimension", "says"),
+    ("texts", "dimension", "says"),
     [
-        ("900", "bandwidth", "missing unit: found 900, expected e.g. '900 GB/s'"),
-        ("9e11", "bandwidth", "missing unit: found 9e11, expected e.g. '900 GB/s'"),
-        ("0", "bytes", "missing unit"),
-        ("900 gb/s", "bandwidth", "did you mean 'GB/s'"),
-        ("80 KB", "bytes", "did you mean 'kB'"),
-        ("900 GB", "bandwidth", "found '900 GB', a number of bytes, expected a bandwidth"),
-        ("1 parsec", "length", "units of this length"),
-        ("-1 s", "time", "0 or more"),
-        ("-300 degC", "temperature", "0 or more"),
-        ("nan s", "time", "write a number and a unit"),
-        ("inf s", "time", "write a number and a unit"),
-        ("1e309 s", "time", "finite"),
-        ("1e999999999 s", "time", "finite"),
-        ("1e-999999999 s", "time", "exponent"),
-        ("", "time", "write a number and a unit"),
-        ("fast", "time", "write a number and a unit"),
-        ("1,000 GB", "bytes", "unknown unit"),
-        ("1_000 GB", "bytes", "unknown unit"),
-        ("$100", "time", "write a number and a unit"),
-        ("٣ s", "time", "write a number and a unit"),
-        ("1" * 101 + " s", "time", "write a number and a unit"),
+        (["900"], "bandwidth", "missing unit: found 900, expected e.g. '900 GB/s'"),
+        (["9e11"], "bandwidth", "missing unit: found 9e11, expected e.g. '900 GB/s'"),
+        (["0"], "bytes", "missing unit"),
+        (["900 gb/s"], "bandwidth", "did you mean 'GB/s'"),
+        (["80 KB"], "bytes", "did you mean 'kB'"),
+        (["900 GB"], "bandwidth", "found '900 GB', a number of bytes, expected a bandwidth"),
+        (["1 parsec"], "length", "units of this length"),
+        (["-1 s"], "time", "0 or more"),
+        (["-300 degC"], "temperature", "0 or more"),
+        (["nan s", "inf s", "", "fast", "$100", "٣ s", "1" * 101 + " s"], "time", "write a number and a unit"),
+        (["1e309 s", "1e999999999 s"], "time", "finite"),
+        (["1e-999999999 s"], "time", "exponent"),
+        (["1,000 GB", "1_000 GB"], "bytes", "unknown unit"),
     ],
 )
-def test_refused(text: str, dimension: Dimension, says: str) -> None:
-    with pytest.raises(UnitError) as caught:
-        parse(text, dimension)
-    assert says in str(caught.value)
-    assert caught.value.issues[0].remedy
+def test_refused(texts: list[str], dimension: Dimension, says: str) -> None:
+    for text in texts:
+        with pytest.raises(UnitError) as caught:
+            parse(text, dimension)
+        assert says in str(caught.value), text
+        assert caught.value.issues[0].remedy
 
 
 def test_signed_only_where_the_type_says_so() -> None:
