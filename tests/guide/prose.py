@@ -17,105 +17,60 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "dfopt" / "guide"
 GLOSSARY = GUIDE / "glossary.md"
+PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
 CODE = "`code`"  # what every code span is while words are counted
 
 # Terms of the field and of dfopt that a page may only use if the glossary has them or the page introduces them (in
 # bold or italics). Each is a regular expression of whole words, without regard to case unless it has upper case.
-TERMS = {
-    "1F1B": "1F1B",
-    "activation": "activations?",
+_PLAIN = (  # these with or without an s at the end
+    "1F1B, activation, all-gather, all-reduce, all-to-all, arithmetic intensity, branch and bound, chunk, collective, "
+    "compute tile, contraction, down-set, DRAM, evaluator, extent, GEMM, gradient, HFU, incumbent, kernel, KV cache, "
+    "layout, linear program, lower bound, mapping, MFU, MILP, module, operating point, optimizer state, partition, "
+    "phase, placement, plan, prefill, processed tokens, profile, reduce-scatter, replica, roofline, routing, sample, "
+    "schedule, scheme, sensitivity, sequence parallelism, shadow price, speculative decoding, SRAM, tier, tile, two "
+    "levels, utilization, workload"
+)
+TERMS = {name: f"{name}s?" for name in _PLAIN.split(", ")} | {
     "activation recomputation": "recomput(?:es?|ed|ing|ation)",
-    "all-gather": "all-gathers?",
-    "all-reduce": "all-reduces?",
-    "all-to-all": "all-to-alls?",
     "alpha-beta model": "alpha-beta",
-    "arithmetic intensity": "arithmetic intensity",
     "assignment matrix": "assignment matri(?:x|ces)",
     "attention data parallelism": "attention data parallelism|attention DP",
     "batch": "batch(?:es)?",
     "bound": "(?:lower )?bounds?",
-    "branch and bound": "branch and bound",
     "calibration": "calibrat(?:es?|ed|ions?)",
-    "chunk": "chunks?",
-    "collective": "collectives?",
-    "compute tile": "compute tiles?",
     "context parallelism": "context parallelism|CP",
-    "contraction": "contractions?",
     "data parallelism": "data parallelism|data-parallel|DP",
     "dataflow chip": "dataflow (?:chips?|execution|architectures?)",
     "decode": "decode|decoding",
     "design": "design space",
     "die stack": "(?:die )?stacks? of dies|die stacks?",
-    "down-set": "down-sets?",
-    "DRAM": "DRAM",
     "draft": "draft tokens?|drafts?",
     "efficiency": "efficienc(?:y|ies)",
     "elementwise kernel": "elementwise",
-    "evaluator": "evaluators?",
     "expert parallelism": "expert parallelism|EP",
-    "extent": "extents?",
     "fusion": "fus(?:ion|ions|ed|es|e)",
     "gap": "(?:optimality )?gaps?",
-    "GEMM": "GEMMs?",
-    "gradient": "gradients?",
     "HBM": "HBM\\d?E?",
-    "HFU": "HFU",
-    "incumbent": "incumbents?",
     "interleaved schedule": "interleav(?:ed|ing)",
-    "kernel": "kernels?",
     "kernel launch": "kernel launch(?:es)?",
-    "KV cache": "KV caches?",
     "latent attention": "latent attention|MLA",
-    "layout": "layouts?",
-    "linear program": "linear programs?",
-    "lower bound": "lower bounds?",
-    "mapping": "mappings?",
-    "MFU": "MFU",
     "microbatch": "microbatch(?:es)?",
-    "MILP": "MILPs?",
     "mixture of experts": "mixtures? of experts|MoE",
-    "module": "modules?",
     "network dim": "network dim(?:ension)?s?",
-    "operating point": "operating points?",
-    "optimizer state": "optimizer states?",
     "overlap": "overlap(?:s|ped|ping)?",
-    "partition": "partitions?",
-    "phase": "phases?",
     "pipeline bubble": "bubbles?",
     "pipeline parallelism": "pipeline parallelism|PP",
     "pipeline stage": "(?:pipeline )?stages?",
-    "placement": "placements?",
-    "plan": "plans?",
-    "prefill": "prefill",
-    "processed tokens": "processed tokens",
-    "profile": "profiles?",
     "proof": "proofs?|proves?|proven",
-    "reduce-scatter": "reduce-scatters?",
-    "replica": "replicas?",
-    "roofline": "rooflines?",
-    "routing": "routing",
-    "sample": "samples?",
-    "schedule": "schedules?",
-    "scheme": "schemes?",
     "section": "sections",
-    "sensitivity": "sensitivity",
-    "sequence parallelism": "sequence parallelism",
-    "shadow price": "shadow prices?",
     "sharding": "shard(?:s|ed|ing|ings)?",
-    "speculative decoding": "speculative decoding",
-    "SRAM": "SRAM",
     "step": "step times?",
     "streamed axis": "streamed ax(?:is|es)",
     "systolic array": "systolic (?:arrays?|tiles?)",
     "tensor parallelism": "tensor parallelism|TP",
     "throttling": "throttl(?:es?|ed|ing)",
-    "tier": "tiers?",
-    "tile": "tiles?",
     "topology": "topolog(?:y|ies)",
-    "two levels": "two levels",
     "two-batch overlap": "two-batch overlap|TBO",
-    "utilization": "utilization",
-    "workload": "workloads?",
     "ZeRO": "ZeRO(?:-\\d)?",
 }
 # Calques and empty words, each with what to write instead.
@@ -246,9 +201,8 @@ def faults(sentence: str) -> list[str]:
     """Banned words of a sentence, a *what* without a question or a verb of saying before it, a leading *Of*."""
     found = [match[0] for pattern in BANNED for match in re.finditer(rf"\b(?:{pattern})\b", sentence, re.IGNORECASE)]
     if not sentence.endswith("?"):
-        found += [
-            "what" for match in _WHAT.finditer(sentence) if not re.fullmatch(_SAYING, match[1] or "", re.IGNORECASE)
-        ]
+        before = [match[1] or "" for match in _WHAT.finditer(sentence)]
+        found += ["what" for word in before if not re.fullmatch(_SAYING, word, re.IGNORECASE)]
     return found + ["Of ..."] * bool(re.match(r"Of\b(?! course)", sentence))
 
 
@@ -276,16 +230,12 @@ def unknown_terms(page: str, glossary: str) -> list[str]:
 
 def bare_figures(page: str) -> list[str]:
     """Figures with a unit in prose that no tested block repeats, in paragraphs that name no command and no source."""
-    shown = {
-        number.replace(",", "")
-        for block in _TESTED.findall(page)
-        for number in re.findall(r"\d[\d,]*(?:\.\d+)?", block)
-    }
+    numbers = re.findall(r"\d[\d,]*(?:\.\d+)?", "\n".join(_TESTED.findall(page)))
+    shown = {number.replace(",", "") for number in numbers}
     page = re.sub(r"<!--.*?-->", "", page, flags=re.DOTALL)
     found = []
-    for paragraph in re.split(
-        r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.)\s)", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
-    ):
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.)\s)", prose):
         sourced = re.search(r"`(?:dfopt|python|pytest|--)[^`]*`|\]\(|arXiv|`[\w/]+\.(?:py|yaml|md|csv)`", paragraph)
         if not sourced:
             text = " ".join(blocks(paragraph))
@@ -339,9 +289,7 @@ def _text(node: ast.AST) -> str:
     """The text of a string, with a code span for every value in it."""
     if isinstance(node, ast.JoinedStr):
         return " ".join(
-            "".join(
-                getattr(part, "value", CODE) if isinstance(part, ast.Constant) else CODE for part in node.values
-            ).split()
+            "".join(str(part.value) if isinstance(part, ast.Constant) else CODE for part in node.values).split()
         )
     return " ".join(node.value.split()) if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
@@ -356,35 +304,26 @@ def table(rows: list[Measures]) -> str:
         )
         for row in rows
     ]  # fmt: skip
-    widths = [max(len(str(line[i])) for line in [head, *cells]) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)) for line in [head, *cells]
-    )
+    lines = [head, *cells]
+    widths = [max(len(str(line[i])) for line in lines) for i in range(len(head))]
+    pad = ("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(pad)
 
 
 def main(arguments: list[str]) -> None:
     """Print the table; with ``-v`` also every long or passive sentence and every fault."""
     glossary = GLOSSARY.read_text(encoding="utf-8") if GLOSSARY.exists() else ""
     texts = {"help": help_texts, "messages": messages}
-    names = [name for name in arguments if name != "-v"] or [
-        str(ROOT / "README.md"),
-        *map(str, sorted(GUIDE.glob("*.md"))),
-    ]
+    names = [name for name in arguments if name != "-v"] or list(map(str, PAGES))
     rows = [
         measure(Path(name).name, texts[name]() if name in texts else Path(name).read_text(encoding="utf-8"), glossary)
         for name in names
     ]
     print(table(rows))
     for row in rows if "-v" in arguments else []:
-        for kind, items in (
-            ("long", row.long),
-            ("passive", row.passive),
-            ("unknown", row.unknown),
-            ("banned", row.banned),
-            ("figure", row.figures),
-        ):
-            for item in items:
-                where = next((s for s in row.sentences if kind in ("banned", "figure") and (item in s)), "")
+        for kind in ("long", "passive", "unknown", "banned", "figures"):
+            for item in getattr(row, kind):
+                where = next((s for s in row.sentences if kind in ("banned", "figures") and (item in s)), "")
                 print(f"{row.page}: {kind}: {item}" + (f"   in: {where}" if where else ""))
 
 

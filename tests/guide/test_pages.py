@@ -1,18 +1,27 @@
-"""README and guide: blocks print what they show; links, options and fields exist; prose keeps its bars."""
+"""README, guide and its map of the code: blocks print what they show; links, options, fields, files and rooms exist."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import model_types
+import names_page
 import pytest
+import rules_table
 import typer.main
-from blocks import LANGUAGES, PAGES, ROOT, Block, blocks_of, commands, run_page, same
+from blocks import GUIDE, LANGUAGES, PAGES, ROOT, Block, blocks_of, commands, run_page, same
+from test_layers import BESIDE, FLOORS
+from typer.testing import CliRunner
 
 from dfopt.cli import app
 from dfopt.documents.names import OPTIONS
+from dfopt.guide import show
+from dfopt.terms import rules
 
 README = ROOT / "README.md"
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -104,18 +113,11 @@ def test_options_exist(page: Path) -> None:
 @cache
 def names() -> str:
     """All that is called something: code, documents of the library, benchmarks and tests."""
-    python = [*(ROOT / "dfopt").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     words: set[str] = set()
-    for file in python:
-        source = text_of(file)
-        words.update(re.findall(r"\w+", source))
-        words.add(file.name)
-    for file in [
-        *(ROOT / "graphs").rglob("*.*"),
-        *(ROOT / "systems").rglob("*.*"),
-        *(ROOT / "benchmarks").rglob("*.*"),
-        *(ROOT / "dfopt" / "frontends").rglob("*.yaml"),
-    ]:
+    for file in [file for room in ("dfopt", "benchmarks", "tests") for file in (ROOT / room).rglob("*.py")]:
+        words.update(re.findall(r"\w+", text_of(file)), [file.name])
+    documents = [file for room in ("graphs", "systems", "benchmarks") for file in (ROOT / room).rglob("*.*")]
+    for file in [*documents, *(ROOT / "dfopt" / "frontends").rglob("*.yaml")]:
         words.add(file.stem)
         if file.suffix in (".yaml", ".csv"):
             words.update(re.findall(r"\w+", text_of(file)))
@@ -165,14 +167,8 @@ def test_a_difference_is_reported_and_written() -> None:
 
 
 def test_pipes_and_files_work() -> None:
-    lines = [
-        "$ printf 'a\\nb\\nc\\n' > f.txt",
-        "$ cat f.txt | grep -A 1 b | tail -1",
-        "c",
-        "$ cat f.txt | head -1  # x",
-        "a",
-    ]
-    page = "\n".join(["```console", *lines, "```\n"])
+    made = "$ printf 'a\\nb\\nc\\n' > f.txt\n"
+    page = f"```console\n{made}$ cat f.txt | grep -A 1 b | tail -1\nc\n$ cat f.txt | head -1  # x\na\n```\n"
     assert run_page(page, slow=False) == (page, [])
 
 
@@ -180,3 +176,69 @@ def test_seconds_may_differ_and_figures_may_not() -> None:
     assert same("optimal\nproven after 3.1 s\n", "optimal\nproven after 99 ms\n")
     assert same("within 2.99 % of the best\n", "within 3 % of the best\n")
     assert not same("step time 2.3 s\n", "step time 2.4 s\n")
+
+
+MAP = (ROOT / "dfopt" / "guide" / "architecture.md").read_text(encoding="utf-8")
+PACKAGES = {path.parent.name for path in (ROOT / "dfopt").glob("*/__init__.py")} - {"guide"}
+
+
+def rooms(section: str) -> list[str]:
+    """Names of rooms in the first column of the tables of a section, in order."""
+    text = MAP.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`(\w+)/`", cell)]
+
+
+def test_every_file_that_the_map_names_is_there() -> None:
+    names = re.findall(r"`((?:dfopt|tests|benchmarks)/[\w/]*\.(?:py|yaml)|(?:dfopt|systems)/[\w/]*/)`", MAP)
+    assert len(names) > 50
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_the_map_has_every_room_once() -> None:
+    assert sorted(rooms("Rooms")) == sorted(PACKAGES)
+
+
+def test_rooms_stand_in_the_order_of_their_imports() -> None:
+    height = {name: number for number, floor in enumerate(FLOORS) for name in floor}
+    ordered = [name for name in rooms("Rooms") if name not in BESIDE]
+    assert [height[name] for name in ordered] == sorted(height[name] for name in ordered)
+
+
+def test_it_lists_every_page_with_a_line() -> None:
+    lines = CliRunner().invoke(app, ["guide"]).output.splitlines()
+    assert {line.split()[0] for line in lines} == {path.stem.lower() for path in GUIDE.glob("*.md")}
+    assert "you can find the fastest way to train a model on your chips" in " ".join(lines)
+
+
+def test_it_prints_a_page_as_it_is() -> None:
+    assert CliRunner().invoke(app, ["guide", "serve"]).output == (GUIDE / "serve.md").read_text(encoding="utf-8")
+
+
+def test_it_finds_words_and_names_a_near_page() -> None:
+    assert "glossary: **ZeRO**" in CliRunner().invoke(app, ["guide", "--find", "**zero**"]).output
+    wrong = CliRunner().invoke(app, ["guide", "serv"])
+    assert wrong.exit_code == 2 and "did you mean 'serve'?" in wrong.output
+
+
+def test_a_terminal_gets_it_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    import rich.console
+
+    shown: list[Any] = []
+    monkeypatch.setattr(rich.console.Console, "pager", lambda self, **_: rich.console.Console(quiet=True))
+    monkeypatch.setattr(rich.console.Console, "print", lambda self, *objects, **_: shown.extend(objects))
+    monkeypatch.setattr(rich.console.Console, "__enter__", lambda self: self, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show("statuses")
+    assert [type(one).__name__ for one in shown] == ["Markdown"]
+
+
+@pytest.mark.parametrize("tool", [names_page, model_types, rules_table], ids=lambda tool: tool.__name__)
+def test_a_written_page_is_that_of_its_tool(tool: Any) -> None:
+    assert tool.PAGE.read_text(encoding="utf-8") == tool.page()
+
+
+def test_rules_add_to_every_resource_of_the_table() -> None:
+    source = "".join(path.read_text() for path in Path(rules.__file__).parent.glob("*.py"))
+    for name in rules_table.RESOURCES:  # some are named in a loop, or by a suffix
+        assert f'"{name.removesuffix("_copied")}"' in source

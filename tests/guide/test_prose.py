@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import prose
 import pytest
-from prose import (
-    GLOSSARY,
-    GUIDE,
-    ROOT,
-    TERMS,
-    Measures,
-    bare_figures,
-    blocks,
-    faults,
-    help_texts,
-    is_passive,
-    measure,
-    messages,
-    sentences,
-    table,
-    unknown_terms,
-    words,
-)
+from prose import GLOSSARY, PAGES, TERMS, Measures, bare_figures, blocks, faults, is_passive, measure, sentences, words
 
 PAGE = """# A heading is no sentence
 
 dfopt finds the fastest mapping. It is written in Python 3.11, e.g. for `dfopt solve a b`, and
 *tiles* are [linked here](x.md). Is this the third sentence?
 
-| a table | is no prose. |
+| a prose.table | is no prose. |
 | --- | --- |
 
 - one item without a full stop
@@ -111,8 +95,8 @@ def test_faults(text: str, faulty: list[str]) -> None:
 
 def test_a_term_is_known_from_the_page_or_the_glossary() -> None:
     page = "A microbatch runs through the **pipeline stage**, where the bubble waits. TP and `MFU`."
-    assert unknown_terms(page, "") == ["microbatch", "pipeline bubble", "tensor parallelism"]
-    assert unknown_terms(page, "| microbatch | mb |\n\n- **bubble**: idle time\n\n| TP | tensor |") == []
+    assert prose.unknown_terms(page, "") == ["microbatch", "pipeline bubble", "tensor parallelism"]
+    assert prose.unknown_terms(page, "| microbatch | mb |\n\n- **bubble**: idle time\n\n| TP | tensor |") == []
     assert len(TERMS) >= 60
 
 
@@ -123,11 +107,8 @@ def test_figures_need_a_command_or_a_source() -> None:
 
 
 def test_the_texts_of_the_program_are_read() -> None:
-    assert "- Print the version" in help_texts() and messages().count("\n") > 500
-    assert "words" in table([measure("help", help_texts(), "")])
-
-
-PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("*.md"))]
+    assert "- Print the version" in prose.help_texts() and prose.messages().count("\n") > 500
+    assert "words" in prose.table([measure("help", prose.help_texts(), "")])
 
 
 def of(page: Path) -> Measures:
@@ -135,7 +116,7 @@ def of(page: Path) -> Measures:
 
 
 def test_the_readme_keeps_its_bars() -> None:
-    seen = of(ROOT / "README.md")
+    seen = of(prose.ROOT / "README.md")
     assert seen.lines <= 250 and seen.words <= 2500
     assert seen.mean <= 15 and seen.long == [] and seen.passive_share <= 0.12
     assert (seen.unknown, seen.banned, seen.figures) == ((), (), ())
@@ -144,5 +125,5 @@ def test_the_readme_keeps_its_bars() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_guide_keeps_its_bars(page: Path) -> None:
     seen = of(page)
-    assert seen.mean <= 16, table([seen])
+    assert seen.mean <= 16, prose.table([seen])
     assert (seen.long, seen.unknown, seen.banned, seen.figures) == ([], (), (), ())
