@@ -1,13 +1,12 @@
-"""Measure prose: ``python tests/guide/prose.py [help] [messages] PAGE...`` prints a row for each page.
+"""Measure prose: ``python tests/guide/prose.py PAGE...`` prints a row for each page.
 
 Prose is the text outside of code blocks, tables, headings, comments and pictures. A code span counts as one word, a
 link as its text. A sentence ends with ``.``, ``!`` or ``?`` before an upper-case letter, a number or a code span, or
-with its paragraph or list item. ``help`` stands for the help texts of the command line, ``messages`` for its errors.
+with its paragraph or list item.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -258,42 +257,6 @@ def measure(name: str, page: str, glossary: str) -> Measures:
     )
 
 
-def help_texts() -> str:
-    """Help of every command, argument and option, one list item each."""
-    import typer.main
-
-    from dfopt.cli import app
-
-    def walk(command: object) -> Iterator[str]:
-        yield getattr(command, "help", "") or ""
-        for parameter in getattr(command, "params", []):
-            yield getattr(parameter, "help", "") or ""
-        for child in getattr(command, "commands", {}).values():
-            yield from walk(child)
-
-    return "\n".join(f"- {' '.join(text.split())}" for text in walk(typer.main.get_command(app)) if text.strip())
-
-
-def messages() -> str:
-    """Texts of errors: strings of four words or more that ``raise`` or ``refuse`` gets, one list item each."""
-    found = []
-    for file in sorted((ROOT / "dfopt").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            refuses = isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"refuse", "Issue"}
-            if isinstance(node, ast.Raise) or refuses:
-                found += [text for text in map(_text, ast.walk(node)) if len(words(text)) > 3]
-    return "\n".join(f"- {text}" for text in dict.fromkeys(found))
-
-
-def _text(node: ast.AST) -> str:
-    """The text of a string, with a code span for every value in it."""
-    if isinstance(node, ast.JoinedStr):
-        return " ".join(
-            "".join(str(part.value) if isinstance(part, ast.Constant) else CODE for part in node.values).split()
-        )
-    return " ".join(node.value.split()) if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
 def table(rows: list[Measures]) -> str:
     """The measures of several pages, a row each."""
     head = ("page", "lines", "words", "sentences", "mean", "p90", ">30", "passive", "unknown", "banned", "figures")
@@ -313,12 +276,8 @@ def table(rows: list[Measures]) -> str:
 def main(arguments: list[str]) -> None:
     """Print the table; with ``-v`` also every long or passive sentence and every fault."""
     glossary = GLOSSARY.read_text(encoding="utf-8") if GLOSSARY.exists() else ""
-    texts = {"help": help_texts, "messages": messages}
     names = [name for name in arguments if name != "-v"] or list(map(str, PAGES))
-    rows = [
-        measure(Path(name).name, texts[name]() if name in texts else Path(name).read_text(encoding="utf-8"), glossary)
-        for name in names
-    ]
+    rows = [measure(Path(name).name, Path(name).read_text(encoding="utf-8"), glossary) for name in names]
     print(table(rows))
     for row in rows if "-v" in arguments else []:
         for kind in ("long", "passive", "unknown", "banned", "figures"):

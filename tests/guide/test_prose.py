@@ -106,11 +106,6 @@ def test_figures_need_a_command_or_a_source() -> None:
     assert bare_figures("`dfopt solve a b` takes 5.1 s.") == [] == bare_figures("30 % ([Ko](x.md)).")
 
 
-def test_the_texts_of_the_program_are_read() -> None:
-    assert "- Print the version" in prose.help_texts() and prose.messages().count("\n") > 500
-    assert "words" in prose.table([measure("help", prose.help_texts(), "")])
-
-
 def of(page: Path) -> Measures:
     return measure(page.name, page.read_text(encoding="utf-8"), GLOSSARY.read_text(encoding="utf-8"))
 
