@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 from typing import Any
 
 import dfopt as df
+from dfopt.documents.heat import HeatAnswer, HeatProof, HeatReport, ShadowPrice, SlowedPartition
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 
@@ -27,6 +30,37 @@ def result(name: str) -> Result:
     """A solved case."""
     graph, parameters, system, options = CASES[name]
     return df.optimize(df.load_graph(graph, **parameters), df.load_system(system), time_limit=30, **options)
+
+
+def heat_answer(mapping: Mapping, name: str, step: float, keeps: bool = True) -> HeatAnswer:
+    """One answer of a heat report, whose figures are made up."""
+    return HeatAnswer(
+        name=name, mapping=mapping, step_time_s=step, interval_s=step, pause_s=0.0, lowest_frequency=0.93, partitions=3,
+        logic_max_c=104.25, refresh_rate=2.0, power_w=250.0, energy_per_step_j=1.5e6, keeps_limits=keeps,
+        violations=() if keeps else ("the die is <too> hot",),
+    )  # fmt: skip
+
+
+def heat_report(mapping: Mapping, aware: float) -> HeatReport:
+    """A report with every kind of part, whose heat-aware answer takes so long."""
+    answers = [("ignore", 1.0, False), ("throttle", 2.0, True), ("aware", aware, True)]
+    proof = {"status": "optimal_per_level", "bound_s": 1.0, "interval_s": 1.0, "gap": 0.0, "seconds": 1.0}
+    return HeatReport(
+        graph="a<b>", system="s", stack="k", plan="TP8", limit_logic_c=105.0,
+        answers=tuple(heat_answer(mapping, *words) for words in answers),
+        proof=HeatProof(**proof, blocks=9, levels=8, columns=3, rounds=2),
+        price=ShadowPrice(lp_logic_s_per_k=0.25, lp_dram_s_per_k=0.0, binding=("cell 1,1 of die dram0",)),
+        slowed=(SlowedPartition(stage=0, partition=1, frequency=0.86, kernels=("Q", "K")),),
+    )  # fmt: skip
+
+
+def closed_figures() -> Iterator[None]:
+    """A fixture of tests that draw: without a screen, and nothing stays open."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
 
 
 def with_plan(one: Result, **changes: Any) -> Result:

@@ -7,19 +7,16 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("matplotlib")
-import matplotlib as mpl
-
-mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.text import Text
-from plot_cases import CASES, colours, overlapping, result, texts, with_partitions, with_plan
+from plot_cases import CASES, closed_figures, colours, overlapping, result, texts, with_partitions, with_plan
 
 import dfopt as df
 from dfopt.cli.plot_command import KINDS as PLOT_KINDS
@@ -35,33 +32,16 @@ from dfopt.show.plots.partitions import partitions
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
 from dfopt.show.plots.style import PALETTE
 
-KINDS: dict[str, Callable[..., Any]] = {
-    "roofline": df.plot.roofline,
-    "breakdown": df.plot.breakdown,
-    "step": df.plot.step,
-    "memory": df.plot.memory,
-    "partitions": df.plot.partitions,
-    "plan": df.plot.plan,
-    "progress": df.plot.progress,
-    "timeline": df.plot.timeline,
-    "dataflow": df.plot.dataflow,
-}
+_closed = pytest.fixture(autouse=True)(closed_figures)
+
+KINDS = ("roofline", "breakdown", "step", "memory", "partitions", "plan", "progress", "timeline", "dataflow")
 ALLOWED = {colour.lower() for colour in PALETTE.values()}
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 PAIRS = [
     *((kind, name) for kind in KINDS for name in ("fused", "ends", "one-by-one")),
     *((kind, name) for kind in ("timeline", "memory", "plan") for name in ("pipeline", "chunks")),
-    ("breakdown", "pipeline"),
-    ("step", "pipeline"),
-    ("partitions", "many"),
-    ("dataflow", "many"),
+    *(("breakdown", "pipeline"), ("step", "pipeline"), ("partitions", "many"), ("dataflow", "many")),
 ]
 
 
@@ -94,7 +74,7 @@ def test_the_check_of_overlaps_sees_one() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("dataflow", "plan")])
 def test_axes_have_units(kind: str) -> None:
-    ax = KINDS[kind](result("pipeline"))
+    ax = getattr(df.plot, kind)(result("pipeline"))
     for one in ax.figure.axes:
         assert re.search(r"\((s|ms|us|ns|[GMk]B|% of the step|FLOP/byte.*)\)$", one.get_xlabel()), one.get_xlabel()
     wanted = r"^(partition|pipeline stage|rate per chip|step time .*|)$"  # the ticks of a rate have its unit
@@ -104,7 +84,7 @@ def test_axes_have_units(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_picture_is_the_same_file_each_time_and_its_text_stays_text(kind: str, tmp_path: Path) -> None:
     for name in ("one.svg", "two.svg"):
-        df.plot.save(KINDS[kind](result("pipeline")), tmp_path / name)
+        df.plot.save(getattr(df.plot, kind)(result("pipeline")), tmp_path / name)
     one = (tmp_path / "one.svg").read_bytes()
     assert one == (tmp_path / "two.svg").read_bytes()
     assert b"gpt2-small" in one and b"<text" in one and b"<dc:date" not in one
@@ -112,7 +92,7 @@ def test_a_picture_is_the_same_file_each_time_and_its_text_stays_text(kind: str,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_cut_off_at_an_edge(kind: str, tmp_path: Path) -> None:
-    df.plot.save(KINDS[kind](result("pipeline")), tmp_path / "one.png")
+    df.plot.save(getattr(df.plot, kind)(result("pipeline")), tmp_path / "one.png")
     pixels = plt.imread(tmp_path / "one.png")[:, :, :3]
     edge = 6  # pixels, of the 0.08 inches at 160 dots per inch that are left free
     for side in (pixels[:edge], pixels[-edge:], pixels[:, :edge], pixels[:, -edge:]):
@@ -311,9 +291,9 @@ def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.Monkey
         return whole(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    for kind in KINDS.values():
+    for kind in KINDS:
         with pytest.raises(PlanError, match=r"found no matplotlib.*python -m pip install matplotlib"):
-            kind(result("fused"))
+            getattr(df.plot, kind)(result("fused"))
 
 
 @pytest.mark.parametrize(
@@ -364,4 +344,3 @@ def test_free_labels_side_by_side_keep_a_gap() -> None:
     assert len(boxes) > 3
     for a, b in itertools.combinations(boxes, 2):
         assert a.y1 <= b.y0 or b.y1 <= a.y0 or max(a.x0, b.x0) - min(a.x1, b.x1) > 2
-    plt.close("all")

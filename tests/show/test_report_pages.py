@@ -7,6 +7,7 @@ from functools import cache
 from html import unescape
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +17,21 @@ import matplotlib.pyplot as plt
 from hypothesis import given
 from hypothesis import strategies as st
 from pages import check, elements, facts, of, table
-from plot_cases import result
+from plot_cases import closed_figures, heat_answer, heat_report, result
+from typer.testing import CliRunner
 
 import dfopt as df
+from dfopt.cli import app
+from dfopt.documents.heat import HeatReport
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show import html
+from dfopt.show.heat import gain_of
 from dfopt.show.plots.output import inline_svg
-from dfopt.show.report import Remark, remarks, result_report
+from dfopt.show.report import Remark, heat_page, remarks, result_report
 from dfopt.show.report.page import Drawing, draw
+
+_closed = pytest.fixture(autouse=True)(closed_figures)
 
 CASES = ["fused", "pipeline", "ends", "many"]
 
@@ -162,7 +169,6 @@ def test_a_step_that_its_stack_changes_is_said_at_the_top(stacked: Result) -> No
         for draws in (df.plot.breakdown, df.plot.roofline, df.plot.partitions):
             title = draws(one).figure.texts[0].get_text()
             assert (f"modelled; on its stack {physical.stack}" in title and "(1.25 x)" in title) == said
-    plt.close("all")
 
 
 def test_long_texts_are_set_in_long_lines() -> None:
@@ -237,15 +243,12 @@ def test_what_cannot_be_drawn_says_why_and_other_figures_stay_open() -> None:
         '<p class="note">A figure. Not shown: found &lt;nothing&gt;, expected more.</p>'
     )
     assert plt.get_fignums() == [mine.number]
-    plt.close(mine)
 
 
 # --- remarks of the zoo -----------------------------------------------------------------------------
 
 
 def test_remarks_are_lines_of_their_files() -> None:
-    from pathlib import Path
-
     root = Path(__file__).resolve().parents[2]
     for one in (remark for name in df.zoo("systems") for remark in remarks("systems", name)):
         line = (root / one.file).read_text(encoding="utf-8").splitlines()[one.number - 1]
@@ -302,7 +305,6 @@ def test_an_svg_has_ids_of_its_own_and_words_as_they_are() -> None:
     made = inline_svg(figure, "one", "bars")
     whole = elements(made)
     used = inline_svg(figure, "two", "bars")
-    plt.close(figure)
     assert {"time (ms)", 'a < b & c id="x" url(#y)'} <= {one.text for one in of(whole, "text")}
     assert "#0072b2" in made and "://" not in made
     ids = {one.attributes["id"] for one in whole if "id" in one.attributes}
@@ -318,3 +320,37 @@ def test_texts_of_notebooks_are_escaped_and_short(hostile: Result) -> None:
     assert all(name in unescape(hostile.graph._repr_html_()) for name in NAMES)
     many = df.Graph(name="g", kernels=[{"name": f"k{i}", "op": "elementwise", "m": 2, "n": 2} for i in range(500)])
     assert len(of(elements(many._repr_html_()), "tr")) < 40 and "480 more" in many._repr_html_()
+
+
+# --- answers to heat -------------------------------------------------------------------------------
+
+
+def heated(aware: float) -> HeatReport:
+    return heat_report(result("fused").mapping, aware)
+
+
+def test_a_page_has_every_answer_limit_and_price() -> None:
+    page = heat_page(heated(1.6))
+    for words in ("ignore heat", "throttle", "heat-aware", "104.25", "105 °C", "die is &lt;too&gt; hot", "Q, K",
+                  "logic 250 ms", "cell 1,1 of die dram0", "Heat-aware is 25 % faster than"):  # fmt: skip
+        assert words in page, words
+    assert "://" not in page and "<b>" not in page
+
+
+def test_no_gain_is_said_in_words() -> None:
+    assert gain_of(heated(2.0)) == "heat-aware is as fast as throttled"
+    assert gain_of(heated(1.0)) == "heat-aware is 100 % faster than throttled"
+    alone = heated(1.0).model_copy(update={"answers": (heat_answer(result("fused").mapping, "ignore", 1.0),)})
+    assert gain_of(alone) == ""
+
+
+def test_the_command_reports_a_heat_document(tmp_path: Path) -> None:
+    source, target = tmp_path / "heat.json", tmp_path / "heat.html"
+    heated(1.6).dump(source)
+    done = CliRunner().invoke(app, ["report", str(source), "-o", str(target)])
+    assert done.exit_code == 0, done.output
+    assert target.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    wrong = CliRunner().invoke(app, ["report", str(source), "-o", str(target), "--x", "chips"])
+    assert wrong.exit_code == 2 and "found a heat report" in wrong.output
+    drawn = CliRunner().invoke(app, ["plot", str(source), "--kind", "roofline", "-o", str(tmp_path / "x.svg")])
+    assert drawn.exit_code == 2 and "found a heat report, expected a result" in drawn.output

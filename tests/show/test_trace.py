@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,31 +101,28 @@ def test_resources_do_one_thing_at_a_time(name: str) -> None:
         assert all(a + d <= b + TICK for (a, d), (b, _) in itertools.pairwise(ordered))
 
 
-def break_name(events: list[Any]) -> None:
-    events[:] = [event for event in events if event["name"] != "thread_name"]
+def first(events: list[Any], **wanted: str) -> Any:
+    return next(event for event in events if wanted.items() <= event.items())
 
 
-def break_overlap(events: list[Any]) -> None:
-    first = next(event for event in events if event.get("cat") == "compute")
-    events.append({**first, "ts": first["ts"] + first["dur"] / 2})
+def overlap(events: list[Any]) -> None:
+    span = first(events, cat="compute")
+    events.append({**span, "ts": span["ts"] + span["dur"] / 2})
 
 
-def break_number(events: list[Any]) -> None:
-    next(event for event in events if event["ph"] == "X")["dur"] = "1"
+BROKEN: dict[str, Callable[[list[Any]], Any]] = {
+    "a track without a name": lambda events: events.remove(first(events, name="thread_name")),
+    "spans that overlap": overlap,
+    "a time in quotes": lambda events: first(events, ph="X").update(dur="1"),
+    "no process": lambda events: events[-1].pop("pid"),
+    "an unknown phase": lambda events: events[-1].update(ph="Q"),
+}
 
 
-def break_key(events: list[Any]) -> None:
-    del events[-1]["pid"]
-
-
-def break_phase(events: list[Any]) -> None:
-    events[-1]["ph"] = "Q"
-
-
-@pytest.mark.parametrize("broken", [break_name, break_overlap, break_number, break_key, break_phase])
-def test_the_check_of_the_rules_sees_what_breaks_them(broken: Any) -> None:
+@pytest.mark.parametrize("fault", BROKEN)
+def test_the_check_of_the_rules_sees_what_breaks_them(fault: str) -> None:
     made = json.loads(json.dumps(df.plot.trace(result("pipeline"), microbatches=2)))
-    broken(made["traceEvents"])
+    BROKEN[fault](made["traceEvents"])
     assert problems(made)
 
 
