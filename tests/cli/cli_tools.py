@@ -6,17 +6,22 @@ import copy
 import json
 import os
 import random
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from in_turn import in_turn
 from typer.testing import CliRunner
 
 from dfopt.cli import app
 from dfopt.documents.strict_yaml import dump_yaml
+
+if TYPE_CHECKING:
+    import pytest
 
 Data = dict[str, Any]
 
@@ -39,6 +44,34 @@ def call(*words: object) -> Answer:
     return Answer(found.exit_code, found.stdout, found.stderr)
 
 
+def run(*words: object, code: int = 0) -> Answer:
+    """Call the command line as `call` does; it ends with this exit status."""
+    answer = call(*words)
+    assert answer.code == code, answer.err or answer.out
+    return answer
+
+
+def answered(*words: object, code: int = 0) -> Any:
+    """The JSON that a call prints."""
+    return json.loads(run(*words, "--json", code=code).out)
+
+
+def assert_refused(answer: Answer, code: int, *says: str) -> None:
+    """It is the exit status and one message of this program that has these pieces, and nothing else is printed."""
+    assert answer.code == code, answer.err
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    for piece in says:
+        assert piece in answer.err, answer.err
+    assert len(re.findall("^(?:dfopt|Error): ", answer.err, re.MULTILINE)) == 1, answer.err
+    assert len(answer.err) < 3000, "nobody reads this much"
+
+
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fixture of tests that name files as they lie in their folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def command(*words: object) -> list[str]:
     """The words of a real process that runs the command line."""
     return [sys.executable, "-m", "dfopt", *map(str, words)]
@@ -49,6 +82,13 @@ def spawn(*words: object, cwd: Path | None = None, **env: str) -> Answer:
     found = subprocess.run(
         command(*words), capture_output=True, text=True, timeout=120, cwd=cwd, env={**os.environ, **env}
     )
+    return Answer(found.returncode, found.stdout, found.stderr)
+
+
+def shell(line: str) -> Answer:
+    """Run a line of a shell, to which ``dfopt`` is the command line."""
+    known = f'dfopt() {{ {shlex.quote(sys.executable)} -m dfopt "$@"; }}; '
+    found = subprocess.run(known + line, shell=True, capture_output=True, text=True, timeout=120)
     return Answer(found.returncode, found.stdout, found.stderr)
 
 

@@ -1,33 +1,108 @@
-"""``dfopt explain``: a page for each kind of name, from the texts of the documents, the commands and the glossary."""
+"""What dfopt says of itself: schemas of documents, and ``dfopt explain``, a page for each kind of name."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_tools import call
+from cli_tools import Data, answered, call, run
+from design_cases import SIZES, chosen
+from jsonschema import Draft202012Validator, ValidationError
+from plot_cases import heat_report
 
 import dfopt
-from dfopt.cli.explain_command import _fields, _names, _options, _pages
-from dfopt.documents.mapping import Plan
+from dfopt.cli.explain_command import _fields, _options, _pages
+from dfopt.commands import check
+from dfopt.documents.kinds import KINDS, kind_of
+from dfopt.documents.mapping import Mapping, Plan
 from dfopt.documents.result import Result
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import find, zoo
 from dfopt.errors import EXIT_CODES, DfoptError
+from dfopt.exploring.explore import explore
+from dfopt.frontends.deepflow import read_design
+
+CALIBRATION = Path(__file__).parents[2] / "systems" / "calibrations" / "a100-calibrated.yaml"
+DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
+STUDY = {"schema": "dfopt/study/1", "name": "a", "graphs": [{"graph": "gpt2-small"}], "systems": [{"system": "a100-8"}]}
+SHOWN = {
+    "graph": "gpt2-small", "system": "a100-8", "assumptions": "dfmodel", "chip": "sn30", "memory": "ddr4",
+    "link": "pcie-4", "topology": "torus-2d-1024", "stack": "hybrid-vault",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, Data]:
+    """A dumped document of every kind."""
+    result = answered("solve", "gpt2-small", "sn10-8-ring", "--no-sensitivity", "--tp", 8, "-q")
+    certificate = check(Result.from_data(result)).certificate
+    assert certificate is not None
+    design = read_design(json.loads(DEEPFLOW.read_text(encoding="utf-8"))["base_inputs"]["V100"], "v100")[0]
+    return {
+        "technology": design.technology.to_data(),
+        "technology-part": {**design.technology.to_data(), "schema": "dfopt/technology-part/1"},
+        "design": design.to_data(),
+        "exploration": explore("gpt2-small", chosen(**SIZES), gap=1.0).to_data(),
+        "pins": {"schema": "dfopt/pins/1", "p_max": 3, "sharding": {"FFN0": "m"}, "partition": {"Add_2": 1}},
+        "plan": result["plan"],
+        "mapping": result["mapping"],
+        "score": result["score"],
+        "result": result,
+        "calibration": load_strict(CALIBRATION),
+        "heat": heat_report(Mapping.from_data(result["mapping"]), 1.6).to_data(),
+        "question": result["question"],
+        "certificate": certificate.to_data(),
+        "study": STUDY,
+        **{kind: answered("show", name) for kind, name in SHOWN.items()},
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data]) -> None:
+    answer = run("schema", kind)
+    schema = json.loads(answer.out)
+    document = documents[kind]
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(schema)
+    form = schema["anyOf"][0] if "anyOf" in schema else schema
+    assert form["properties"]["schema"]["const"] == document["schema"]
+    accept(document, form, schema)
+    with pytest.raises(ValidationError):
+        accept({**document, "surprise": 1}, form, schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shelf"),
+    [("graph", "graphs"), ("design", "designs"), ("technology", "technologies"), ("technology-part", "technologies")],
+)
+def test_a_schema_accepts_the_zoo_as_it_is_written(kind: str, shelf: str) -> None:
+    schema = json.loads(call("schema", kind).out)
+    Draft202012Validator.check_schema(schema)
+    recipes = {form["properties"].get("workload", {}).get("const"): form for form in schema.get("anyOf", ())}
+    written = [data for name in zoo(shelf) if kind_of(data := load_strict(find(shelf, name)), name) == kind]
+    assert written
+    for data in written:
+        form = recipes[data["workload"]] if kind == "graph" else schema
+        accept(data, form, schema)
+        with pytest.raises(ValidationError):
+            accept({**data, "surprise": 1}, form, schema)
+        if kind == "graph":
+            with pytest.raises(ValidationError):
+                accept({**data, "parameters": {**data["parameters"], "hiden": 8}}, form, schema)
+
+
+def accept(value: Any, schema: Data, root: Data) -> None:
+    """An error, unless one form of a schema takes a value."""
+    Draft202012Validator({**schema, "$defs": root.get("$defs", {})}).validate(value)
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        (
-            "network.tier",
-            [
-                "system.network.tier",
-                "also in   design.template.network.tier",
-                "Place where the links",
-                "rack: inside a rack",
-                "None",
-            ],
-        ),
+        ("network.tier", ["system.network.tier", "also in   design.template.network.tier", "Place where the links"]),
+        ("network.tier", ["rack: inside a rack", "None"]),
         ("system.chip.sram.capacity", ["chip.sram.capacity", "unit      B", "required"]),
         ("options.gap", ["question.options.gap", "Relative gap", "default   0", "example   1%", "see also  --gap"]),
         ("time-limit", ["question.options.time_limit", "unit      s", "60 s"]),
@@ -79,7 +154,13 @@ def test_every_field_and_option_is_found_by_the_path_that_a_page_gives() -> None
         assert all(fact in paths for key, fact in page.facts if key == "field")
 
 
-@pytest.mark.parametrize(("name", "near"), [("overlp", "'overlap'"), ("--modul", "'--module'"), ("99", "dfopt schema")])
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("overlp", "'overlap'"), ("--modul", "'--module'"), ("optimall", "'optimal'"), ("idael", "'ideal'"),
+        ("result.statu", "'result.status'"), ("99", "dfopt schema"),
+    ],
+)  # fmt: skip
 def test_an_unknown_name_gets_near_ones_and_the_exit_code_of_other_commands(name: str, near: str) -> None:
     found = call("explain", name)
     assert (found.code, found.out) == (2, "") and near in found.err
@@ -97,17 +178,12 @@ def test_the_help_of_an_option_is_the_text_of_the_field_that_it_sets() -> None:
 
 
 def test_json_has_the_same_pages() -> None:
-    (page,) = json.loads(call("explain", "network.tier", "--json").out)
+    (page,) = answered("explain", "network.tier")
     assert page["title"] == "system.network.tier" and ["default", "None"] in page["facts"]
 
 
-def test_terms_of_the_glossary_are_explained(tmp_path: Path) -> None:
+def test_terms_of_the_glossary_are_explained() -> None:
     glossary = Path(dfopt.__file__).parent / "guide" / "glossary.md"
     if not glossary.is_file():
         pytest.skip("this version has no guide")
     assert "term" in call("explain", "activation", "recomputation").out
-
-
-def test_names_hold_statuses_fields_and_options() -> None:
-    assert {"status", "optimal", "--tp", "ideal", "result.status"} <= {*_names()}
-    assert "status" in Result.model_fields

@@ -1,9 +1,11 @@
-"""One set of names, and manners that all commands share: help, settings, formats, standard input."""
+"""One set of names, and manners that all commands share: help, settings, formats, standard input, windows."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import os
+import pty
 import re
 import shlex
 import subprocess
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_tools import GRAPH, SYSTEM, call, write
+from cli_tools import GRAPH, SYSTEM, call, own_folder, run, write
 from typer.main import get_command
 
 import dfopt as df
@@ -21,6 +23,8 @@ from dfopt.cli import _COMMANDS, app
 from dfopt.cli.help import field_of
 from dfopt.documents.names import ACTS, OPTIONS, TAKEN_BY, WORDS, in_documents
 from dfopt.documents.request import Request
+
+_inside = pytest.fixture(autouse=True)(own_folder)
 
 
 def test_every_act_has_a_command_and_a_function_and_earlier_names_still_work() -> None:
@@ -89,7 +93,6 @@ def test_help_is_there_before_pydantic() -> None:
 
 
 def test_formats_settings_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     write(tmp_path, "g.json", GRAPH)
     write(tmp_path, "s.json", SYSTEM)
     solved = call("solve", "g.json", "s.json", "--no-sensitivity", "-q", "--json", "-o", "r.json")
@@ -126,14 +129,9 @@ def test_a_new_file_is_commented_and_right(kind: str, tmp_path: Path) -> None:
     assert lines[1:] == call("new", kind).out.splitlines()  # behind the line by which dfopt knows its own files
     keys = [place for place, line in enumerate(lines) if re.match(r"[a-z_]+:", line)]
     assert len(keys) >= 4 and all(lines[place - 1].startswith("# ") for place in keys)
-    assert call("new", kind, "-o", path).code == 0  # nobody edited it
+    run("new", kind, "-o", path)  # nobody edited it
     path.write_text("\n".join([*lines, "# mine"]))
     assert "--force" in call("new", kind, "-o", path).err
-
-
-def test_a_new_file_of_no_kind() -> None:
-    wrong = call("new", "systm")
-    assert wrong.code == 2 and "did you mean 'system'?" in wrong.err
 
 
 def test_a_command_is_made_without_the_others() -> None:
@@ -144,3 +142,57 @@ def test_a_command_is_made_without_the_others() -> None:
         assert set(done.stdout.split()) == {first, *others}
     every = {"import", "explain", *(name for commands in _COMMANDS.values() for name in commands)}
     assert set(get_command(app).commands) == every  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("windows") / "r.json"
+    run("solve", "gpt3-175b", "sn10-8-torus", "-q", "-o", path)
+    return path
+
+
+@pytest.mark.parametrize("columns", [40, 70, 80, 140])
+def test_an_answer_fits_its_window_whole_and_is_not_padded(
+    columns: int, answer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (["gpt3-1t"], ["hybrid-vault"], ["sn30-1024-2dtorus"], [answer, "--detail", "all"]):
+        out = run("show", *words).out
+        assert all(line == line.rstrip() and len(line) <= columns for line in out.splitlines())
+        assert "…" not in out
+    assert "LayerNorm_1" in out
+    for figure in ("1.306", "4.474", "327.3", "1.1000x"):
+        assert figure in out.replace(",", " ").split()
+    alone = [line for line in out.splitlines() if len(line.strip()) == 1]
+    assert len(alone) <= 1, "a column of single characters"  # a kernel may be called K
+
+
+def on_a_terminal(*words: str, **env: str) -> str:
+    """What a command writes to a terminal of its own, 24 lines of 70 columns."""
+    main, side = pty.openpty()
+    script = f"stty cols 70 rows 24; exec {sys.executable} -m dfopt {' '.join(words)}"
+    inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    with subprocess.Popen(["sh", "-c", script], stdin=side, stdout=side, stderr=side, env={**inherited, **env}) as done:
+        os.close(side)
+        found = b""
+        while True:
+            try:
+                part = os.read(main, 65536)
+            except OSError:  # of Linux: the other side is closed
+                break
+            if not part:
+                break
+            found += part
+        os.close(main)
+    assert done.returncode == 0, found
+    return found.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("env", [{"TERM": "xterm-256color"}, {"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_terminal_without_colours_gets_none(env: dict[str, str]) -> None:
+    out = on_a_terminal("show", "hybrid-vault", **env)
+    assert ("\x1b[1m" in out) == (env["TERM"] != "dumb")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", out) or "NO_COLOR" not in env
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
+    assert all(len(line) <= 70 for line in plain.splitlines())
+    assert "W/(m K)" in plain and "bond to the sink" in plain
