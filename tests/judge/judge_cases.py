@@ -1,15 +1,16 @@
-"""Small machines, short spellings, and the GPT layer of the paper, for the tests of the judge."""
+"""Small machines, short spellings, and what the judge says of mappings on them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.score import Score
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.documents.tokens import Tokens
+from dfopt.judge import evaluate
 
 PLAIN = Assumptions(
     execution="chip",
@@ -61,6 +62,11 @@ def simd(name: str, m: int, n: int, **more: Any) -> Kernel:
     return Kernel(name=name, op="elementwise", m=m, n=n, **more)
 
 
+def arrows(*pairs: str) -> tuple[Tensor, ...]:
+    """Tensors between kernels of one letter: "ab" is one from a to b."""
+    return tuple(Tensor(src=src, dst=dst) for src, dst in pairs)
+
+
 def closed(**fields: Any) -> Graph:
     """A graph that reads no input and writes no output, to look at other rules one at a time."""
     return Graph(**{"inputs": (), "outputs": (), **fields})
@@ -79,63 +85,16 @@ def place(
     return Mapping(graph=graph.name, system="toy", plan=plan or Plan(), kernels=tuple(kernels), tile_count=tile_count)
 
 
-def gpt3_layer() -> Graph:
-    """One forward layer of GPT-3 175B as DFModel draws it: 18 kernels, 21 tensors."""
-    h, heads, d, s, f = 12288, 96, 128, 2048, 4 * 12288
-    kernels = (
-        simd("Add_Prev_Layer", h, s),
-        simd("LayerNorm_1", h, s, normalizes=True),
-        gemm("Q", d, h, s, outer=heads),
-        gemm("K", d, h, s, outer=heads),
-        gemm("V", d, h, s, outer=heads),
-        Kernel(name="MHA_GEMM_1", op="matmul", outer=heads, m=s, k=d, n=s),
-        simd("SOFTMAX", s, s, outer=heads, normalizes=True),
-        simd("DropOut_1", s, s, outer=heads),
-        Kernel(name="MHA_GEMM_2", op="matmul", outer=heads, m=d, k=s, n=s),
-        gemm("PROJ_GEMM", h, h, s),
-        simd("DropOut_2", h, s),
-        simd("Add_1", h, s),
-        simd("LayerNorm_2", h, s, normalizes=True),
-        gemm("FFN0", f, h, s),
-        simd("GeLU", f, s),
-        gemm("FFN1", h, f, s),
-        simd("DropOut_3", h, s),
-        simd("Add_2", h, s),
-    )
-    ends = [
-        (1, 2), (2, 3), (2, 4), (2, 5), (3, 6), (4, 6), (6, 7), (7, 8), (5, 9), (8, 9), (9, 10), (10, 11),
-        (11, 12), (1, 12), (12, 13), (13, 14), (14, 15), (15, 16), (16, 17), (17, 18), (12, 18),
-    ]  # fmt: skip
-    return Graph(
-        name="gpt3-175b-layer",
-        repeat=96,
-        batch=2304,
-        tokens=Tokens(processed=s),
-        kernels=kernels,
-        tensors=tuple(Tensor(src=kernels[a - 1].name, dst=kernels[b - 1].name) for a, b in ends),
-        carried=(Tensor(src="Add_2", dst="Add_Prev_Layer"),),
-    )
-
-
-GPT_SHARDING = ["none"] * 2 + ["outer"] * 7 + ["k"] + ["none"] * 3 + ["m"] * 2 + ["k"] + ["none"] * 2
-
-
-def sn10(*dims: NetworkDim, execution: Any = "dataflow") -> System:
-    """SambaNova SN10 as DFModel's Table VI sets it up."""
-    return System(
-        name="sn10",
-        chip=Chip(
-            name="SN10",
-            execution=execution,
-            tiles=640,
-            lanes=32,
-            stages=6,
-            frequency=1.25e9,
-            sram=Sram(capacity=335544320.0),
-            dram=Dram(bandwidth=100e9, capacity=1099511600000.0),
-        ),
-        network=dims,
-    )
-
-
-DFMODEL = profile("dfmodel")
+def judged(
+    graph: Graph,
+    places: dict[str, Any],
+    plan: Plan | None = None,
+    system: System | None = None,
+    *,
+    tile_count: int = 1,
+    tiles: int = 1,
+    **changes: Any,
+) -> Score:
+    """What the judge says of the mapping of `place`, under plain assumptions but for some changes."""
+    mapping = place(graph, places, plan, tile_count=tile_count, tiles=tiles)
+    return evaluate(mapping, graph, system or machine(), PLAIN.with_(**changes))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import gemm, judged, machine, ring, simd
 from oracles import end_bytes, mapping_of
-from strategies import World, shardings, worlds
+from strategies import World, shardings, with_sram, worlds
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
@@ -18,11 +18,6 @@ from dfopt.errors import GraphError
 from dfopt.judge import evaluate
 
 ALONE = Graph(name="g", kernels=(gemm("a", 4, 8, 16),))
-
-
-def judged(graph: Graph, places: dict[str, Any], plan: Plan | None = None, *, tiles: int = 4, **changes: Any) -> Any:
-    system = machine(ring("x", 2)) if plan else machine()
-    return evaluate(place(graph, places, plan, tile_count=tiles), graph, system, PLAIN.with_(**changes)).partitions
 
 
 def ends(graph: Graph) -> tuple[list[tuple[str, int, float]], list[tuple[str, float]]]:
@@ -113,10 +108,10 @@ def test_the_ends_of_models_are_what_comes_from_outside() -> None:
 
 
 def test_a_lone_product_waits_for_its_input_and_its_output() -> None:
-    (part,) = judged(ALONE, {"a": 0})
+    (part,) = judged(ALONE, {"a": 0}, tile_count=4).partitions
     assert part.dram_bytes == 64 + 256 + 128  # weight, input, output
     assert part.sram_bytes == 64 + 2 * (256 + 128) / 4  # two of four tiles each
-    assert judged(ALONE, {"a": 0}, layer_boundary="free")[0].dram_bytes == 64
+    assert judged(ALONE, {"a": 0}, layer_boundary="free").partitions[0].dram_bytes == 64
     slow = df.System(name="slow", chip={"name": "c", "peak": "10 TFLOP/s", "tiles": 1, "sram": {"capacity": "1 MB"},
                                         "dram": {"bandwidth": "34 GB/s"}})  # fmt: skip
     result = df.optimize(Graph(name="g", kernels=(gemm("a", 16, 16, 128),)), slow)
@@ -131,13 +126,13 @@ def test_a_lone_product_waits_for_its_input_and_its_output() -> None:
     ],
 )
 def test_an_input_lies_as_it_is_needed_and_an_output_as_it_is_made(sharding: str, moved: float) -> None:
-    (part,) = judged(ALONE, {"a": (sharding, 0)}, Plan(tp=2, tp_dims=("x",)))
+    (part,) = judged(ALONE, {"a": (sharding, 0)}, Plan(tp=2, tp_dims=("x",)), machine(ring("x", 2))).partitions
     assert part.dram_bytes == moved
 
 
 def test_an_input_is_read_again_for_every_part_of_a_weight() -> None:
     graph = Graph(name="g", kernels=(gemm("a", 16, 8, 16),))
-    (part,) = evaluate(place(graph, {"a": 0}, tile_count=16), graph, machine(sram=150.0), PLAIN).partitions
+    (part,) = judged(graph, {"a": 0}, system=machine(sram=150.0), tile_count=16).partitions
     # 32 B of input and 64 B of output are buffered, so 54 B are left for the 256 B of weight: 5 parts
     assert part.dram_bytes == 256 + 5 * 256 + 512
     assert part.sram_bytes == pytest.approx(32 + 64 + 256 / 5)
@@ -153,9 +148,7 @@ def test_the_judge_adds_what_a_naive_sum_adds(world: World, data: st.DataObject)
     level = world.graph.levels()
     order = sorted(names, key=lambda name: (level[name], name))
     partition = {name: order.index(name) for name in names}
-    roomy = world.system.model_copy(
-        update={"chip": world.system.chip.model_copy(update={"sram": df.Sram(capacity=1e30)})}
-    )
+    roomy = with_sram(world.system, 1e30)
     found = []
     for graph in (world.graph, world.graph.model_copy(update={"inputs": (), "outputs": ()})):
         here = World(graph, roomy, world.plan, world.assumptions.with_(compute_model="fixed", compute_utilization=1.0))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import judge_cases as cases
 import pytest
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import gemm, machine, ring, simd
 from strategies import layered
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -13,7 +14,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.documents.sections import Section
 from dfopt.errors import DocumentError, GraphError, PlanError
-from dfopt.judge import evaluate
 
 # Chips of 1000 FLOP/s at half their peak and 100 B/s of DRAM.
 LAYER = simd("layer", 10, 50, flop_per_element=2)  # 1000 FLOP: 2 s
@@ -30,8 +30,8 @@ def graph(*kernels: Kernel, **more: Any) -> Graph:
 def judged(plan: Plan, drawn: Graph | None = None, places: Any = None, **changes: Any) -> Score:
     dims = [ring(name, size) for name, size in (("p", plan.pp), ("d", plan.dp)) if size > 1]
     drawn = drawn if drawn is not None else graph()
-    mapping = place(drawn, places or {k.name: PLACES[k.name] for k in drawn.kernels}, plan)
-    return evaluate(mapping, drawn, machine(*dims, dram_capacity=changes.pop("dram", None)), PLAIN.with_(**changes))
+    system = machine(*dims, dram_capacity=changes.pop("dram", None))
+    return cases.judged(drawn, places or {k.name: PLACES[k.name] for k in drawn.kernels}, plan, system, **changes)
 
 
 def pipelined(pp: int, layers: int, *ends: int, microbatches: int = 6) -> Plan:
@@ -39,41 +39,31 @@ def pipelined(pp: int, layers: int, *ends: int, microbatches: int = 6) -> Plan:
     return Plan(pp=pp, pp_dims=("p",), microbatches=microbatches, layers_per_stage=layers, **uneven)
 
 
+ONE = Plan(microbatches=6, layers_per_stage=10)
+
+
+@pytest.mark.parametrize(
+    ("plan", "stages", "step_s"),
+    [
+        (ONE, [(0, (0, 1, 2), 10, 10 * 2 + 4.8)], 6 * 24.8),
+        (pipelined(2, 5), [(0, (0, 1), 5, 10.8), (1, (0, 2), 5, 14.0)], (6 + 1) * 14.0),  # an end each
+        (pipelined(2, 6, 6, 4), [(0, (0, 1), 6, 12.8), (1, (0, 2), 4, 12.0)], 7 * 12.8),  # and fewer beside the head
+        # stages in the middle have layers only
+        (pipelined(4, 3, 3, 1), [(0, (0, 1), 3, 6.8), (1, (0,), 3, 6.0), (3, (0, 2), 1, 6.0)], (6 + 3) * 6.8),
+    ],
+)
+def test_stages_run_what_they_hold(plan: Plan, stages: list[tuple[Any, ...]], step_s: float) -> None:
+    score = judged(plan)
+    assert [(stage.stage, stage.holds, stage.layers, pytest.approx(stage.time_s)) for stage in score.stages] == stages
+    assert score.step_time_s == pytest.approx(step_s)
+
+
 def test_one_stage_runs_everything_one_after_another() -> None:
-    score = judged(Plan(microbatches=6, layers_per_stage=10))
+    score = judged(ONE)
     (stage,) = score.stages
-    assert stage.holds == (0, 1, 2) and stage.layer_time_s == 2.0
-    assert stage.once_time_s == pytest.approx(0.8 + 4)
-    assert stage.time_s == pytest.approx(10 * 2 + 4.8)
-    assert score.step_time_s == pytest.approx(6 * 24.8)
+    assert stage.layer_time_s == 2.0 and stage.once_time_s == pytest.approx(0.8 + 4)
     assert score.flop_per_step == 6 * (10 * 1000 + 400 + 2000)
     assert score.has_kinds and score.violations == ()
-
-
-def test_two_stages_have_one_end_each() -> None:
-    score = judged(pipelined(2, 5))
-    first, last = score.stages
-    assert (first.stage, first.holds, first.layers) == (0, (0, 1), 5)
-    assert (last.stage, last.holds, last.layers) == (1, (0, 2), 5)
-    assert (first.time_s, last.time_s) == (pytest.approx(10.8), pytest.approx(14.0))
-    assert score.step_time_s == pytest.approx((6 + 1) * 14.0)
-
-
-def test_fewer_layers_beside_the_head_make_the_step_shorter() -> None:
-    score = judged(pipelined(2, 6, 6, 4))
-    assert [stage.time_s for stage in score.stages] == [pytest.approx(12.8), pytest.approx(12.0)]
-    assert score.step_time_s == pytest.approx(7 * 12.8)
-
-
-def test_stages_in_the_middle_have_layers_only() -> None:
-    score = judged(pipelined(4, 3, 3, 1))
-    assert [(stage.stage, stage.holds, stage.layers) for stage in score.stages] == [
-        (0, (0, 1), 3),
-        (1, (0,), 3),
-        (3, (0, 2), 1),
-    ]
-    assert [stage.time_s for stage in score.stages] == [pytest.approx(6.8), 6.0, pytest.approx(6.0)]
-    assert score.step_time_s == pytest.approx((6 + 3) * 6.8)
 
 
 def test_shares_weigh_the_layer_with_its_repeats() -> None:
@@ -140,14 +130,9 @@ def found(score: Score) -> list[dict[str, float]]:
 def test_memory_of_each_stage() -> None:
     """Four microbatches wait in the first of four stages, three in the second, one in the last."""
     assert found(train(pipelined(4, 3, 3, 1))) == [bytes_of(3, 4, 3, 4), bytes_of(3, 3), bytes_of(1, 1, 5, 1)]
-    assert found(train(Plan(microbatches=6, layers_per_stage=10))) == [
-        {
-            "weights": 320 + 24 + 40,
-            "gradients": 320 + 24 + 40,
-            "optimizer": 12 * (160 + 12 + 20),
-            "activations": 640 + 48 + 80 + 80,
-        }
-    ]
+    (whole,) = found(train(ONE))
+    assert whole["weights"] == whole["gradients"] == 320 + 24 + 40
+    assert (whole["optimizer"], whole["activations"]) == (12 * (160 + 12 + 20), 640 + 48 + 80 + 80)
 
 
 def test_under_gpipe_every_stage_keeps_all_microbatches() -> None:
@@ -214,7 +199,7 @@ def test_without_ends_all_stages_are_alike() -> None:
 
 def test_a_kernel_is_mapped_to_its_piece() -> None:
     with pytest.raises(DocumentError, match=r"found 0, but kernel 'head' belongs to 'last' \(write 2\)"):
-        judged(Plan(microbatches=6, layers_per_stage=10), places=PLACES | {"head": ("none", 0, 0)})
+        judged(ONE, places=PLACES | {"head": ("none", 0, 0)})
 
 
 @pytest.mark.parametrize(
@@ -258,5 +243,5 @@ def test_layers_of_all_kinds_hand_on_alike(names: tuple[str, str]) -> None:
     plan = Plan(tp=2, tp_dims=("x",), layers_per_stage=4, microbatches=2)
     for schemes, broken in ((("m", "m"), False), (("m", "k"), True)):
         places = {name: (scheme, 0, stage) for stage, (name, scheme) in enumerate(zip(LAYERS, schemes, strict=True))}
-        score = evaluate(place(drawn, places, plan), drawn, machine(ring("x", 2)), PLAIN)
-        assert any("hands on its output" in sentence for sentence in score.violations) == broken
+        said = cases.judged(drawn, places, plan, machine(ring("x", 2))).violations
+        assert any("hands on its output" in sentence for sentence in said) == broken

@@ -38,10 +38,14 @@ ALLOW = PLAIN.with_(token_blocks="allow")
 SPLIT = {"k": 0, "q": 1, "scores": 1}
 
 
-def judged(graph: Graph, places: dict[str, int], blocks: dict[int, int], system: System | None = None) -> Score:
+def judged(
+    graph: Graph, places: dict[str, int], blocks: dict[int, int], system: System | None = None, **changes: object
+) -> Score:
     mapping = place(graph, places, Plan(), tile_count=4)
     listed = tuple(TokenBlocks(partition=partition, blocks=count) for partition, count in blocks.items())
-    return evaluate(mapping.model_copy(update={"token_blocks": listed}), graph, system or machine(), ALLOW)
+    return evaluate(
+        mapping.model_copy(update={"token_blocks": listed}), graph, system or machine(), ALLOW.with_(**changes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,9 +78,7 @@ def test_keys_are_read_again_for_every_block_of_queries() -> None:
 
 
 def test_all_that_is_read_again_passes_through_sram_again() -> None:
-    system = machine()
-    sram = system.chip.sram.model_copy(update={"bandwidth": 10.0})
-    system = system.model_copy(update={"chip": system.chip.model_copy(update={"sram": sram})})
+    system = machine(sram_bandwidth=10.0)
     once, thrice = (judged(ATTENTION, SPLIT, {1: blocks}, system).partitions[1].sram_s for blocks in (1, 3))
     assert once == pytest.approx((32 + 64 + 64 + 64) / 10)  # weight, queries written and read, keys
     assert thrice == pytest.approx((3 * 32 + 2 * 64 + 3 * 64) / 10)
@@ -115,10 +117,7 @@ def test_what_cannot_take_blocks(graph: Graph, places: dict[str, int], blocks: i
     "changes", [{"token_blocks": "none"}, {"execution": "kernel_by_kernel"}, {"weights_from_dram": False}]
 )
 def test_where_blocks_are_not_allowed(changes: dict[str, object]) -> None:
-    mapping = place(PAIR, {"a": 0, "b": 1}, Plan()).model_copy(
-        update={"token_blocks": (TokenBlocks(partition=0, blocks=2),)}
-    )
-    score = evaluate(mapping, PAIR, machine(), ALLOW.with_(**changes))
+    score = judged(PAIR, {"a": 0, "b": 1}, {0: 2}, **changes)
     assert any("do not allow" in sentence for sentence in score.violations)
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judge_cases import gemm, place
+from strategies import layered
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
@@ -31,28 +32,22 @@ CHIP = Chip(
 LAYERS = 5
 
 
-def graph(layers: int = LAYERS, batch: int = 3) -> Graph:
-    """A product, the gradients of its input and of its weight."""
-    sizes = {"m": 4, "k": 8, "n": 16}
-    kernels = (
-        Kernel(name="ahead", op="gemm", **sizes),
-        Kernel(name="back", op="gemm", m=8, k=4, n=16, pass_="backward"),
-        Kernel(name="update", op="weight_update", m=4, k=16, n=8, pass_="update"),
-    )
-    return Graph(
-        name="g", repeat=layers, batch=batch, kernels=kernels,
-        tensors=(Tensor(src="ahead", dst="update"), Tensor(src="back", dst="update")),
-    )  # fmt: skip
+KERNELS = (
+    gemm("ahead", 4, 8, 16),
+    gemm("back", 8, 4, 16, pass_="backward"),
+    Kernel(name="update", op="weight_update", m=4, k=16, n=8, pass_="update"),
+)
+"""A product, the gradients of its input and of its weight."""
+TENSORS = Tensor(src="ahead", dst="update"), Tensor(src="back", dst="update")
 
 
-def scored(placement: Placement | None, layers: int = LAYERS, **chosen: Any) -> Score:
+def scored(placement: Placement | None, layers: int = LAYERS, drawn: Graph | None = None, **chosen: Any) -> Score:
     rules = Assumptions(overlap="none", optimizer_step="adam", layer_boundary="free", compute_utilization=1.0)
-    rules = rules.with_(**chosen)
-    drawn = graph(layers)
+    drawn = drawn or layered(layers, KERNELS, tensors=TENSORS, batch=3)
     plan = Plan(microbatches=3, layers_per_stage=layers, placement=placement)
-    kernels = tuple(KernelMapping(name=one.name, partition=place) for place, one in enumerate(drawn.kernels))
-    mapping = Mapping(graph="g", system="s", plan=plan, kernels=kernels, tile_count=16)
-    return df.evaluate(mapping, drawn, System(name="s", chip=CHIP), rules)
+    places = {one.name: ("none", at, drawn.kind_of(one)) for at, one in enumerate(drawn.kernels)}
+    mapping = place(drawn, places, plan, tile_count=16)
+    return df.evaluate(mapping, drawn, System(name="s", chip=CHIP), rules.with_(**chosen))
 
 
 def passes(score: Score) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -115,11 +110,8 @@ def test_the_fastest_memory_has_two_layers(layers: int, two: int) -> None:
 
 
 def test_a_forward_pass_has_nothing_to_move() -> None:
-    drawn = graph().model_copy(update={"kernels": graph().kernels[:1], "tensors": ()})
-    plan = Plan(microbatches=3, layers_per_stage=LAYERS, placement=Placement(optimizer="host"))
-    mapping = Mapping(graph="g", system="s", plan=plan, kernels=(KernelMapping(name="ahead", partition=0),))
     with pytest.raises(df.DfoptError, match="does not train"):
-        df.evaluate(mapping, drawn, System(name="s", chip=CHIP))
+        scored(Placement(optimizer="host"), drawn=layered(LAYERS, KERNELS[:1], batch=3))
 
 
 def test_an_execution_of_calculon_with_everything_in_its_second_memory(tmp_path: Path) -> None:
@@ -130,9 +122,8 @@ def test_an_execution_of_calculon_with_everything_in_its_second_memory(tmp_path:
     """
     [row] = csv.DictReader((GOLDEN / "offloaded.csv").open(encoding="utf-8"))
     words: dict[str, Any] = {"true": True, "false": False}
-    told = {
-        n: words.get(row[n], int(row[n]) if row[n].isdigit() else row[n]) for n in Execution.model_fields if n in row
-    }
+    fields = [name for name in Execution.model_fields if name in row]
+    told = {n: words.get(row[n], int(row[n]) if row[n].isdigit() else row[n]) for n in fields}
     path = tmp_path / "execution.json"
     path.write_text(json.dumps({**told, "attention_type": "multihead", "training": True}))
     case = load_case(GOLDEN / "turing-530B.json", GOLDEN / "a100_80g.json", path)
@@ -140,12 +131,9 @@ def test_an_execution_of_calculon_with_everything_in_its_second_memory(tmp_path:
     plan = Plan(
         **case.pins.on_axes, microbatches=1, layers_per_stage=105, zero=1, placement=Placement(**case.place)
     )  # fmt: skip
-    kernels = tuple(
-        KernelMapping(name=one.name, partition=place, sharding=case.pins.sharding.get(one.name, "none"))
-        for place, one in enumerate(case.graph.kernels)
-    )
-    rows = max(one.n for one in case.graph.kernels)
-    mapping = Mapping(graph=case.graph.name, system=case.system.name, plan=plan, kernels=kernels, tile_count=rows)
+    names = [kernel.name for kernel in case.graph.kernels]
+    places = {name: (case.pins.sharding.get(name, "none"), partition) for partition, name in enumerate(names)}
+    mapping = place(case.graph, places, plan, tile_count=max(one.n for one in case.graph.kernels))
     score = df.evaluate(mapping, case.graph, case.system, case.assumptions)
     parts = score.breakdown
     assert parts is not None and parts.total == pytest.approx(score.step_time_s, rel=1e-9)
@@ -159,18 +147,6 @@ def test_an_execution_of_calculon_with_everything_in_its_second_memory(tmp_path:
 
 
 def test_layers_of_several_kinds_are_none_of_calculons() -> None:
-    drawn = graph()
-    head = Kernel(name="head", op="gemm", m=4, k=8, n=16, layer="head")
-    layered = drawn.model_dump(by_alias=True, mode="json")
-    layered |= {"kernels": [*layered["kernels"], head.model_dump(mode="json")]}
-    layered.pop("repeat", None)
-    layered["sections"] = [{"repeat": LAYERS}, {"layers": ["head"]}]
-    several = Graph.from_data(layered)
-    plan = Plan(microbatches=3, layers_per_stage=LAYERS, placement=Placement(weights="host"))
-    kernels = tuple(
-        KernelMapping(name=one.name, partition=place, stage=several.kind_of(one))
-        for place, one in enumerate(several.kernels)
-    )
-    mapping = Mapping(graph="g", system="s", plan=plan, kernels=kernels, tile_count=16)
+    several = layered(LAYERS, (*KERNELS, gemm("head", 4, 8, 16, layer="last")), tensors=TENSORS, batch=3)
     with pytest.raises(PlanError, match="layers that are all of one kind"):
-        df.evaluate(mapping, several, System(name="s", chip=CHIP), Assumptions(offload="calculon"))
+        scored(Placement(weights="host"), drawn=several, offload="calculon")

@@ -104,7 +104,7 @@ def test_energy_and_heat_add_up(world: World, on: Stack) -> None:
 def test_power_times_time_is_the_energy(world: World, on: Stack) -> None:
     """With all memory in the stack, and nothing sent or waited for beside the partitions, a chip's heat is all."""
     assume(on.dram_dies)
-    world = world.with_(assumptions=world.assumptions.with_(step_overhead=None))
+    world = world.assuming(step_overhead=None)
     found = physics(world, on)
     whole = world.mapping.plan.tp * found.power_w * found.step_time_s
     assert whole == pytest.approx(found.energy_per_step_j, rel=1e-9)
@@ -209,19 +209,13 @@ def test_contiguous_kernels_heat_their_own_corner() -> None:
     mapping = place(graph, {"a": 0, "b": 0}, Plan(), tiles=4)
     on = stack(dies=dies(0))
     cycle = machine(tiles=8, lanes=1, stages=1, frequency=1e4)
-    found = evaluate(mapping, graph, cycle, PLAIN.with_(compute_model="cycle", tile_rows=10), on).physical
-    assert found is not None
+    rules = PLAIN.with_(compute_model="cycle", tile_rows=10)
+    found = evaluate(mapping, graph, cycle, rules, on).physical
+    spread = evaluate(mapping, graph, cycle, rules, on.model_copy(update={"placement": "interleaved"})).physical
+    assert found is not None and spread is not None
     watts = {tile.tile: tile.power_w for tile in found.chips[0].tiles}
     assert watts["0,0"] == pytest.approx(watts["1,0"], rel=1e-9)
     assert watts["0,1"] == pytest.approx(watts["1,1"], rel=1e-9)
     assert watts["0,0"] > 5 * watts["0,1"]
-    spread = evaluate(
-        mapping,
-        graph,
-        cycle,
-        PLAIN.with_(compute_model="cycle", tile_rows=10),
-        on.model_copy(update={"placement": "interleaved"}),
-    ).physical
-    assert spread is not None
     assert spread.power_w == pytest.approx(found.power_w, rel=1e-9)
     assert spread.logic_max_c < found.logic_max_c

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from judge_cases import place
 
 import dfopt as df
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.kernel import SequenceState
-from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.placement import SERVED, Placement, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
@@ -42,8 +42,7 @@ def _system(*capacities: float | None) -> System:
 def _judged(system: System, **placed: str) -> Score:
     graph = _graph()
     plan = Plan(placement=Placement(**placed) if placed else None)
-    kernels = tuple(KernelMapping(name=one.name, partition=0) for one in graph.kernels)
-    return df.evaluate(Mapping(graph="g", system="s", plan=plan, kernels=kernels), graph, system)
+    return df.evaluate(place(graph, {one.name: 0 for one in graph.kernels}, plan), graph, system)
 
 
 MOVED: dict[str, float] = {"weights": 8 * 8 * 2, "experts": 2 * 8 * 8 * 2, "caches": 3000, "tables": 700}

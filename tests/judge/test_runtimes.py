@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_cases import PLAIN, closed, gemm, machine, place, ring
+from judge_cases import closed, gemm, judged, machine, ring
 
 from dfopt.documents.dtypes import FORMATS, Dtypes
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Kernel
 from dfopt.documents.plan import Plan
-from dfopt.judge import evaluate
 
 
 def notes(kernels: list[Kernel], schemes: list[str], chips: int, dtype: str = "fp8_128x128", **assumed: str) -> str:
@@ -19,8 +18,7 @@ def notes(kernels: list[Kernel], schemes: list[str], chips: int, dtype: str = "f
     plan = Plan(tp=chips, tp_dims=("x",)) if chips > 1 else Plan()
     places = {kernel.name: (scheme, 0) for kernel, scheme in zip(kernels, schemes, strict=True)}
     system = machine(*[ring("x", chips)] if chips > 1 else [], dram_bandwidth=1e9)
-    score = evaluate(place(graph, places, plan), graph, system, PLAIN.with_(**assumed))
-    return "; ".join(score.notes or ())
+    return "; ".join(judged(graph, places, plan, system, **assumed).notes or ())
 
 
 @given(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_cases import PLAIN, closed, machine, place, ring
+from judge_cases import PLAIN, closed, judged, machine, ring
 from pydantic import ValidationError
 
 import dfopt as df
@@ -13,7 +13,6 @@ from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Kernel, SequenceState
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
-from dfopt.judge import evaluate
 from dfopt.physics.states import cached_bytes, head_share
 
 # 2 sequences, 10 tokens in pages of 4: 12 of them, 6 B each; 8 are read and one is written. 4 B besides
@@ -32,8 +31,8 @@ TP4 = TP2.model_copy(update={"tp": 4})
     [(ONE, None, 1.0), (TP2, 2, 0.5), (TP4, 4, 0.5)],  # of two heads, a chip has one at least
 )
 def test_a_chip_reads_writes_and_holds_its_heads(plan: Plan, chips: int | None, share: float) -> None:
-    system = machine(ring("x", chips)) if chips else machine()
-    score = evaluate(place(GRAPH, {"scores": ("outer" if chips else "none", 0)}, plan), GRAPH, system, PLAIN)
+    places = {"scores": ("outer" if chips else "none", 0)}
+    score = judged(GRAPH, places, plan, machine(*[ring("x", chips)] if chips else []))
     read, written, held = 2 * (8 * 6 + 4), 2 * (1 * 6 + 4), 2 * (12 * 6 + 4)
     assert (KEYS.read_bytes, KEYS.written_bytes, KEYS.held_bytes) == (read, written, held)
     assert score.partitions[0].dram_bytes == (read + written) * share

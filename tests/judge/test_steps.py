@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from judge_cases import PLAIN, closed, machine, ring, simd
+from oracles import judged
 from strategies import World, footprint, keeping, share, with_dram, worlds
 
 import dfopt as df
@@ -22,7 +23,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.system import Memory, System
-from dfopt.judge import evaluate
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.steps import NotSteps, PlanSteps, SchemeDomain
 from dfopt.physics import library, ops
@@ -52,17 +52,11 @@ def mapping_of(
 
 def passes_of(graph: Graph, score: Score) -> Passes:
     """Seconds of the partitions of a score, by stage and whether they have something of the forward pass."""
-    pass_of, found = (
-        {kernel.name: kernel.pass_ for kernel in graph.kernels},
-        defaultdict[tuple[int, bool], list[float]](list),
-    )
+    pass_of = {kernel.name: kernel.pass_ for kernel in graph.kernels}
+    found = defaultdict[tuple[int, bool], list[float]](list)
     for one in score.partitions:
         found[one.stage, any(pass_of[name] == "forward" for name in one.kernels)].append(one.time_s)
     return {key: math.fsum(each) for key, each in found.items()}
-
-
-def judged(world: World, mapping: Mapping) -> Score:
-    return evaluate(mapping, world.graph, world.system, world.assumptions)
 
 
 def steps_of(world: World) -> PlanSteps:
