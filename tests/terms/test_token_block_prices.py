@@ -11,18 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import judged
 from strategies import Dice, share, worlds
-from test_two_ways import CLOSE, Case, is_broken, mapped, options, placed, with_sram, zoo_cases
+from test_two_ways import CLOSE, Case, agrees, blocks_of, is_broken, mapped, placed, tight, zoo_cases
 
 from dfopt.documents.mapping import Mapping, TokenBlocks
-from dfopt.documents.score import PartitionScore
+from dfopt.documents.score import PartitionScore, Score
 from dfopt.physics import ops
-from dfopt.setting.instance import Setting
-from dfopt.terms.blocks import BlockPrices, Blocks
-from dfopt.terms.chip import chip_of
-from dfopt.terms.layer import Layer
-from dfopt.terms.rules import TERMS
-from dfopt.terms.table import Table
-from dfopt.terms.token_blocks import token_rows
+from dfopt.terms.blocks import BlockPrices
 
 DATAFLOW = {"execution": "dataflow", "token_blocks": "allow", "weights_from_dram": True}
 
@@ -42,38 +36,23 @@ def cases(draw: st.DrawFn) -> Case:
     return allowing(draw(placed(world, draw(st.sampled_from([(0, 0, 0, 1), (0, 0, 1), (0,), (1,)])))))
 
 
-@st.composite
-def zoo(draw: st.DrawFn) -> Case:
-    return allowing(draw(zoo_cases()))
-
-
 def by_blocks(case: Case, blocks: dict[tuple[int, int], int]) -> Mapping:
     """The mapping with so many blocks of tokens in some partitions."""
     listed = [TokenBlocks(stage=stage, partition=partition, blocks=n) for (stage, partition), n in blocks.items()]
     return mapped(case).model_copy(update={"token_blocks": tuple(listed) or None})
 
 
-def tight(case: Case, dice: Dice) -> Case:
-    """The case with about as much SRAM as some partition needs in some number of blocks of tokens."""
-    world, *rest = case
-    roomy = (replace(world, system=with_sram(world.system, 1e18)), *rest)
-    places = sorted({(each.stage, each.partition) for each in mapped(roomy).kernels})
+def some_tight(case: Case, data: st.DataObject) -> Case:
+    """Now and then, the case with about as much SRAM as some partition needs in some number of blocks of tokens."""
+    dice = Dice(data.draw)
+    places = sorted({(each.stage, each.partition) for each in mapped(case).kernels})
     blocks = {place: dice([1, 2, 3, 4, 8]) for place in places}
-    parts = judged(roomy[0], by_blocks(roomy, blocks)).partitions
-    room = max(dice([one.sram_bytes for one in parts]) * dice([1.01, 0.99, 0.7, 1.5]), 1.0)
-    return replace(world, system=with_sram(world.system, room)), *rest  # type: ignore[return-value]
+    return tight(case, dice, by_blocks(case, blocks)) if data.draw(st.integers(0, 3)) else case
 
 
-def priced(case: Case, partitions: tuple[PartitionScore, ...]) -> tuple[BlockPrices, BlockPrices, BlockPrices]:
+def priced(case: Case, score: Score) -> tuple[BlockPrices, BlockPrices, BlockPrices]:
     """Prices of the partitions that the judge scored: in both ways, and in the better of these."""
-    world, _, _, tiles = case
-    layer = Layer(Setting(world.graph, world.system, world.assumptions, world.model).under(world.plan).shared, tiles)
-    table, index = Table.of(layer, TERMS), world.graph.index()
-    member = np.zeros((len(partitions), len(layer.kernels)), dtype=bool)
-    for number, partition in enumerate(partitions):
-        member[number, [index[name] for name in partition.kernels]] = True
-    blocks = Blocks(table, chip_of(world.system, world.assumptions), member, layer.latency_l, token_rows(layer))
-    amount_vc = table.exact(options(case, layer))
+    _, amount_vc, blocks = blocks_of(case, score, token_blocks=True)
     holding, some = blocks.holding(amount_vc, *blocks.fixed_and_cut(amount_vc)), np.flatnonzero(blocks.takes_blocks_b)
     by_blocks = replace(copy.deepcopy(holding), legal=np.zeros_like(holding.legal))  # prices are written in place
     if len(some):
@@ -97,21 +76,12 @@ def in_blocks(partition: PartitionScore, sentence: str) -> bool:
     return sentence.startswith(f"partition {partition.partition} of stage {partition.stage} takes its tokens in blocks")
 
 
-def agrees(prices: BlockPrices, number: int, said: PartitionScore) -> None:
-    """Hold the price of a partition against what the judge says of it."""
-    assert prices.dram_bytes[0, number] == pytest.approx(said.dram_bytes, **CLOSE)
-    assert prices.sram_bytes[0, number] == pytest.approx(said.sram_bytes, **CLOSE)
-    seconds = [said.compute_s, said.memory_s, said.network_s, *([] if said.sram_s is None else [said.sram_s])]
-    assert prices.seconds[:, 0, number].tolist() == pytest.approx(seconds, **CLOSE)
-    assert prices.time[0, number] == pytest.approx(said.time_s, **CLOSE)
-
-
-def checks(case: Case) -> list[tuple[float, float]]:
-    """Hold the prices of all partitions against the judge; how many blocks of tokens each takes, and needs at least."""
-    partitions = judged(case[0], mapped(case)).partitions
-    holding, by_blocks, best = priced(case, partitions)
+def check(case: Case) -> None:
+    """Hold the prices of all partitions against the judge, and how many blocks of tokens each takes."""
+    score = judged(case[0], mapped(case))
+    holding, by_blocks, best = priced(case, score)
     by_share = any(row.unit == "memory" for row in case[0].system.chip.efficiency or ())
-    for number, partition in enumerate(partitions):
+    for number, partition in enumerate(score.partitions):
         legal = dict(ways(case, number, partition))
         least = min((count for count in legal if count), default=0)
         assert bool(holding.legal[0, number]) == (0 in legal)
@@ -127,20 +97,16 @@ def checks(case: Case) -> list[tuple[float, float]]:
             # where a share of the bandwidth depends on bytes, more of them may take less time
             tried = [one for count, one in legal.items() if not by_share or count in (0, least)]
             assert best.time[0, number] == pytest.approx(min(one.time_s for one in tried), **CLOSE)
-    need = np.where(by_blocks.legal, by_blocks.block_count, 0.0)[0]
-    return list(zip(best.block_count[0].tolist(), need.tolist(), strict=True))
 
 
 @share(1.0)
 @given(case=cases(), data=st.data())
-def test_blocks_of_kernels_take_as_many_blocks_of_tokens_as_the_judge_finds_best(
-    case: Case, data: st.DataObject
-) -> None:
-    checks(tight(case, Dice(data.draw)) if data.draw(st.integers(0, 3)) else case)
+def test_blocks_take_as_many_blocks_of_tokens_as_the_judge_finds_best(case: Case, data: st.DataObject) -> None:
+    check(some_tight(case, data))
 
 
 @pytest.mark.nightly
 @share(0.3)
-@given(case=zoo(), data=st.data())
+@given(case=zoo_cases().map(allowing), data=st.data())
 def test_layers_of_the_zoo_take_as_many(case: Case, data: st.DataObject) -> None:
-    checks(tight(case, Dice(data.draw)) if data.draw(st.integers(0, 3)) else case)
+    check(some_tight(case, data))

@@ -33,6 +33,7 @@ from dfopt.terms.rules import TERMS
 from dfopt.terms.rules.held import HANDED_ON, PARTIAL_SUMS, TILE_ROWS
 from dfopt.terms.step.ledger import held, states_of
 from dfopt.terms.table import Table
+from dfopt.terms.token_blocks import token_rows
 
 CLOSE = {"rel": 1e-12, "abs": 1e-30}
 Case = tuple[World, dict[str, str], dict[str, int], int]
@@ -124,17 +125,26 @@ def options(case: Case, layer: Layer) -> np.ndarray:
     return np.array([[schemes.index(case[1][kernel.name]) for kernel, schemes in pairs]])
 
 
-def priced(case: Case, score: Score) -> tuple[Layer, Table, np.ndarray, BlockPrices]:
-    """The layer, its table, the amounts under a sharding, and prices of the partitions that the judge scored."""
+def blocks_of(case: Case, score: Score, *, token_blocks: bool = False) -> tuple[Layer, np.ndarray, Blocks]:
+    """The layer, the amounts under a sharding, and as blocks the partitions that the judge scored."""
     world, _, _, tiles = case
     layer = Layer(instance_of(world), tiles)
     table, index = Table.of(layer, TERMS), world.graph.index()
-    amount_vc = table.exact(options(case, layer))
     member = np.zeros((len(score.partitions), len(layer.kernels)), dtype=bool)
     for number, partition in enumerate(score.partitions):
         member[number, [index[name] for name in partition.kernels]] = True
-    blocks = Blocks(table, chip_of(world.system, world.assumptions), member, layer.latency_l)
-    return layer, table, amount_vc, blocks.prices(amount_vc)
+    rows = [token_rows(layer)] if token_blocks else []
+    blocks = Blocks(table, chip_of(world.system, world.assumptions), member, layer.latency_l, *rows)
+    return layer, table.exact(options(case, layer)), blocks
+
+
+def agrees(prices: BlockPrices, number: int, said: PartitionScore) -> None:
+    """Hold the price of a partition against what the judge says of it."""
+    assert prices.dram_bytes[0, number] == pytest.approx(said.dram_bytes, **CLOSE)
+    assert prices.sram_bytes[0, number] == pytest.approx(said.sram_bytes, **CLOSE)
+    seconds = [said.compute_s, said.memory_s, said.network_s, *([] if said.sram_s is None else [said.sram_s])]
+    assert prices.seconds[:, 0, number].tolist() == pytest.approx(seconds, **CLOSE)
+    assert prices.time[0, number] == pytest.approx(said.time_s, **CLOSE)
 
 
 HELD = [
@@ -144,16 +154,15 @@ HELD = [
 """Resources of a layer in the order of :data:`dfopt.terms.rules.HELD`."""
 
 
-def tight(case: Case, dice: Dice) -> Case:
-    """The case on a chip with about as much SRAM as some partition needs, of its mapping or of kernels alone."""
+def tight(case: Case, dice: Dice, mapping: Mapping | None = None) -> Case:
+    """The case on a chip with about as much SRAM as some partition needs; of its own mapping, or of kernels alone."""
     world, sharding, partition, tiles = case
     level = world.graph.levels()
     alone = {name: place for place, name in enumerate(sorted(partition, key=level.__getitem__))}
-    parts = dice([partition, alone])
     roomy = replace(world, system=with_sram(world.system, 1e18))
-    needs = [one.sram_bytes for one in judged(roomy, mapped((roomy, sharding, parts, tiles))).partitions]
-    room = max(dice(needs) * dice([1.01, 0.99, 0.7, 1.5]), 1.0)
-    return replace(world, system=with_sram(world.system, room)), sharding, partition, tiles
+    mapping = mapping or mapped((roomy, sharding, dice([partition, alone]), tiles))
+    room = dice([one.sram_bytes for one in judged(roomy, mapping).partitions]) * dice([1.01, 0.99, 0.7, 1.5])
+    return replace(world, system=with_sram(world.system, max(room, 1.0))), sharding, partition, tiles
 
 
 OF_OPTIONS = {"leaves partial sums": PARTIAL_SUMS, "hands on its output": HANDED_ON, "streamed axis is cut": TILE_ROWS}
@@ -175,7 +184,8 @@ def test_blocks_are_legal_and_take_what_the_judge_says(case: Case, data: st.Data
     if data.draw(st.booleans()):
         case = tight(case, Dice(data.draw))
     score = judged(case[0], mapped(case))
-    layer, _, _, prices = priced(case, score)
+    layer, amount_vc, blocks = blocks_of(case, score)
+    prices = blocks.prices(amount_vc)
     for words, term in OF_OPTIONS.items():
         alone = Table.of(layer, [term])
         finite = np.isfinite(alone.totals(alone.exact(options(case, layer)), "legal")).all()
@@ -183,13 +193,8 @@ def test_blocks_are_legal_and_take_what_the_judge_says(case: Case, data: st.Data
     for number, said in enumerate(score.partitions):
         broken = [sentence for sentence in score.violations if is_broken(said, sentence)]
         assert bool(prices.legal[0, number]) == (not broken), broken
-        if broken:
-            continue
-        assert prices.dram_bytes[0, number] == pytest.approx(said.dram_bytes, **CLOSE)
-        assert prices.sram_bytes[0, number] == pytest.approx(said.sram_bytes, **CLOSE)
-        judges = [said.compute_s, said.memory_s, said.network_s, *([] if said.sram_s is None else [said.sram_s])]
-        assert prices.seconds[:, 0, number].tolist() == pytest.approx(judges, **CLOSE)
-        assert prices.time[0, number] == pytest.approx(said.time_s, **CLOSE)
+        if not broken:
+            agrees(prices, number, said)
 
 
 def waiting(table: Table, amount_vc: np.ndarray, run: list[np.ndarray]) -> float:
@@ -208,7 +213,8 @@ def test_layers_hold_what_the_judge_says(case: Case) -> None:
     world = case[0]
     mapping = mapped(case)
     score = judged(world, mapping)
-    _, table, amount_vc, _ = priced(case, score)
+    _, amount_vc, blocks = blocks_of(case, score)
+    table = blocks.table
     instance = Setting(world.graph, world.system, world.assumptions, world.model).under(world.plan)
     states, waits = {}, {}
     for number in sorted({each.stage for each in mapping.kernels}):
@@ -236,6 +242,7 @@ def test_blocks_take_the_cycles_of_the_best_allocation(world: World, data: st.Da
         return
     case = world, sharding, partition, mapping.tile_count
     score = judged(world, mapping)
-    _, _, _, prices = priced(case, score)
+    _, amount_vc, blocks = blocks_of(case, score)
+    prices = blocks.prices(amount_vc)
     for number, said in enumerate(score.partitions):
         assert prices.seconds[0, 0, number] == pytest.approx(said.compute_s, **CLOSE)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sharded_cases import shard
-from strategies import World, keeping, layered, shardings, share, worlds
+from strategies import World, keeping, layered, shardings, share, with_dram, worlds
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.placement import Placement
@@ -114,14 +118,36 @@ def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
         yield {tier: {name: size for name, size in held.items() if size} for tier, held in books.items()}
 
 
-@given(mapped(st.one_of(worlds(roomy=True, zero=True), pipelines())))
-def test_both_books_are_equal(drawn: tuple[World, Mapping]) -> None:
-    world, mapping = drawn
-    case = judged.build(mapping, world.graph, world.system, world.assumptions)
-    books = list(optimisers(world, mapping))
-    assert len(case.ranks) == len(books)
-    for rank, mine in zip(case.ranks, books, strict=True):
-        assert judge.held(case, rank).get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-12)
+def narrow(world: World) -> World:
+    """The same world, whose weight updates take a byte for an element."""
+    types = world.graph.dtypes or Dtypes()
+    return replace(world, graph=world.graph.model_copy(update={"dtypes": types.model_copy(update={"saved": "fp8"})}))
+
+
+TRAINING = worlds(roomy=True, zero=True, trains=True)
+WORLDS = {
+    "any": st.one_of(worlds(roomy=True, zero=True), pipelines()),
+    "kernels say what they keep": keeping(st.one_of(TRAINING, pipelines())),
+    "products take a type of their own": keeping(TRAINING).map(narrow),
+}
+
+
+@pytest.mark.parametrize("of", WORLDS)
+@given(data=st.data())
+def test_both_books_are_equal_and_none_is_below_the_bound(of: str, data: st.DataObject) -> None:
+    """What is refused before anything is solved fits under no sharding; what a mapping holds is never refused."""
+    world, mapping = data.draw(mapped(WORLDS[of]))
+    case, most = judged.build(mapping, world.graph, world.system, world.assumptions), 0.0
+    for rank, mine in zip(case.ranks, optimisers(world, mapping), strict=True):
+        theirs = judge.held(case, rank)
+        assert theirs.get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-12)
+        size = math.fsum(mine["dram"].values())
+        parts = judge.memory(judge.entries(case, rank, partial(judge.amounts, case)))
+        assert parts.total == pytest.approx(size, rel=1e-9, abs=1e-9)
+        assert min(dict(parts).values()) >= -1e-9 * (1 + size)
+        most = max(most, size)
+    setting = Setting(world.graph, with_dram(world.system, most * (1 + 1e-9) + 1e-9), world.assumptions)
+    PlanBounds(setting).check_dram(setting.under(world.plan))
 
 
 @share(0.5)
@@ -132,27 +158,15 @@ def test_the_fullest_stage_decides(drawn: tuple[World, Mapping], part: float) ->
     most = max(sum(books["dram"].values()) for books in optimisers(world, mapping))
     if most == 0:
         return
-    chip = world.system.chip
-    dram = chip.dram.model_copy(update={"capacity": part * most})
-    system = world.system.model_copy(update={"chip": chip.model_copy(update={"dram": dram})})
+    system = with_dram(world.system, part * most)
     violations = evaluate(mapping, world.graph, system, world.assumptions).violations
     assert any("of DRAM per chip" in one for one in violations) == (part < 1)
-
-
-@given(mapped(st.one_of(worlds(roomy=True, zero=True), keeping(worlds(roomy=True, zero=True, trains=True)))))
-def test_no_mapping_holds_less_than_the_bound(drawn: tuple[World, Mapping]) -> None:
-    """What is refused before anything is solved fits under no sharding; what a mapping holds is never refused."""
-    world, mapping = drawn
-    most = max(sum(books["dram"].values()) for books in optimisers(world, mapping))
-    dram = world.system.chip.dram.model_copy(update={"capacity": most * (1 + 1e-9) + 1e-9})
-    system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
-    setting = Setting(world.graph, system, world.assumptions)
-    PlanBounds(setting).check_dram(setting.under(world.plan))
 
 
 # -- tables ------------------------------------------------------------------------------------------
 
 ROWS = Communication(kind="all_to_all", bytes=8, over="all")
+SIX = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
 
 
 def table(**more: Any) -> Kernel:
@@ -162,11 +176,9 @@ def table(**more: Any) -> Kernel:
 def books_of(*kernels: Kernel, **rules: Any) -> dict[str, float]:
     """What a chip of 2 shards x 3 copies holds."""
     graph = Graph(name="g", batch=3, kernels=kernels)
-    plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
     places = tuple(KernelMapping(name=one.name, partition=at) for at, one in enumerate(kernels))
-    mapping = Mapping(graph="g", system="m", plan=plan, kernels=places)
-    score = evaluate(mapping, graph, machine(2, 3), PLAIN.with_(**rules))
-    return score.stages[0].states["dram"]
+    mapping = Mapping(graph="g", system="m", plan=SIX, kernels=places)
+    return evaluate(mapping, graph, machine(2, 3), PLAIN.with_(**rules)).stages[0].states["dram"]
 
 
 def test_copies_that_fetch_no_rows_hold_the_whole_table() -> None:
@@ -193,10 +205,9 @@ def test_tables_that_are_trained_have_an_optimizer() -> None:
 
 def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
     graph = Graph(name="g", batch=3, kernels=(table(), table(name="back", pass_="backward")))
-    plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
     setting = Setting(graph, machine(2, 3, dram=1000.0), PLAIN)
     with pytest.raises(Infeasible) as refused:
-        PlanBounds(setting).check_dram(setting.under(plan))
+        PlanBounds(setting).check_dram(setting.under(SIX))
     assert str(refused.value.report) == (
         "the heaviest stage needs at least 1.92e-06 GB of DRAM per chip (gradients 2.4e-07 GB, optimizer state"
         " 1.44e-06 GB, tables and matrices 2.4e-07 GB), the chip has 1e-06 GB: short by 9.2e-07 GB; levers: more tensor"
@@ -216,7 +227,7 @@ def test_another_state_is_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     chip = system.chip.model_copy(update={"dram": None, "memories": memories})
     system = system.model_copy(update={"chip": chip})
     graph, placement = Graph(name="g", batch=3, kernels=(table(),)), Placement(caches="host")
-    plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",), placement=placement)
+    plan = SIX.model_copy(update={"placement": placement})
     mapping = Mapping(graph="g", system="m", plan=plan, kernels=(KernelMapping(name="lookup", partition=0),))
     score = evaluate(mapping, graph, system, PLAIN)
     assert score.stages[0].states == {"HBM": {"tables": 240.0}, "host": {"copies": 240.0}}

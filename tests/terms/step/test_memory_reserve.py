@@ -10,7 +10,6 @@ from dfopt.cli import app
 from dfopt.documents.parts import ChipPart
 from dfopt.documents.zoo import find, zoo
 from dfopt.errors import Infeasible
-from dfopt.search.largest import largest_batch
 
 GRAPH = df.load_graph("gpt2-small")
 
@@ -64,16 +63,6 @@ def test_profiles_of_other_programs_have_none() -> None:
     assert df.profile("dfmodel").memory_reserve == 0.0 and df.profile("default").memory_reserve is None
     result = df.optimize(GRAPH, "h100-8:1", assumptions="dfmodel", sensitivity=False)
     assert result.assumptions.memory_reserve == 0.0
-
-
-def test_the_largest_batch_keeps_to_it() -> None:
-    def draw(batch: int, microbatch: int) -> df.Graph:
-        return df.load_graph("llama-3.2-1b", phase="decode", context=1000, batch=batch, microbatch=microbatch)
-
-    most, less = (
-        largest_batch(draw, machine(4e9), df.Request(), df.Assumptions(memory_reserve=share)) for share in (0.0, 0.2)
-    )
-    assert less.batch < most.batch and "(of 4 GB, 20 % is reserved)" in str(less)
 
 
 def test_gpus_of_the_zoo_say_theirs() -> None:

@@ -1,58 +1,18 @@
-"""What products take is kept in a type of its own: both books, the bound, and a count by hand."""
+"""What products take is kept in a type of its own, against a count by hand."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from strategies import World, keeping, share, worlds
-from test_ledger import mapped, optimisers
+from test_memory_by_hand import LAYERS, RULES, H, S, solved
+from test_memory_by_hand import graph as drawn
 
 import dfopt as df
 from dfopt.documents.dtypes import FORMATS, Dtype, Dtypes
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.mapping import Mapping
 from dfopt.documents.saved import kept_beside
-from dfopt.frontends.megatron.shardings import megatron_shardings
-from dfopt.judge import case as judged
-from dfopt.judge import ledger as judge
-from dfopt.setting.instance import Setting
-from dfopt.terms.bounds import PlanBounds
 from dfopt.terms.working import kept_bytes
-from dfopt.workloads import expand
-
-H, A, S, LAYERS, BATCH = 64, 4, 32, 4, 8
-RULES = df.Assumptions(execution="kernel_by_kernel", sharding_objective="seconds")
-
-
-def narrow(world: World) -> World:
-    """The same world, whose weight updates take a byte for an element."""
-    types = world.graph.dtypes or Dtypes()
-    return replace(world, graph=world.graph.model_copy(update={"dtypes": types.model_copy(update={"saved": "fp8"})}))
-
-
-WORLDS = mapped(keeping(worlds(roomy=True, zero=True, trains=True)).map(narrow))
-
-
-@share(0.5)
-@given(WORLDS)
-def test_both_books_are_equal_and_the_bound_is_below(drawn: tuple[World, Mapping]) -> None:
-    world, mapping = drawn
-    case, most = judged.build(mapping, world.graph, world.system, world.assumptions), 0.0
-    for rank, mine in zip(case.ranks, optimisers(world, mapping), strict=True):
-        theirs = judge.held(case, rank)
-        assert theirs.get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-9)
-        parts = judge.memory(judge.entries(case, rank, partial(judge.amounts, case)))
-        assert parts.total == pytest.approx(math.fsum(mine["dram"].values()), rel=1e-9, abs=1e-9)
-        most = max(most, sum(mine["dram"].values()))
-    dram = world.system.chip.dram.model_copy(update={"capacity": most * (1 + 1e-9) + 1e-9})
-    system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
-    setting = Setting(world.graph, system, world.assumptions)
-    PlanBounds(setting).check_dram(setting.under(world.plan))
 
 
 @pytest.mark.parametrize(("saved", "tp"), [("fp8", 1), ("mxfp8", 2), ("nvfp4", 1)])
@@ -60,17 +20,8 @@ def test_a_layer_keeps_what_its_products_take_in_that_type(saved: Dtype, tp: int
     """Of 7 sbh elements that products take (Korthikanti et al., section 4) two bytes become one, or so."""
 
     def activations(types: dict[str, Any]) -> float:
-        parameters = {
-            "hidden": H, "heads": A, "head_dim": H // A, "ffn": 4 * H, "vocab": 512, "seq": S, "layers": LAYERS,
-            "batch": BATCH, "microbatch": 1, "mode": "training", "ends": True, "rotary": False, "gated_mlp": False,
-            "norm": "layernorm", "recompute": "attention", "dtypes": types,
-        }  # fmt: skip
-        graph = expand({"schema": df.Graph.SCHEMA, "name": "g", "workload": "decoder", "parameters": parameters}, "")
-        found = df.optimize(
-            graph, "a100-8", assumptions=RULES, tp=tp, pp=4 // tp, dp=2, interleave=1, sensitivity=False,
-            pin_sharding=megatron_shardings(graph, tp, True),
-        )  # fmt: skip
-        assert df.evaluate(found.mapping, graph, found.system, RULES).step_time_s == found.step_time_s
+        found = solved(drawn(recompute="attention", dtypes=types), tp, 4 // tp)
+        assert df.evaluate(found.mapping, found.graph, found.system, RULES).step_time_s == found.step_time_s
         return found.score.stages[0].states["dram"]["activations"]
 
     operands = {"operands": saved, "ends": "bf16"}
