@@ -6,7 +6,6 @@ import json
 import pickle
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -23,7 +22,7 @@ from design_cases import GPT2, SIZES, chosen
 from hypothesis import given
 from hypothesis import strategies as st
 from in_turn import InTurn
-from study_cases import study
+from study_cases import degrees, figures, limits, study, swept_apart
 
 from dfopt.errors import PlanError
 from dfopt.exploring.explore import explore
@@ -41,8 +40,7 @@ from dfopt.processes.remote import solve_on_worker
 
 def grid(count: int) -> Any:
     """Twice as many cells of a tenth of a second."""
-    points = [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(count)]
-    return study(axes={"limit": points})
+    return study(axes=limits(count))
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +60,6 @@ def cluster(shared: LoopbackCluster) -> LoopbackCluster:
 def alone() -> Any:
     """The frame of the grid of nine, solved on this machine."""
     return figures(sweep(grid(9), executor=InTurn()).frame())
-
-
-def figures(frame: Any) -> Any:
-    """The frame without what may differ between two solves of the same cell."""
-    return frame.drop(columns="solve_s")
 
 
 def counted(store: Path) -> Counter[str]:
@@ -90,7 +83,7 @@ def when(store: Path, lines: int, act: Any) -> threading.Thread:
 
 
 def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: Path) -> None:
-    whole = study(axes={"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]})
+    whole = study(axes=degrees(1, 3, 8))
     here = sweep(whole, jobs=2, store=tmp_path / "here.jsonl", out_dir=tmp_path / "here")
     told: list[int] = []
     there = sweep(
@@ -99,11 +92,8 @@ def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: P
     )  # fmt: skip
     assert told == list(range(7)) and not there.interrupted
     assert figures(there.frame()).equals(figures(here.frame()))
-    assert (
-        {path.name for path in (tmp_path / "here").iterdir()}
-        == {path.name for path in (tmp_path / "there").iterdir()}
-        != set()
-    )
+    results, elsewhere = ({path.name for path in (tmp_path / name).iterdir()} for name in ("here", "there"))
+    assert results == elsewhere != set()
     assert set(counted(tmp_path / "there.jsonl").values()) == {1}
 
 
@@ -171,24 +161,13 @@ def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(
     assert set(counted(store).values()) == {1}
 
 
-CHILD = (
-    "import signal, sys\n"
-    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell ignores it
-    "from dfopt.cli import app\n"
-    "app(['sweep', sys.argv[1], '--store', sys.argv[2], '--cluster', sys.argv[3]])"
-)
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_client_that_is_killed_goes_on_where_it_stopped(
     cluster: LoopbackCluster, tmp_path: Path, how: signal.Signals
 ) -> None:
     path, store = tmp_path / "study.yaml", tmp_path / "runs.jsonl"
     grid(10).dump(path)
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(store), cluster.address],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    child = swept_apart(path, store, "--cluster", cluster.address)
     when(store, 2, lambda: child.send_signal(how)).join()
     _, err = child.communicate(timeout=20)
     assert "Traceback" not in err
@@ -385,12 +364,9 @@ def test_long_with_everything_killed_at_random(tmp_path: Path, seed: int) -> Non
                     mine.start_worker()
 
         thread = threading.Thread(target=havoc, daemon=True)
-        child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(tmp_path / "study.yaml"), str(store), mine.address],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        child = swept_apart(tmp_path / "study.yaml", store, "--cluster", mine.address)
         when(store, 10, child.kill).join()
-        child.wait()
+        child.communicate()
         thread.start()
         try:
             for _ in range(6):  # two of them lose the scheduler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ def test_what_the_price_lacks_is_told() -> None:
     assert line["note"] == "price: 187,200 USD without $.chip.price_usd"  # (2 + 24) x 8 x 900 of links and switches
 
 
+@cache
 def runs_of_a_grid() -> Runs:
     """Eight cells with made-up figures: utilization = 0.1 system + 0.01 degree + 0.001 batch."""
     whole = study(
@@ -164,9 +166,9 @@ def test_parquet_or_a_word_about_it(tmp_path: Path) -> None:
             runs.to_parquet(tmp_path / "frame.parquet")
     else:
         runs.to_parquet(tmp_path / "frame.parquet")
-        assert (
-            pd.read_parquet(tmp_path / "frame.parquet")["utilization"].tolist() == runs.frame()["utilization"].tolist()
-        )
+        again = pd.read_parquet(tmp_path / "frame.parquet")
+        assert list(again.columns) == list(runs.study.columns) and str(again["tp"].dtype) == "Int64"
+        assert again["utilization"].equals(runs.frame()["utilization"])
 
 
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name != "calibrated_by"])  # where one is assumed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from in_turn import InTurn
-from study_cases import study
+from study_cases import degrees, study
 from typer.testing import CliRunner, Result
 
 from dfopt.cli import app
@@ -20,14 +20,12 @@ from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
 from dfopt.studies.sweep import collect, sweep
 
-AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]}
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study, its store, and the shares of it."""
     made = tmp_path_factory.mktemp("listing")
-    study(axes=AXES).dump(made / "study.yaml")
+    study(axes=degrees(1, 3, 8)).dump(made / "study.yaml")
     sweep(made / "study.yaml", store=made / "runs.jsonl", executor=InTurn())
     records = read_records(made / "runs.jsonl")
     write_new(made / "half.jsonl", [records[key] for key in sorted(Shard.parse("1/2").share(records))])
@@ -148,16 +146,6 @@ def test_bad_words(folder: Path, tmp_path: Path) -> None:
     assert command(folder / "runs.jsonl", "--csv", tmp_path / "x.pdf").exit_code == 2
     with pytest.raises(DocumentError):
         listing([folder / "study.yaml"])
-
-
-def test_parquet_of_a_sweep(runs: Runs, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    import pandas
-
-    runs.to_parquet(tmp_path / "frame.parquet")
-    again = pandas.read_parquet(tmp_path / "frame.parquet")
-    assert list(again.columns) == list(runs.study.columns)
-    assert again["step_time_s"].equals(runs.frame()["step_time_s"]) and str(again["tp"].dtype) == "Int64"
 
 
 def test_damaged_lines_are_told(folder: Path, tmp_path: Path) -> None:

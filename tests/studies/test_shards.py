@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from in_turn import InTurn, in_turn
-from study_cases import study
+from study_cases import degrees, figures, study
 from typer.testing import CliRunner
 
 from dfopt.cli import app
@@ -22,7 +22,7 @@ from dfopt.studies.packing import Tasks
 from dfopt.studies.shard import Shard
 from dfopt.studies.sweep import _at_most, collect, sweep
 
-AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 2, 3, 8)]}
+AXES = degrees(1, 2, 3, 8)
 
 
 @given(keys=st.sets(st.text("0123456789abcdef", min_size=4, max_size=4)), of=st.integers(1, 9))
@@ -50,8 +50,7 @@ def test_shards_together_are_the_whole_sweep(tmp_path: Path, monkeypatch: pytest
     stores = [f"mine.runs.{number}-of-3.jsonl" for number in (1, 2, 3)]
     counts = [Path(name).read_bytes().count(b"\n") for name in stores]
     assert sorted(counts) == [2, 3, 3]
-    parts = collect("mine.yaml", *stores).frame().drop(columns="solve_s")
-    assert parts.equals(sweep(whole, jobs=2).frame().drop(columns="solve_s"))
+    assert figures(collect("mine.yaml", *stores).frame()).equals(figures(sweep(whole, jobs=2).frame()))
     assert collect("mine.yaml", stores[0]).counts()["pending"] == 8 - counts[0]
 
 
@@ -60,12 +59,8 @@ def test_a_task_is_small_and_says_everything() -> None:
     tasks = Tasks(cells)
     assert len(tasks) == len(cells) == 8 and [task["cell"] for task in tasks] == [cell.key for cell in cells]
     for task, cell in zip(tasks, cells, strict=True):
-        text = json.dumps(task)
-        assert (
-            len(text)
-            < 7000
-            < len(cell.graphs) * len(json.dumps(cell.graph.to_data())) + len(json.dumps(cell.system.to_data()))
-        )
+        text, graph, system = (json.dumps(each) for each in (task, cell.graph.to_data(), cell.system.to_data()))
+        assert len(text) < 7000 < len(cell.graphs) * len(graph) + len(system)
         sent = json.loads(text)["asked"]
         assert unpack(Graph, sent["graphs"]) == tuple(cell.graphs) and unpack(System, sent["system"]) == (cell.system,)
     assert tasks[0]["asked"]["graphs"] is tasks[7]["asked"]["graphs"]  # packed once

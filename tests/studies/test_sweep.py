@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from in_turn import InTurn
-from study_cases import SMALL, study
+from study_cases import SMALL, degrees, limits, study, swept_apart
 
 import dfopt
 from dfopt.documents.store import line_of
@@ -23,11 +23,11 @@ from dfopt.errors import PlanError
 from dfopt.processes import process
 from dfopt.processes.executor import Processes
 from dfopt.studies.cells import expand
+from dfopt.studies.listing import listing
 from dfopt.studies.packing import Tasks
 from dfopt.studies.sweep import collect, sweep
 
-# Eight cells of which two cannot be: no plan has a degree of 3 on eight chips.
-AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 2, 3, 8)]}
+AXES = degrees(1, 2, 3, 8)  # eight cells, of which two cannot be
 
 
 def test_a_sweep_is_as_many_single_solves(tmp_path: Path) -> None:
@@ -68,9 +68,8 @@ def test_failed_cells_are_solved_again_only_when_asked(tmp_path: Path) -> None:
     whole = study(systems=[{"system": "sn10-8-ring"}])
     (cell,) = expand(whole)
     store.write_bytes(line_of({"cell": cell.key, "status": "failed", "message": "no memory"}))
-    kept = sweep(whole, executor=InTurn(), store=store)
-    assert kept.frame().loc[0, ["status", "note"]].tolist()[0] == "failed"
-    assert "no memory" in kept.frame().loc[0, "note"]
+    kept = sweep(whole, executor=InTurn(), store=store).frame().loc[0]
+    assert kept["status"] == "failed" and "no memory" in kept["note"]
     assert sweep(whole, executor=InTurn(), store=store, retry=True).counts() == {"optimal": 1}
     assert collect(whole, store).counts() == {"optimal": 1}
 
@@ -139,21 +138,12 @@ def file(folder: Path, **changes: Any) -> Path:
     return path
 
 
-CHILD = (
-    "import signal, sys\n"
-    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell ignores it
-    "from dfopt.cli import app\n"
-    "app(['sweep', sys.argv[1], '--store', sys.argv[2], '--jobs', '1'])"
-)
-# Enough cells to be in the middle of them when two are done.
-MANY = {"limit": [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(8)]}
+MANY = limits(8)  # enough cells to be in the middle of them when two are done
 
 
 def started(path: Path, store: Path, lines: int) -> subprocess.Popen[str]:
     """A sweep in another process that has solved some cells and is at the next one."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(store)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    child = swept_apart(path, store, "--jobs", "1")
     until = time.perf_counter() + 60
     while not store.exists() or store.read_bytes().count(b"\n") < lines:
         assert child.poll() is None, child.communicate()
@@ -239,15 +229,8 @@ def test_records_say_which_calibration_their_cell_has(tmp_path: Path) -> None:
     by_cell = {record["cell"]: record for record in map(json.loads, store.read_text().splitlines())}
     assert by_cell[calibrated["cell"]]["calibrated_by"] == calibrated["calibrated_by"]
     assert "calibrated_by" not in by_cell[ideal["cell"]]
-    sweep(
-        tmp_path / "study.json", executor=InTurn(), store=store, progress=lambda before, of, record: done.append(before)
-    )
+    again = tmp_path / "study.json"
+    sweep(again, executor=InTurn(), store=store, progress=lambda before, of, record: done.append(before))
     assert done == [2]
-    assert dfopt_frame(store)["calibrated_by"].dropna().tolist() == [calibrated["calibrated_by"]]
-
-
-def dfopt_frame(store: Path) -> Any:
-    """What a store says of its records without the study."""
-    from dfopt.studies.listing import listing
-
-    return listing([store])
+    # and without the study
+    assert listing([store])["calibrated_by"].dropna().tolist() == [calibrated["calibrated_by"]]

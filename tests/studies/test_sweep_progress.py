@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from busy import BUSY
 from in_turn import InTurn
-from study_cases import study
+from study_cases import limits, study
 
 from dfopt.cli import sweep_progress
 from dfopt.cli.sweep_progress import SweepProgress
@@ -101,10 +101,8 @@ def test_what_became_of_the_cells(clock: list[float]) -> None:
 
 def test_a_sweep_tells_what_its_store_has(tmp_path: Path) -> None:
     whole, store = study(), tmp_path / "runs.jsonl"
-    first = SweepProgress(quiet=True)
-    ring = sweep(
-        study(systems=[{"system": "sn10-8-ring", "label": "ring"}]), executor=InTurn(), store=store, progress=first
-    )
+    first, part = SweepProgress(quiet=True), study(systems=[{"system": "sn10-8-ring", "label": "ring"}])
+    ring = sweep(part, executor=InTurn(), store=store, progress=first)
     assert first.facts()[:2] == ["1/1 cells", "none failed"]
     store.write_bytes(line_of({"cell": ring.cells[0].key, "status": "failed"}))
     again = SweepProgress(quiet=True)
@@ -218,9 +216,8 @@ def in_terminal(columns: int, *words: str, until: str = "", act: Any = None) -> 
 
 @pytest.fixture
 def many(tmp_path: Path) -> Path:
-    limits = [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(40)]
     path = tmp_path / "small.yaml"
-    study(axes={"limit": limits}).dump(path)
+    study(axes=limits(40)).dump(path)
     return path
 
 
