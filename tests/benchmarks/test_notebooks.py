@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ def loaded(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
-def code_of(path: Path) -> list[ast.Module]:
-    """The code cells, with the magics of IPython turned into Python."""
+def nodes_of(path: Path) -> Iterator[ast.AST]:
+    """The syntax of the code cells, with the magics of IPython turned into Python."""
     plain = TransformerManager().transform_cell
-    return [ast.parse(plain(cell.source)) for cell in loaded(path).cells if cell.cell_type == "code"]
+    for cell in loaded(path).cells:
+        if cell.cell_type == "code":
+            yield from ast.walk(ast.parse(plain(cell.source)))
 
 
 def test_all_seven_are_there_and_small() -> None:
@@ -64,7 +67,7 @@ def test_the_first_cell_says_what_it_is_for(path: Path) -> None:
 
 @by_name
 def test_claims_are_asserted(path: Path) -> None:
-    asserted = [node for cell in code_of(path) for node in ast.walk(cell) if isinstance(node, ast.Assert)]
+    asserted = [node for node in nodes_of(path) if isinstance(node, ast.Assert)]
     assert len(asserted) >= 4
     assert not [node for node in asserted if isinstance(node.test, ast.Constant)]
 
@@ -74,29 +77,27 @@ def test_nothing_of_the_machine_it_ran_on(path: Path) -> None:
     """No paths of a machine, neither in the source nor in outputs, and nothing that needs a network."""
     found = ABSOLUTE.search(path.read_text(encoding="utf-8"))
     assert found is None, found and found[0]
-    for cell in code_of(path):
-        for node in ast.walk(cell):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for name in names:
-                assert name.split(".")[0] in KNOWN - NETWORK, name
+    for node in nodes_of(path):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            assert name.split(".")[0] in KNOWN - NETWORK, name
 
 
 @by_name
 def test_every_name_of_dfopt_exists(path: Path) -> None:
     """A renamed function would else be noticed at night only."""
     seen = 0
-    for cell in code_of(path):
-        for node in ast.walk(cell):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dfopt"):
-                module = importlib.import_module(str(node.module))
-                for alias in node.names:
-                    assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "df":
-                seen += 1
-                assert hasattr(df, node.attr), f"df.{node.attr}"
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "df.plot":
-                assert hasattr(df.plot, node.attr), f"df.plot.{node.attr}"
+    for node in nodes_of(path):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dfopt"):
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "df":
+            seen += 1
+            assert hasattr(df, node.attr), f"df.{node.attr}"
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "df.plot":
+            assert hasattr(df.plot, node.attr), f"df.plot.{node.attr}"
     assert seen >= 4
 
 

@@ -1,4 +1,4 @@
-"""The study of the library has every model in its phases, and its page what it measured."""
+"""Pages have what was measured: of the whole library, of larger questions, and of what newcomers read."""
 
 from __future__ import annotations
 
@@ -44,3 +44,30 @@ def test_the_page_has_what_its_cells_say(tmp_path: Path, monkeypatch: pytest.Mon
     text = (tmp_path / "zoo.md").read_text(encoding="utf-8")
     assert "| h100-8 | 2 | 1 | 1 | 0 | 2.00 | 2.90 | 3.00 | llama-68m decode |" in text and "1 models" in text
     assert (tmp_path / "zoo.svg").stat().st_size > 1000
+
+
+GROWTH = module_at(BENCHMARKS / "speed" / "growth.py")
+
+
+def test_the_page_has_what_was_measured() -> None:
+    points_of = GROWTH.known()
+    assert points_of.keys() <= {axis.name for axis in GROWTH.AXES}
+    assert GROWTH.page(points_of) == (GROWTH.GUIDE / "growth.md").read_text(encoding="utf-8")
+
+
+def test_an_exponent_is_the_slope_of_both_logarithms() -> None:
+    points = [GROWTH.Point("chips", n, 3 * n**0.5, "optimal", 1.0, "-", "2026-11-30") for n in (1, 4, 64)]
+    late = GROWTH.Point("chips", 512, 9.0, "limit_with_solution", 1.0, "-", "2026-11-30")
+    assert abs(GROWTH.exponent([*points, late]) - 0.5) < 1e-12
+
+
+PERSONAS = module_at(BENCHMARKS / "personas.py")
+
+
+@pytest.mark.parametrize("name", PERSONAS.PERSONAS)
+def test_a_newcomer_reads_few_lines(name: str) -> None:
+    persona = PERSONAS.PERSONAS[name]
+    count = sum(lines for _, lines in PERSONAS.reading(persona))
+    assert 20 < count <= persona.bar
+    last = (PERSONAS.ROOT / "benchmarks" / "personas" / f"{name}.txt").read_text(encoding="utf-8").splitlines()[-1]
+    assert last.startswith(f"{count} lines read (at most {persona.bar}), own answer after ")

@@ -1,31 +1,79 @@
-"""The runner of the claims about models: what it lists, how a missed claim ends it, and that its tests exist."""
+"""The runners of all claims: what they list, how a missed claim ends them, and that their tests and mutations exist."""
 
 from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "benchmarks"
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _beside_the_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+JOINT = {"reproduced", "infeasible", "dse", "best-plans", "check", "mutations"}
+
+
+@pytest.mark.parametrize(("runner", "some"), [("joint", JOINT), ("models", set[str]())])
+def test_it_lists_its_sections(runner: str, some: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+    claims = importlib.import_module(runner)
+    assert claims.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == list(claims.SECTIONS)
+    assert some <= set(claims.SECTIONS)
+    assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
+
+
+def test_every_mutation_meets_the_source_once() -> None:
+    mutations = importlib.import_module("claims.mutations").MUTATIONS
+    assert [(one.count(), one.text != one.instead) for one in mutations] == [(1, True)] * 7
+
+
+@pytest.mark.parametrize("met, word", [(True, "yes"), (False, "**no**"), (None, "error")])
+def test_a_row_says_whether_a_claim_is_met(met: bool | None, word: str) -> None:
+    row = importlib.import_module("claims.rows").Row("a", "b|c", "d", "e", met)
+    assert row.line() == f"| a | b/c | d | e | {word} |"
+
+
+def test_a_program_that_does_not_end_is_ended() -> None:
+    run = importlib.import_module("claims.rows").run
+    ended = run(["-c", "import time; time.sleep(60)"], limit=0.5)
+    assert ended.code is None and ended.seconds < 30
+    assert [str(part).strip() for part in run(["-c", "print(7)"], limit=60.0)[:2]] == ["0", "7"]
+
+
+@pytest.mark.parametrize(
+    ("change", "met"),
+    [
+        (lambda rows: None, True),
+        (lambda rows: rows.extend(rows), True),
+        (lambda rows: rows.pop(), False),
+        (lambda rows: rows[0].update(status="error"), False),
+        (lambda rows: rows[0].update(reported=None), False),
+    ],
+)
+def test_a_row_that_is_lost_is_seen(change: Callable[[Rows], Any], met: bool) -> None:
+    rows: Rows = [{"status": "ok", "reported": 1.0, "ours": 1.1} for _ in range(3)]
+    change(rows)
+    assert importlib.import_module("claims.programs").Kept("", 3, 3).of(rows)[1] is met
+
+
 CONFIG = json.loads((ROOT / "tests" / "golden" / "hf" / "qwen3-vl-2b.json").read_text())
 
 
 @pytest.fixture
-def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def claims() -> ModuleType:
     return importlib.import_module("models")
-
-
-def test_it_lists_its_sections(claims: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert claims.main(["--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0] for line in lines] == list(claims.SECTIONS)
-    assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
 
 
 def test_what_needs_data_is_passed_over_and_said(
