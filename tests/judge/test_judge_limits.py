@@ -7,18 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, closed, gemm, judged, machine, place, ring, simd
+from judge_cases import PLAIN, arrows, closed, gemm, judged, machine, place, ring, simd
 
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.errors import DocumentError, PlanError, SystemSpecError
 from dfopt.judge import evaluate
 
-GRAPH = closed(
-    name="g",
-    kernels=(simd("a", 10, 10), simd("b", 10, 10), simd("c", 10, 10, pass_="backward")),
-    tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="c")),
-)
+KERNELS = simd("a", 10, 10), simd("b", 10, 10), simd("c", 10, 10, pass_="backward")
+GRAPH = closed(name="g", kernels=KERNELS, tensors=arrows("ab", "bc"))
 
 
 def broken(places: dict[str, Any], graph: Graph = GRAPH, **changes: Any) -> tuple[str, ...]:
@@ -90,16 +87,14 @@ def test_sram_and_dram() -> None:
 
 
 def test_a_sentence_in_megabytes() -> None:
-    kernels, tensors = (simd("a", 1000, 1000), simd("b", 1000, 1000)), (Tensor(src="a", dst="b"),)
-    graph = closed(name="g", kernels=kernels, tensors=tensors)
+    graph = closed(name="g", kernels=(simd("a", 1000, 1000), simd("b", 1000, 1000)), tensors=arrows("ab"))
     score = judged(graph, {"a": 0, "b": 0}, system=machine(sram=1.5e6))
     assert score.violations == ("partition 0 of stage 0 needs 4.0 MB of SRAM, the chip has 1.5 MB",)
 
 
 def test_stage_order_and_company() -> None:
     late = simd("c", 10, 10, pass_="backward", stage_with="b"), simd("d", 10, 10, pass_="backward")
-    tensors = (*GRAPH.tensors, Tensor(src="c", dst="d"))
-    graph = GRAPH.model_copy(update={"kernels": (*GRAPH.kernels[:2], *late), "tensors": tensors})
+    graph = closed(name="g", kernels=(*KERNELS[:2], *late), tensors=arrows("ab", "bc", "cd"))
 
     def violations(drawn: Graph = graph, **stages: int) -> tuple[str, ...]:
         partition = {"a": 0, "b": 0, "c": 1, "d": 1}
@@ -111,7 +106,7 @@ def test_stage_order_and_company() -> None:
     (wrong,) = violations(a=0, b=0, c=0, d=1)
     assert wrong.startswith("tensor c -> d goes from stage 0 to stage 1")
     # From a backward kernel into a forward one (recomputation) the rule of the forward pass holds.
-    back = graph.model_copy(update={"tensors": (Tensor(src="c", dst="a"),)})
+    back = graph.model_copy(update={"tensors": arrows("ca")})
     assert violations(back, a=0, b=1, c=1, d=0) == ("tensor c -> a goes back from stage 1 to stage 0",)
     assert violations(a=0, b=1, c=0, d=0) == (
         "tensor b -> c goes back from stage 1 to stage 0",

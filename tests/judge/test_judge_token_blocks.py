@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, closed, gemm, machine, place
+from judge_cases import PLAIN, arrows, closed, gemm, machine, place
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import TokenBlocks
@@ -22,12 +22,8 @@ def matmul(name: str, m: int, k: int, n: int, **more: Any) -> Kernel:
 
 
 # weights of a and b: 64 B each; output of a: 128 B, of b: 256 B, both of 16 tokens
-PAIR = closed(
-    name="pair",
-    kernels=(gemm("a", 4, 8, 16), gemm("b", 8, 4, 16)),
-    tensors=(Tensor(src="a", dst="b"),),
-    carried=(Tensor(src="b", dst="a"),),
-)
+PRODUCTS = gemm("a", 4, 8, 16), gemm("b", 8, 4, 16)
+PAIR = closed(name="pair", kernels=PRODUCTS, tensors=arrows("ab"), carried=arrows("ba"))
 # weights of q and k: 32 B each; their outputs: 64 B of 8 tokens; every query needs all keys
 ATTENTION = closed(
     name="attention",
@@ -43,9 +39,8 @@ def judged(
 ) -> Score:
     mapping = place(graph, places, Plan(), tile_count=4)
     listed = tuple(TokenBlocks(partition=partition, blocks=count) for partition, count in blocks.items())
-    return evaluate(
-        mapping.model_copy(update={"token_blocks": listed}), graph, system or machine(), ALLOW.with_(**changes)
-    )
+    mapping = mapping.model_copy(update={"token_blocks": listed})
+    return evaluate(mapping, graph, system or machine(), ALLOW.with_(**changes))
 
 
 @pytest.mark.parametrize(
