@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import cache
 from typing import Any
 
 import pytest
 from design_cases import GPT2
+from exploration_cases import forged, is_refused, places, seconds_under_heat
 from test_layer_space import design
 
 import dfopt as df
 from dfopt.documents.exploration import Comparison, Exploration
-from dfopt.errors import DocumentError, PlanError
+from dfopt.errors import PlanError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
 from dfopt.exploring.layer_space import LayerSpace
@@ -31,15 +31,13 @@ def judged(best: dict[str, float], **fixed: Any) -> float:
     space = LayerSpace(DESIGN)
     at = tuple(sizes.index(best[name]) for name, sizes in space.sizes.items())
     chip = df.derive(space.one_design(at), "hybrid-vault")
-    score = df.solve(GPT2, chip.system.model_copy(update={"stack": chip.stack}), **fixed).score
-    assert score.physical is not None and not score.physical.limits_broken
-    return score.physical.step_time_s
+    return seconds_under_heat(df.solve(GPT2, chip.system.model_copy(update={"stack": chip.stack}), **fixed).score)
 
 
 def test_each_is_the_best_of_its_own_question_and_judged_in_this_one() -> None:
     lumped, fewer = made().comparisons
     space = LayerSpace(DESIGN)
-    every = [space.named(at) for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values()))]
+    every = [space.named(at) for at in places(space)]
     assert fewer.question == "tp_pp_dp"
     restricted = [judged(one, parallelism="tp_pp_dp") for one in every]
     assert fewer.predicted == pytest.approx(min(restricted), rel=1e-9)
@@ -59,10 +57,8 @@ def _alone(heat: str) -> dict[str, Any]:
 def test_what_is_said_of_other_questions_is_checked() -> None:
     assert "verified" in check_exploration(made(), "it")
     for name in ("predicted", "judged", "frequency"):
-        data = made().to_data()
-        data["comparisons"][0][name] *= 0.9
-        with pytest.raises(DocumentError, match=rf"\$\.comparisons\[0\]\.{name}: found"):
-            check_exploration(Exploration.from_data(data).sealed(), "it")
+        wrong = forged(made(), "comparisons", 0, name, value=lambda value: value * 0.9)
+        is_refused(wrong, rf"\$\.comparisons\[0\]\.{name}: found")
 
 
 @pytest.mark.parametrize(

@@ -2,70 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 from design_cases import chosen, searched
+from exploration_cases import drawn_box, drawn_designs, inside, singles_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.documents.design import Design
 from dfopt.errors import DfoptError, SystemSpecError
 from dfopt.exploring.decisions import Decisions
-from dfopt.exploring.space import Box
 from dfopt.technology.derive import Derived
 
 
 def figures(chip: Derived) -> list[float]:
     """What more of is never worse."""
     links = [float(part.rate) for part in chip.links.values()]
-    level = chip.sram["L2"]
-    return [
-        float(chip.core.peak),
-        float(level.size),
-        float(level.rate),
-        float(chip.dram.rate),
-        float(chip.dram.size),
-        *links,
-    ]
+    own = [chip.core.peak, chip.sram["L2"].size, chip.sram["L2"].rate, chip.dram.rate, chip.dram.size]
+    return [*map(float, own), *links]
 
 
-@st.composite
-def designs(draw: st.DrawFn) -> Decisions:
-    core = {"technology__core__static_power": draw(st.sampled_from([None, "10 mW", "50 mW"]))}
-    core["technology__core__units_per_cluster"] = draw(st.sampled_from([1, 4, 9]))
-    level = {"technology__sram__0__link_area_mm2": draw(st.sampled_from([0.0, 1e-4, 1e-3]))}
-    level["technology__sram__0__shared"] = draw(st.booleans())
-    level["technology__sram__0__port"] = draw(st.sampled_from([None, "16 B", "128 B"]))
-    level["technology__sram__0__static_w_per_bit"] = draw(st.sampled_from([0.0, 8e-12, 2e-8]))
-    if level["technology__sram__0__port"] is not None:
-        level["shares__power__L2"] = draw(st.sampled_from(["auto", 0.05]))
-    if draw(st.booleans()):  # a size that is not to be chosen
-        level |= {"shares__area__L2": 0.1, "shares__power__L2": 0.05, "choices__capacity": {}}
-    power: dict[str, Any] = {"budgets__power": draw(st.sampled_from(["150 W", "300 W", "900 W"]))}
-    if draw(st.booleans()):  # or one that is to be chosen
-        level["choices__power"] = {"least": "60 W", "most": "900 W", "step": "120 W"}
-    given = chosen(
-        **power,
-        **core,
-        **level,
-        technology__dram__static_w_per_bit=draw(st.sampled_from([0.0, 1e-12, 2e-10])),
-        shares__power__dram=draw(st.sampled_from(["auto", 0.1, 0.3])),
-        shares__perimeter__dram=draw(st.sampled_from(["auto", 0.4])),
-        shares__power__between_packages=draw(st.sampled_from(["auto", 0.05])),
-        budgets__chip_area_mm2=draw(st.sampled_from([200, 500, 800])),
-    )
-    return Decisions(given)
-
-
-@given(designs(), st.data())
-def test_no_design_of_a_box_beats_its_corner(decisions: Decisions, data: st.DataObject) -> None:
-    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2))) for sizes in decisions.sizes.values()]
-    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+@given(drawn_designs(), st.data())
+def test_no_design_of_a_box_beats_its_corner(design: Design, data: st.DataObject) -> None:
+    decisions = Decisions(design)
+    box = drawn_box(data.draw, decisions.sizes)
     corner = decisions.chip(box)
-    inside = [decisions.chip(decisions.root.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
-    made = [figures(chip) for chip in inside if chip is not None]
+    chips = [decisions.chip(decisions.root.at(at)) for at in inside(box)]
+    made = [figures(chip) for chip in chips if chip is not None]
     if corner is None:
         assert not made
         return
@@ -73,8 +37,9 @@ def test_no_design_of_a_box_beats_its_corner(decisions: Decisions, data: st.Data
         assert all(own <= best * (1 + 1e-9) for own, best in zip(mine, figures(corner), strict=True))
 
 
-@given(designs(), st.data())
-def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(decisions: Decisions, data: st.DataObject) -> None:
+@given(drawn_designs(), st.data())
+def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(drawn: Design, data: st.DataObject) -> None:
+    decisions = Decisions(drawn)
     at = tuple(data.draw(st.integers(0, len(sizes) - 1)) for sizes in decisions.sizes.values())
     chip, sizes = decisions.chip(decisions.root.at(at)), decisions.named(at)
     if chip is None:
@@ -99,12 +64,7 @@ def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(decisions: Decis
 
 def test_halves_hold_every_design_once() -> None:
     decisions = Decisions(chosen())
-    boxes, singles = [decisions.root], []
-    while boxes:
-        box = boxes.pop()
-        parts = decisions.halves(box)
-        boxes += parts[len(boxes) % len(parts)] if parts else ()
-        singles += [] if parts else [box]
+    singles = singles_of(decisions)
     assert all(box.single for box in singles)
     assert len(set(singles)) == len(singles) == decisions.count == 288
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from typing import Any
 
 import pytest
 from design_cases import GPT2, check_costs, problem
+from exploration_cases import (
+    asking,
+    corners,
+    drawn_box,
+    every_layered,
+    inside,
+    is_refused,
+    places,
+    seconds_under_heat,
+    singles_of,
+)  # fmt: skip
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +27,6 @@ from dfopt.documents.exploration_request import DesignLimits
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.layer_space import LayerSpace
-from dfopt.exploring.space import Box
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
 from dfopt.technology.derive import Derived
@@ -68,11 +77,10 @@ cores = st.fixed_dictionaries(
 @given(cores, st.data())
 def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any], data: st.DataObject) -> None:
     space = LayerSpace(design(ALL, **core))
-    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2))) for sizes in space.sizes.values()]
-    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    box = drawn_box(data.draw, space.sizes)
     corner = space.chip(box)
-    inside = [space.chip(space.root.at(at)) for at in itertools.product(*(range(a, b + 1) for a, b in ends))]
-    made = [chip for chip in inside if chip is not None]
+    chips = [space.chip(space.root.at(at)) for at in inside(box)]
+    made = [chip for chip in chips if chip is not None]
     if corner is None:
         assert not made
         return
@@ -85,41 +93,17 @@ def test_no_design_of_a_box_beats_its_corner_or_draws_less(core: dict[str, Any],
 
 def test_halves_hold_every_design_once() -> None:
     space = LayerSpace(design(ALL))
-    boxes, singles = [space.root], []
     assert len(space.layers(space.root)) == 2
-    while boxes:
-        box = boxes.pop()
-        parts = space.halves(box)
-        boxes += parts[len(boxes) % len(parts)] if parts else ()
-        singles += [] if parts else [box]
+    singles = singles_of(space)
     assert len(set(singles)) == len(singles) == space.count == 864
-
-
-def brute(graph: str, space: LayerSpace, on: str | None = None) -> dict[tuple[int, ...], float]:
-    """The step time of every design by itself; those that hold nothing, or are too hot, are left out."""
-    found = {}
-    for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values())):
-        if (sizes := space.named(at))["connected_layers"] > sizes["dram_layers"]:
-            continue
-        try:
-            chip = df.derive(space.one_design(at), on or "hybrid-vault")
-            system = chip.system if on is None else chip.system.model_copy(update={"stack": chip.stack})
-            score = df.solve(graph, system).score
-        except (SystemSpecError, DocumentError, Infeasible):
-            continue
-        if on is None:
-            found[at] = score.step_time_s
-        elif score.physical is not None and not score.physical.limits_broken and not score.physical.runaway:
-            found[at] = score.physical.step_time_s
-    return found
 
 
 def test_the_best_is_that_of_every_design_alone() -> None:
     space = LayerSpace(design(SOME))
-    alone = brute("gpt2-small", space)
+    alone = [score.step_time_s for _, score in every_layered(space).values()]
     made = df.explore(GPT2, space.design, gap=0.0, sensitivity=False)
-    assert made.status == "optimal" and made.value == pytest.approx(min(alone.values()), rel=1e-9)
-    assert max(alone.values()) > 1.1 * made.value  # the choice matters
+    assert made.status == "optimal" and made.value == pytest.approx(min(alone), rel=1e-9)
+    assert max(alone) > 1.1 * made.value  # the choice matters
     assert made.effort.designs == 8 and made.effort.solves < 6
     assert made.best["network_on_logic"] == 0
     assert "verified optimal" in check_exploration(made, "it")
@@ -141,19 +125,17 @@ def test_the_cheapest_and_limits_on_price() -> None:
 @given(st.data())
 def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(data: st.DataObject) -> None:
     workload = problem("gpt2-small", [design(ALL)])
-    sizes = workload.spaces[0].sizes.values()
-    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
-    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
-    check_costs(workload, box, itertools.product(*(sorted({a, b}) for a, b in ends)))
+    box = drawn_box(data.draw, workload.spaces[0].sizes)
+    check_costs(workload, box, corners(box))
 
 
 def test_the_best_under_heat_is_that_of_every_design_alone() -> None:
     space = LayerSpace(design({"dram_layers": [2, 8], "connected_layers": [2, 8]}))
-    alone = brute("gpt2-small", space, "hybrid-vault")
+    alone = [seconds_under_heat(score) for _, score in every_layered(space, "hybrid-vault").values()]
     made = df.explore(
         GPT2, space.design, gap=0.0, stack="hybrid-vault", heat="throttle", time_limit=120, sensitivity=False
     )
-    assert made.value == pytest.approx(min(alone.values()), rel=1e-9)
+    assert made.value == pytest.approx(min(alone), rel=1e-9)
     assert made.gap < 0.05  # the bound knows the peak of the DRAM alone
     layers = made.best["dram_layers"]
     assert made.result.system.stack is not None and len(made.result.system.stack.dram_dies) == layers
@@ -186,7 +168,7 @@ def test_a_question_with_all_that_is_free_is_that_of_every_design_alone() -> Non
     asked: dict[str, Any] = {"phase": "decode", "batch": 8, "context": 64, "rank_order": "tp-mp", "tp": 2}
     made = df.explore("llama-68m", space.design, gap=0.0, sensitivity=False, **asked)
     found = []
-    for at in itertools.product(*map(range, map(len, space.sizes.values()))):
+    for at in places(space):
         with contextlib.suppress(SystemSpecError, DocumentError, Infeasible):
             alone = Design.from_data(space.one_design(at).to_data())
             found.append(df.solve("llama-68m", alone, assumptions="default", **asked).step_time_s)
@@ -194,6 +176,5 @@ def test_a_question_with_all_that_is_free_is_that_of_every_design_alone() -> Non
     assert made.value == pytest.approx(min(found), rel=1e-9) and made.status == "optimal"
     assert made.result.plan.tp == 2 and made.result.variants and "rank_order tp-mp-pp-dp" in made.result.fixed
     assert check_exploration(made, "it").startswith("verified optimal")
-    other = made.model_copy(update={"request": made.request.model_copy(update={"options": None})})
-    with pytest.raises(DocumentError, match=r"\$.asked"):
-        check_exploration(other.sealed(), "it")
+    other = asking(made, options=None).model_copy(update={"asked": made.asked})
+    is_refused(other.sealed(), r"\$.asked")

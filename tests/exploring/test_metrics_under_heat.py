@@ -2,70 +2,49 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import cache
 from typing import Any, get_args
 
 import pytest
 from design_cases import GPT2, PRICED, SIZES, chosen, problem
+from exploration_cases import (
+    Judged,
+    Place,
+    asking,
+    corners,
+    drawn_box,
+    every_design,
+    every_layered,
+    forged,
+    is_refused,
+    seconds_under_heat,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import share
-from test_heated import CHANGES, ON
+from test_heated import ON, STACKED, stacked, workload
 from test_layer_space import ALL, design
+from test_objectives import figure
 
 import dfopt as df
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import Exploration
 from dfopt.documents.exploration_request import DesignLimits, HeatMode, ObjectiveName, turned
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, Infeasible, SystemSpecError
+from dfopt.errors import Infeasible
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import explore
+from dfopt.exploring.layer_space import LayerSpace
 from dfopt.exploring.space import Box
 from dfopt.machines.designs import load_design
 from dfopt.physics.merits import MERITS
 
-STACKED = chosen(**{**CHANGES, **PRICED})
 NAMES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 COOL_C, HOT_C = 60.0, 66.0
 LAYERS: dict[str, Any] = {"dram_layers": [2, 8], "connected_layers": [2, 8]}
 LAYERED = design({**LAYERS, "power": {"least": "90 W", "most": "270 W", "step": "90 W"}}, static_power="6 W")
 LIMITS: dict[str, float] = {"step_time": 0.0705, "power": 2500.0, "price": 42000.0}
-
-
-def figure(name: ObjectiveName, system: System, score: Score, seconds: float) -> float:
-    """A metric in the judge's words, the less the better, with the seconds that a step takes under heat."""
-    assert score.power_w is not None and system.chip.power_w is not None
-    rate = score.tokens_per_s * score.step_time_s / seconds
-    usd, watts, chip_w = score.price_usd or 0.0, score.power_w, system.chip.power_w
-    joules = math.inf if score.physical is None else score.physical.energy_per_token_j
-    minimized = {"time": seconds, "watts": watts, "cost": usd, "time*cost": seconds * usd, "energy": watts * seconds}
-    scaled = rate * min(1.0, 100 / chip_w) ** (1 / 3)
-    return (minimized | {"tokens_per_s": 1 / rate, "tokens_per_j": joules, "power_scaled": 1 / scaled})[name]
-
-
-def kept(score: Score) -> float:
-    """Seconds of a step on a stack; infinite where it is too hot."""
-    on_stack = score.physical
-    assert on_stack is not None
-    return math.inf if on_stack.limits_broken or on_stack.runaway else on_stack.step_time_s
-
-
-@cache
-def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, Score]]:
-    """Every design of the heated ones, each mapped by itself and judged."""
-    limits = None if celsius is None else DesignLimits(temperature=celsius + 273.15)
-    workload = problem("gpt2-small", [STACKED], stack=ON, heat=heat, limits=limits)
-    found = []
-    for watts in range(4):
-        system = workload.system(workload.spaces[0].root.at((0, 0, 0, watts)))
-        assert system is not None
-        asked: dict[str, Any] = {"heat": "aware"} if heat == "aware" else {}
-        found.append((system, df.optimize(df.load_graph("gpt2-small"), system, **asked).score))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -79,76 +58,54 @@ def stacked(heat: HeatMode, celsius: float | None = None) -> list[tuple[System, 
 )
 def test_the_best_on_stacks_is_that_of_every_design(name: ObjectiveName, heat: HeatMode) -> None:
     made = explore(GPT2, STACKED, sensitivity=False, stack=ON, heat=heat, objective=name, gap=0.0)
-    alone = [figure(name, system, score, kept(score)) for system, score in stacked(heat) if math.isfinite(kept(score))]
+    seconds = [(system, score, seconds_under_heat(score)) for system, score in stacked(heat).values()]
+    alone = [figure(name, *each) for each in seconds if math.isfinite(each[-1])]
     assert turned(name, made.value) == pytest.approx(min(alone), rel=1e-9)
     assert turned(name, made.bound) <= min(alone) * (1 + 1e-9)
     assert "verified" in check_exploration(made, "it")
-    data = made.to_data()
-    data["value"] *= 1.01 if MERITS[name].sense == "maximize" else 0.99
-    with pytest.raises(DocumentError, match=r"\$.value: found"):
-        check_exploration(Exploration.from_data(data).sealed(), "it")
+    better = 1.01 if MERITS[name].sense == "maximize" else 0.99
+    is_refused(forged(made, "value", value=made.value * better), r"\$.value: found")
 
 
 @pytest.mark.parametrize("name", ["watts", "tokens_per_j"])
 def test_limits_hold_on_stacks(name: ObjectiveName) -> None:
-    made = explore(
-        GPT2,
-        STACKED,
-        sensitivity=False,
-        stack=ON,
-        heat="throttle",
-        objective=name,
-        gap=0.0,
-        limits=DesignLimits(**LIMITS),
-    )
+    asked: dict[str, Any] = {"stack": ON, "heat": "throttle", "objective": name, "limits": DesignLimits(**LIMITS)}
+    made = explore(GPT2, STACKED, sensitivity=False, gap=0.0, **asked)
     keeping, every = [], []
-    for system, score in stacked("throttle"):
+    for system, score in stacked("throttle").values():
         assert score.power_w is not None and score.price_usd is not None
-        every.append(figure(name, system, score, kept(score)))
-        if (
-            kept(score) <= LIMITS["step_time"]
-            and score.power_w <= LIMITS["power"]
-            and score.price_usd <= LIMITS["price"]
-        ):
+        seconds = seconds_under_heat(score)
+        every.append(figure(name, system, score, seconds))
+        of = {"step_time": seconds, "power": score.power_w, "price": score.price_usd}
+        if all(of[limit] <= most for limit, most in LIMITS.items()):
             keeping.append(every[-1])
     assert 0 < len(keeping) < len(every)
     assert turned(name, made.value) == pytest.approx(min(keeping), rel=1e-9)
     assert "verified" in check_exploration(made, "it")
     for key, most in LIMITS.items():
-        tighter = DesignLimits(**{**LIMITS, key: most / 2})
-        forged = made.model_copy(update={"request": made.request.model_copy(update={"limits": tighter})})
-        with pytest.raises(DocumentError, match=r"\$.value: found"):
-            check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
+        is_refused(asking(made, limits=DesignLimits(**{**LIMITS, key: most / 2})), r"\$.value: found")
 
 
 @pytest.mark.parametrize("heat", ["throttle", pytest.param("aware", marks=pytest.mark.nightly)])
 def test_a_limit_on_temperature_is_that_of_every_die(heat: HeatMode) -> None:
     limits = DesignLimits(temperature=COOL_C + 273.15)
     made = explore(GPT2, STACKED, sensitivity=False, stack=ON, heat=heat, gap=0.0, limits=limits)
-    alone = [kept(score) for _, score in stacked(heat, COOL_C)]
+    alone = [seconds_under_heat(score) for _, score in stacked(heat, COOL_C).values()]
     assert made.value == pytest.approx(min(alone), rel=1e-9)
     on_stack = made.result.score.physical
     assert on_stack is not None and on_stack.logic_max_c <= COOL_C + 0.06
-    assert min(alone) > min(kept(score) for _, score in stacked(heat)) * 1.001
+    assert min(alone) > min(seconds_under_heat(score) for _, score in stacked(heat).values()) * 1.001
     assert "verified" in check_exploration(made, "it")
-    warmer = made.request.model_copy(update={"limits": DesignLimits(temperature=HOT_C + 273.15)})
-    forged = made.model_copy(update={"request": warmer})
-    with pytest.raises(DocumentError, match=r"\$.result.system: is not what"):
-        check_exploration(forged.model_copy(update={"asked": forged.asked_digest()}).sealed(), "it")
+    warmer = DesignLimits(temperature=HOT_C + 273.15)
+    is_refused(asking(made, limits=warmer), r"\$.result.system: is not what")
 
 
 @cache
-def by_plan() -> dict[tuple[int, ...], list[tuple[System, Score]]]:
+def by_plan() -> dict[Place, list[Judged]]:
     """Every design with its best mapping under each plan."""
-    workload = problem("gpt2-small", [STACKED], stack=ON, heat="throttle")
-    found: dict[tuple[int, ...], list[tuple[System, Score]]] = {}
-    for at in ((0, 0, 0, watts) for watts in range(4)):
-        system = workload.system(workload.spaces[0].root.at(at))
-        assert system is not None
-        for plan in workload.plans(0):
-            made = df.solve(workload.graph, system, tp=plan.tp, pp=plan.pp, dp=plan.dp)
-            found.setdefault(at, []).append((system, made.score))
-    return found
+    degrees = [{"tp": one.tp, "pp": one.pp, "dp": one.dp} for one in workload("throttle").plans(0)]
+    every = {at: system for at, (system, _) in stacked("throttle").items()}
+    return {at: [(of, df.solve(GPT2, of, **asked).score) for asked in degrees] for at, of in every.items()}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +114,7 @@ def by_plan() -> dict[tuple[int, ...], list[tuple[System, Score]]]:
 def test_no_bound_is_better_than_a_plan_of_a_design(name: ObjectiveName, heat: HeatMode) -> None:
     made = problem("gpt2-small", [STACKED], stack=ON, heat=heat, objective=name)
     for at, scores in by_plan().items():
-        reached = min(figure(name, system, score, kept(score)) for system, score in scores)
+        reached = min(figure(name, system, score, seconds_under_heat(score)) for system, score in scores)
         for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].root):
             for bounded in made.bounds:
                 assert made.bound(bounded, box, math.inf) <= reached * (1 + 1e-9), (bounded, box)
@@ -167,7 +124,7 @@ def test_joules_are_bounded_by_more_than_compute() -> None:
     """The bound on joules is near what the judge says, and far above that of compute at the lowest voltage."""
     made = problem("gpt2-small", [STACKED], stack=ON, heat="throttle", objective="tokens_per_j")
     box = made.spaces[0].root.at((0, 0, 0, 1))
-    _, score = stacked("throttle")[1]
+    _, score = stacked("throttle")[0, 0, 0, 1]
     assert score.physical is not None
     peak, heat = (made.bound(name, box, math.inf) for name in ("peak", "heat"))
     assert peak < 0.9 * heat and heat > 0.7 * score.physical.energy_per_token_j
@@ -193,48 +150,32 @@ def test_no_bound_is_better_than_a_design_in_random_worlds(
     asked: dict[str, Any] = {"stack": on, "heat": "throttle"}
     worlds = {name: problem("gpt2-small", [of], objective=name, **asked) for name in ("time", "tokens_per_j")}
     space = worlds["time"].spaces[0]
-    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in space.sizes.values()]
+    box = drawn_box(data.draw, space.sizes)
     if stack == "hybrid-vault":  # prices of heat are those of one number of layers
-        ends[0] = [ends[0][0]] * 2
-    box, at = (
-        Box(tuple(low for low, _ in ends), tuple(high for _, high in ends)),
-        [data.draw(st.sampled_from(one)) for one in ends],
-    )
-    system = worlds["time"].system(space.root.at(tuple(at)))
+        box = box._replace(high=(box.low[0], *box.high[1:]))
+    at = tuple(data.draw(st.sampled_from(ends)) for ends in zip(box.low, box.high, strict=True))
+    system = worlds["time"].system(space.root.at(at))
     if system is None:
         return
     try:
         score = df.solve(GPT2, system).score
     except Infeasible:
         return
-    if math.isinf(kept(score)):  # too hot at every level
+    if math.isinf(seconds_under_heat(score)):  # too hot at every level
         return
     for name, world in worlds.items():
-        reached = figure(name, system, score, kept(score))
+        reached = figure(name, system, score, seconds_under_heat(score))
         for bounded in world.bounds:
-            for each in (box, space.root.at(tuple(at))):
+            for each in (box, space.root.at(at)):
                 assert world.bound(bounded, each, math.inf) <= reached * (1 + 1e-9), (name, bounded)
 
 
 @pytest.mark.nightly
 def test_most_tokens_of_a_joule_among_layers() -> None:
-    of = design(LAYERS)
-    made = explore(
-        GPT2,
-        of,
-        sensitivity=False,
-        gap=0.0,
-        stack="hybrid-vault",
-        heat="throttle",
-        objective="tokens_per_j",
-        time_limit=120,
-    )
-    workload, found = problem("gpt2-small", [of], stack=made.request.stack, heat="throttle"), []
-    for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
-        system = workload.system(workload.spaces[0].root.at(at))
-        if system is not None:
-            score = df.solve(GPT2, system).score
-            found.append(figure("tokens_per_j", system, score, kept(score)))
+    of, asked = design(LAYERS), {"heat": "throttle", "objective": "tokens_per_j", "time_limit": 120}
+    made = explore(GPT2, of, sensitivity=False, gap=0.0, stack="hybrid-vault", **asked)
+    every = every_design(problem("gpt2-small", [of], stack=made.request.stack, heat="throttle"))
+    found = [figure("tokens_per_j", *each, seconds_under_heat(each[1])) for each in every.values()]
     assert len(found) > 1 and turned("tokens_per_j", made.value) == pytest.approx(min(found), rel=1e-9)
     assert made.gap < 0.5  # levels that no mapping needs are not ruled out
     assert "verified" in check_exploration(made, "it", 120)
@@ -248,17 +189,8 @@ def degrees(system: System, layers: float) -> float:
 @cache
 def lumped() -> list[tuple[System, Score, float]]:
     """Every design with layers, each mapped by itself, and its number of layers."""
-    space, found = problem("gpt2-small", [LAYERED]).spaces[0], []
-    for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values())):
-        sizes = space.named(at)
-        if sizes["connected_layers"] > sizes["dram_layers"]:
-            continue
-        try:
-            system = df.derive(space.one_design(at)).system
-            found.append((system, df.solve(GPT2, system).score, sizes["dram_layers"]))
-        except (SystemSpecError, DocumentError, Infeasible):
-            continue
-    return found
+    space = LayerSpace(LAYERED)
+    return [(*made, space.named(at)["dram_layers"]) for at, made in every_layered(space).items()]
 
 
 @pytest.mark.parametrize(
@@ -287,18 +219,12 @@ def test_what_is_said_of_lumped_heat_is_checked() -> None:
     assert max(degrees(system, layers) for system, _, layers in lumped()) > 95  # some are throttled
     assert made.without_heat is not None and made.without_heat.judged is not None
     assert made.without_heat.predicted <= made.value <= made.without_heat.judged * (1 + 1e-9)
-    for name, factor in (("temperature_c", 0.9), ("frequency", 0.9)):
-        data = made.to_data()
-        data["lumped"][name] *= factor
-        with pytest.raises(DocumentError, match=r"\$.lumped: found"):
-            check_exploration(Exploration.from_data(data).sealed(), "it")
-    data = made.to_data()
-    data["without_heat"]["judged"] *= 1.1
-    with pytest.raises(DocumentError, match=r"\$.without_heat.judged: found"):
-        check_exploration(Exploration.from_data(data).sealed(), "it")
-    cooler = made.request.model_copy(update={"limits": DesignLimits(temperature=50 + 273.15)})
-    with pytest.raises(DocumentError, match=r"\$.lumped: found(?s:.)*\$.value: found"):
-        check_exploration(made.model_copy(update={"request": cooler}).sealed(), "it")
+    for name in ("temperature_c", "frequency"):
+        is_refused(forged(made, "lumped", name, value=lambda value: value * 0.9), r"\$.lumped: found")
+    without = forged(made, "without_heat", "judged", value=lambda value: value * 1.1)
+    is_refused(without, r"\$.without_heat.judged: found")
+    cooler = asking(made, limits=DesignLimits(temperature=50 + 273.15))
+    is_refused(cooler, r"\$.lumped: found(?s:.)*\$.value: found")
 
 
 @given(st.sampled_from([None, "1 W", "6 W"]), st.floats(40, 110), st.sampled_from(NAMES), st.data())
@@ -308,10 +234,8 @@ def test_no_design_of_a_box_is_better_than_the_least_of_it(
     name = "time" if name == "tokens_per_j" else name
     limits = DesignLimits(temperature=celsius + 273.15)
     workload = problem("gpt2-small", [design(ALL, static_power=static)], heat="lumped", objective=name, limits=limits)
-    sizes = workload.spaces[0].sizes.values()
-    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(each) - 1)] * 2))) for each in sizes]
-    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
-    for at in itertools.product(*(sorted({a, b}) for a, b in ends)):
+    box = drawn_box(data.draw, workload.spaces[0].sizes)
+    for at in corners(box):
         one = workload.spaces[0].root.at(at)
         if workload.system(one) is not None:
             least, own = (workload.merit.value(1.0, workload._least(each)) for each in (box, one))
@@ -320,17 +244,9 @@ def test_no_design_of_a_box_is_better_than_the_least_of_it(
 
 def test_a_bound_on_joules_of_solves_with_a_gap_is_shown_again() -> None:
     """No cutoff limits its seconds, so that a check must not stop where a search may go on."""
-    sizes = {"dram_layers": [4, 6]}
-    asked: dict[str, Any] = {
-        "phase": "decode",
-        "context": 64,
-        "batch": 128,
-        "microbatch": 16,
-        "tp": 32,
-        "pp": 1,
-        "dp": 8,
-    }
-    of = Design.from_data({**load_design("stacked-256").to_data(), "choices": sizes})
+    asked: dict[str, Any] = {"phase": "decode", "context": 64, "batch": 128, "microbatch": 16}
+    asked |= {"tp": 32, "pp": 1, "dp": 8}
+    of = Design.from_data({**load_design("stacked-256").to_data(), "choices": {"dram_layers": [4, 6]}})
     made = explore("llama-68m", of, objective="tokens_per_j", heat="throttle", stack="hybrid-vault", gap=0.05,
                    sensitivity=False, **asked)  # fmt: skip
     assert check_exploration(made, "it").startswith("verified within")
