@@ -38,27 +38,40 @@ def altered(part: dict[str, Any], data: st.DataObject) -> Change:
     return Change(what, field, value)
 
 
+def _sizes(found: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of a recipe, but for what is kept for files of other tools and costs nothing."""
+    no_cost = ("rotary_base", "rotary_scaling")
+    return {name: value for name, value in found["parameters"].items() if name not in no_cost}
+
+
 def explains_a_change(config: dict[str, Any], part: dict[str, Any], kind: str, data: st.DataObject) -> None:
     """A config is refused when one field of a part is changed, or means just what it says, or says what it leaves out.
 
     ``kind``: the type of the model whose fields the part has.
     """
-    before, family = copy.deepcopy(config), FAMILIES[kind]
-    what, field, _ = altered(part, data)
-    if config == before:
-        return
+    before = copy.deepcopy(config)
+    change = altered(part, data)
+    if config != before:
+        explained(before, config, part, kind, change)
+
+
+def explained(before: dict[str, Any], config: dict[str, Any], part: dict[str, Any], kind: str, change: Change) -> str:
+    """A config that had one field changed, in a part of it, is refused, or says what that means; gives the refusal."""
+    what, field, _ = change
+    family = FAMILIES[kind]
     try:
         found = recipe(config, "config.json")
-    except DocumentError:
-        return
+    except DocumentError as error:
+        return str(error)
     assert what not in ("added", "renamed")
-    if found["parameters"] == recipe(before, "config.json")["parameters"] or field == "quantization_config":
-        return
+    if _sizes(found) == _sizes(recipe(before, "config.json")) or field == "quantization_config":
+        return ""
     known = family.names.get(field, "torch_dtype" if field == "dtype" else field)
     assert known not in COSMETIC | family.words
-    explained = f"{known} " in found["description"].partition("the config leaves out ")[2]
+    said = f"{known} " in found["description"].partition("the config leaves out ")[2]
     if what == "removed":
-        assert explained
+        assert said
     else:
         row = family.fields.get(known, EVERYWHERE.get(known))
-        assert row is not None and (row.gives(part[field]) is not None or explained)
+        assert row is not None and (row.gives(part[field]) is not None or said)
+    return ""

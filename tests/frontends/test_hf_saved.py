@@ -11,25 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from by_path import module_at
+from hf_configs import CONFIGS, FILES, FOLDER, Config
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import recipe
-
-Config = dict[str, Any]
-hf_models = module_at(Path(__file__).with_name("hf_models.py"))
-test_hf_mixed = module_at(Path(__file__).with_name("test_hf_mixed.py"))
-FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
-
-
-def published(name: str) -> Config:
-    if name in hf_models.MODELS:
-        return dict(hf_models.MODELS[name].config)
-    if name in test_hf_mixed.CONFIGS:
-        return dict(test_hf_mixed.CONFIGS[name])
-    return dict(json.loads((FOLDER / f"{name}.json").read_text()))
 
 
 def graph(config: Config) -> Any:
@@ -48,11 +35,11 @@ def of_layers(kinds: list[str], kind: str, sizes: Config) -> Config:
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "saved").glob("*.json")), ids=lambda path: path.stem)
 def test_a_saved_file_is_the_published_one(path: Path) -> None:
-    assert graph(json.loads(path.read_text())) == graph(published(path.stem))
+    assert graph(json.loads(path.read_text())) == graph(CONFIGS[path.stem])
 
 
 def gemma() -> tuple[Config, Config]:
-    config = published("gemma-4-26b-a4b-nvfp4")
+    config = CONFIGS["gemma-4-26b-a4b-nvfp4"]
     sizes = of_layers(
         config["text_config"]["layer_types"], "full_attention", {"head_dim": 512, "num_key_value_heads": 2}
     )
@@ -61,7 +48,7 @@ def gemma() -> tuple[Config, Config]:
 
 
 def deepseek() -> tuple[Config, Config]:
-    config = published("deepseek-v4-flash")
+    config = CONFIGS["deepseek-v4-flash"]
     rates = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
     kinds = {0: "sliding_attention"} | {rate: name for name, rate in rates.items()}
     return config, {
@@ -78,7 +65,7 @@ def deepseek() -> tuple[Config, Config]:
 
 
 def minimax() -> tuple[Config, Config]:
-    config = changed(published("minimax-m3"), {"architectures": None, "num_mtp_modules": None})
+    config = changed(CONFIGS["minimax-m3"], {"architectures": None, "num_mtp_modules": None})
     config["model_type"] = "minimax_m3_vl_text"
     sparse = config["moe_layer_freq"]
     return config, {
@@ -97,7 +84,7 @@ def minimax() -> tuple[Config, Config]:
 
 
 def kimi() -> tuple[Config, Config]:
-    config = published("kimi-linear-48b")
+    config = CONFIGS["kimi-linear-48b"]
     full = config["linear_attn_config"]["full_attn_layers"]
     places = range(1, config["num_hidden_layers"] + 1)
     return config, {
@@ -114,7 +101,7 @@ def kimi() -> tuple[Config, Config]:
 
 
 def step() -> tuple[Config, Config]:
-    config = published("step-3.5-flash")
+    config = CONFIGS["step-3.5-flash"]
     kinds = config["layer_types"][: config["num_hidden_layers"]]
     return config, {
         "attention_other_setting": None,
@@ -124,14 +111,10 @@ def step() -> tuple[Config, Config]:
 
 
 def nested(name: str) -> tuple[Config, Config]:
-    config = published(name)
+    config = CONFIGS[name]
     common = {"_name_or_path": "", "architectures": None, "chunk_size_feed_forward": 0, "dtype": None, "id2label": {}}
     inner = {part: {**config[part], **common} for part in ("attn_config", "ffn_config") if part in config}
     return config, inner | ({"num_key_value_heads": 8} if name == "dbrx" else {})
-
-
-def simple(name: str, change: Config) -> tuple[Config, Config]:
-    return published(name), change
 
 
 SAVED = {
@@ -142,14 +125,17 @@ SAVED = {
     "kimi linear: kinds of layers for their places": kimi(),
     "dbrx: a config inside": nested("dbrx"),
     "mpt: a config inside": nested("mpt-7b"),
-    "phi 2: a share of features among those of positions": simple(
-        "phi-2", {"partial_rotary_factor": None, "rope_parameters": {"partial_rotary_factor": 0.4}}
+    "phi 2: a share of features among those of positions": (
+        CONFIGS["phi-2"],
+        {"partial_rotary_factor": None, "rope_parameters": {"partial_rotary_factor": 0.4}},
     ),
-    "dots: a window that no layer has": simple(
-        "dots.llm1", {"sliding_window": 4096, "layer_types": ["full_attention"] * 62}
+    "dots: a window that no layer has": (
+        CONFIGS["dots.llm1"],
+        {"sliding_window": 4096, "layer_types": ["full_attention"] * 62},
     ),
-    "qwen 2.5 omni: tied inside, and not outside": simple(
-        "qwen2.5-omni-7b", {"transformers_version": "5.24.0", "tie_word_embeddings": False}
+    "qwen 2.5 omni: tied inside, and not outside": (
+        CONFIGS["qwen2.5-omni-7b"],
+        {"transformers_version": "5.24.0", "tie_word_embeddings": False},
     ),
 }
 
@@ -161,12 +147,12 @@ def test_what_is_saved_says_what_was_published(name: str) -> None:
 
 
 def test_a_field_that_is_null_says_nothing_beside_its_other_name() -> None:
-    config = published("hunyuan-a13b")
+    config = CONFIGS["hunyuan-a13b"]
     assert graph({"head_dim": None, **config}) == graph({**config, "head_dim": None}) == graph(config)
 
 
 def test_ties_that_differ_are_none_in_saved_files_and_it_is_said() -> None:
-    config = json.loads((FOLDER / "qwen3-vl-2b.json").read_text())
+    config = FILES["qwen3-vl-2b"]
     inner = {**config["text_config"], "tie_word_embeddings": True}
     apart = {**config, "text_config": inner, "tie_word_embeddings": False}
     with pytest.raises(DocumentError, match="found true, but false beside it"):

@@ -8,20 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hf_configs import FILES, refusal, without
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.documents.dtypes import Dtypes
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import read, recipe
-from dfopt.workloads import load_graph
+from dfopt.workloads import expand, load_graph
 
-FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
-FILES: dict[str, dict[str, Any]] = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
 LLAMA, EXPERTS = FILES["llama-3.1-8b"], FILES["qwen3-30b-a3b"]
-LATENT = {name: value for name, value in FILES["deepseek-v3"].items() if name != "quantization_config"}
+LATENT = without(FILES["deepseek-v3"], "quantization_config")
+# quantization_config of Qwen/Qwen3-30B-A3B-FP8, less the modules of all layers but the first
+BLOCKS: dict[str, Any] = {
+    "activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128],
+    "modules_to_not_convert": [
+        "lm_head", "model.layers.0.input_layernorm", "model.layers.0.mlp.gate",
+        "model.layers.0.post_attention_layernorm",
+    ],
+}  # fmt: skip
 NVFP4 = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
 MODELOPT: dict[str, Any] = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
+AWQ: dict[str, Any] = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 # as llm-compressor writes them
 FP8 = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True, "dynamic": False}
 INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}
@@ -44,10 +52,8 @@ def dtypes(config: dict[str, Any], said: dict[str, Any] | None = None) -> dict[s
     return {name: kind for name, kind in found.items() if name not in ("activations", "ends")}
 
 
-def refusal(config: dict[str, Any], said: dict[str, Any]) -> str:
-    with pytest.raises(DocumentError) as caught:
-        recipe(config | {"quantization_config": said}, "m.json")
-    return str(caught.value)
+def refused(config: dict[str, Any], said: Any) -> str:
+    return refusal(config | {"quantization_config": said})
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def refusal(config: dict[str, Any], said: dict[str, Any]) -> str:
         (compressed(INT4 | {"symmetric": False, "group_size": 32}), {"weights": "int4_g32_zp"}),
         (compressed(NVFP4, NVFP4 | {"dynamic": "local"}), {"weights": "nvfp4", "operands": "nvfp4"}),
         (compressed(FP8 | {"strategy": "block", "block_structure": [128, 128]}), {"weights": "fp8_128x128"}),
-        ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}, {"weights": "int4_g128_zp"}),
+        (AWQ, {"weights": "int4_g128_zp"}),
         (
             {"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": True, "desc_act": False},
             {"weights": "int4_g64"},
@@ -124,18 +130,12 @@ def test_lists_of_names_mean_what_they_say(kept: set[str], style: str, data: st.
     said = {
         "modelopt": MODELOPT | {"ignore": [], "exclude_modules": names},
         "compressed": compressed(NVFP4, NVFP4) | {"ignore": names},
-        "awq": {
-            "quant_method": "awq",
-            "bits": 4,
-            "group_size": 128,
-            "zero_point": True,
-            "modules_to_not_convert": names,
-        },
+        "awq": AWQ | {"modules_to_not_convert": names},
     }[style]
     narrow = "int4_g128_zp" if style == "awq" else "nvfp4"
     apart = any((part in kept) not in ("mixer" in kept, "experts" in kept) for part in ("dense", "shared"))
     if forgotten or apart:
-        assert "$.quantization_config" in refusal(SMALL, said)
+        assert "$.quantization_config" in refused(SMALL, said)
         return
     found = typed(SMALL, said)
     types, layers = Dtypes(**found["dtypes"]), found["layers"]
@@ -159,44 +159,58 @@ def test_an_mlp_beside_the_experts_may_have_their_type() -> None:
 @pytest.mark.parametrize(
     ("config", "said", "message"),
     [
-        (LLAMA, {"quant_method": "bitsandbytes"}, "$.quantization_config.quant_method: found 'bitsandbytes', expected"),
-        (LLAMA, {}, "$.quantization_config.quant_method: missing"),
-        (LLAMA, MODELOPT | {"quant_algo": "NVFP3"}, "$.quantization_config.quant_algo: found 'NVFP3', expected MIXED"),
-        (LLAMA, MODELOPT | {"group_size": 32}, "$.quantization_config.group_size: found 32, expected that of NVFP4"),
-        (LLAMA, MODELOPT | {"bits": 4}, "$.quantization_config.bits: not understood, and could change a size"),
-        (LLAMA, MODELOPT | {"ignore": ["decoder.x*"]}, "$.quantization_config.ignore[0]: found 'decoder.x*', expected"),
-        (LLAMA, MODELOPT | {"ignore": [3]}, "$.quantization_config.ignore[0]: found 3, expected a name"),
-        (
-            LLAMA,
-            MODELOPT | {"ignore": ["lm_head", "model.layers.7.self_attn*"]},
-            "$.quantization_config.ignore[1]: found attention of two types",
-        ),
-        (LLAMA, MODELOPT | {"kv_cache_quant_algo": "FP6"}, "$.quantization_config.kv_cache_quant_algo: found 'FP6'"),
-        (LLAMA, compressed(FP8, {"num_bits": 3}), "config_groups.group_0.input_activations: found {"),
-        (LLAMA, compressed({"num_bits": 4, "type": "int", "group_size": 48}), "config_groups.group_0.weights: found {"),
-        (LLAMA, compressed(INT4, sparsity_config={"a": 1}), "$.quantization_config.sparsity_config: found"),
-        (LLAMA, compressed(INT4, ignore=["re:.*(x"]), "$.quantization_config.ignore[0]: found 're:.*(x', expected"),
-        (
-            LLAMA,
-            MODELOPT | {"config_groups": {"group_0": {"weights": FP8, "input_activations": FP8}}},
-            "$.quantization_config.config_groups: found {",
-        ),
-        (
-            LLAMA,
-            {
-                "quant_method": "modelopt",
-                "quant_algo": "MIXED_PRECISION",
-                "quantized_layers": {"x": {"quant_algo": "A"}},
-            },
-            "$.quantization_config.quantized_layers.x: found",
-        ),
-        (FILES["gpt-oss-20b"], {"quant_method": "mxfp4", "a": 1}, "$.quantization_config.a: not understood"),
+        (LLAMA, {"quant_method": "bitsandbytes"}, ".quant_method: found 'bitsandbytes', expected"),
+        (LLAMA, {}, ".quant_method: missing"),
+        (LLAMA, {"quant_method": "fp8"}, ".fmt: missing (it has no default)"),
+        (LLAMA, "fp8", ": found 'fp8', expected null, or a mapping"),
+        (LLAMA, BLOCKS | {"bits": 4}, ".bits: not understood"),
+        (LLAMA, BLOCKS | {"quant_method": "hqq"}, ".quant_method: found 'hqq'"),
+        (LLAMA, BLOCKS | {"weight_block_size": [64, 64]},
+         ".weight_block_size: found a list of 2, expected [128, 128] or null"),
+        (LLAMA, BLOCKS | {"modules_to_not_convert": ["lm_head", "model.layers.0.self_attn.q_proj"]},
+         ".modules_to_not_convert[1]: found attention of two types, as wide as all else (model.layers.0.self_attn"),
+        (LLAMA, MODELOPT | {"quant_algo": "NVFP3"}, ".quant_algo: found 'NVFP3', expected MIXED"),
+        (LLAMA, MODELOPT | {"group_size": 32}, ".group_size: found 32, expected that of NVFP4"),
+        (LLAMA, MODELOPT | {"bits": 4}, ".bits: not understood, and could change a size"),
+        (LLAMA, MODELOPT | {"ignore": ["decoder.x*"]}, ".ignore[0]: found 'decoder.x*', expected"),
+        (LLAMA, MODELOPT | {"ignore": [3]}, ".ignore[0]: found 3, expected a name"),
+        (LLAMA, MODELOPT | {"ignore": ["lm_head", "model.layers.7.self_attn*"]},
+         ".ignore[1]: found attention of two types"),
+        (LLAMA, MODELOPT | {"kv_cache_quant_algo": "FP6"}, ".kv_cache_quant_algo: found 'FP6'"),
+        (LLAMA, MODELOPT | {"config_groups": {"group_0": {"weights": FP8, "input_activations": FP8}}},
+         ".config_groups: found {"),
+        (LLAMA, MODELOPT | {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"x": {"quant_algo": "A"}}},
+         ".quantized_layers.x: found"),
+        (LLAMA, compressed(FP8, {"num_bits": 3}), ".config_groups.group_0.input_activations: found {"),
+        (LLAMA, compressed(INT4 | {"group_size": 48}), ".config_groups.group_0.weights: found {"),
+        (LLAMA, compressed(INT4, sparsity_config={"a": 1}), ".sparsity_config: found"),
+        (LLAMA, compressed(INT4, ignore=["re:.*(x"]), ".ignore[0]: found 're:.*(x', expected"),
+        (FILES["gpt-oss-20b"], {"quant_method": "mxfp4"}, ".modules_to_not_convert: found"),
+        (FILES["gpt-oss-20b"], {"quant_method": "mxfp4", "a": 1}, ".a: not understood"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused_by_its_path(config: dict[str, Any], said: Any, message: str) -> None:
+    assert f"$.quantization_config{message}" in refused(config, said)
+
+
+@pytest.mark.parametrize(
+    ("change", "weights", "operands"),
+    [
+        ({}, "fp8_128x128", "fp8_1x128"),
+        ({"scale_fmt": "ue8m0"}, "fp8_128x128_ue8m0", "fp8_1x128_ue8m0"),
+        ({"weight_block_size": None, "activation_scheme": "static"}, "fp8", "fp8"),
     ],
 )
-def test_what_is_not_understood_is_refused_by_its_path(
-    config: dict[str, Any], said: dict[str, Any], message: str
+@pytest.mark.parametrize("wide, name", [("bfloat16", "bf16"), ("float32", "fp32")])
+def test_quantized_weights_are_types_of_the_graph(
+    change: dict[str, Any], weights: str, operands: str, wide: str, name: str
 ) -> None:
-    assert message in refusal(config, said)
+    found = recipe(EXPERTS | {"quantization_config": BLOCKS | change, "torch_dtype": wide}, "m.json")
+    types = {"weights": weights, "operands": operands, "activations": name, "ends": name}
+    assert found["parameters"]["dtypes"] == types and "word_bytes" not in found["parameters"]
+    assert f"weights in {weights}, with the routers" in found["description"]
+    graph = expand(found | {"parameters": found["parameters"] | {"phase": "decode"}})
+    assert graph.dtypes == Dtypes(**types)
 
 
 def test_modules_of_two_schemes_are_those_of_two_classes() -> None:
@@ -205,10 +219,10 @@ def test_modules_of_two_schemes_are_those_of_two_classes() -> None:
     said = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
     assert dtypes(EXPERTS, said) == {"weights": "fp8", "experts": "nvfp4", "operands": "nvfp4"}
     layers["model.layers.3.mlp.experts"] = {"quant_algo": "FP8"}
-    assert "quantized_layers.model.layers.3.mlp.experts: found experts of two types" in refusal(EXPERTS, said)
+    assert "quantized_layers.model.layers.3.mlp.experts: found experts of two types" in refused(EXPERTS, said)
     weightonly = {name: {"quant_algo": "W8A16"} if "attn" in name else one for name, one in layers.items()}
     weightonly["model.layers.3.mlp.experts"] = {"quant_algo": "NVFP4"}
-    assert "found products of" in refusal(EXPERTS, said | {"quantized_layers": weightonly})
+    assert "found products of" in refused(EXPERTS, said | {"quantized_layers": weightonly})
 
 
 def test_types_may_stand_in_a_file_beside(tmp_path: Path) -> None:
