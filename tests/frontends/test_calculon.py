@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections import defaultdict
@@ -40,25 +41,34 @@ def execution(case: str, **changes: Any) -> dict[str, Any]:
     return {**found, **changes}
 
 
+def written(data: dict[str, Any], folder: Path) -> Path:
+    (folder / "file.json").write_text(json.dumps(data), encoding="utf-8")
+    return folder / "file.json"
+
+
+def loaded(model: str, system: str, execution: dict[str, Any], tmp_path: Path) -> ImportedCase:
+    return load_case(HERE / f"{model}.json", HERE / f"{system}.json", written(execution, tmp_path))
+
+
 def imported(case: str, tmp_path: Path, **changes: Any) -> ImportedCase:
-    path = tmp_path / "exec.json"
-    path.write_text(json.dumps(execution(case, **changes)))
     golden = GOLDEN["cases"][case]
-    return load_case(HERE / f"{golden['model']}.json", HERE / f"{golden['system']}.json", path)
+    return loaded(golden["model"], golden["system"], execution(case, **changes), tmp_path)
 
 
 def judged(case: ImportedCase) -> Score:
     """The mapping that the pins leave: every kernel alone, in the order of the graph."""
-    assert case.pins is not None
+    assert case.pins is not None and case.interleave is not None
     on, graph = case.pins.on_axes, case.graph
-    microbatches = graph.batch // graph.microbatch // on["dp"]
-    plan = Plan(**on, microbatches=microbatches, layers_per_stage=graph.repeat // on["pp"])
-    placed = [
+    plan = Plan(
+        **on, microbatches=graph.batch // graph.microbatch // on["dp"], layers_per_stage=-(-graph.repeat // on["pp"]),
+        interleave=case.interleave, zero=case.zero or None,
+    )  # fmt: skip
+    kernels = tuple(
         KernelMapping(name=kernel.name, partition=place, sharding=case.pins.sharding.get(kernel.name, "none"))
         for place, kernel in enumerate(graph.kernels)
-    ]
-    tiles = 2048  # rows one by one
-    mapping = Mapping(graph=graph.name, system=case.system.name, plan=plan, kernels=tuple(placed), tile_count=tiles)
+    )
+    rows = max(kernel.n for kernel in graph.kernels)
+    mapping = Mapping(graph=graph.name, system=case.system.name, plan=plan, kernels=kernels, tile_count=rows)
     return df.evaluate(mapping, graph, case.system, case.assumptions)
 
 
@@ -133,10 +143,8 @@ def test_tokens_split_with_reduce_scatter_and_all_gather(tmp_path: Path) -> None
     "op, kind", [("all_reduce", "all_reduce"), ("all_gather", "all_gather"), ("p2p", "point_to_point")]
 )
 def test_times_of_networks(system: str, network: int, op: str, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "exec.json"
     sizes = {"tensor_par": 8, "pipeline_par": 8, "data_par": 8, "num_procs": 512, "batch_size": 64, **OFF}
-    path.write_text(json.dumps(execution(ALL_REDUCED[0], **sizes)))
-    made = load_case(HERE / "gpt3-175B.json", HERE / f"{system}.json", path)
+    made = loaded("gpt3-175B", system, execution(ALL_REDUCED[0], **sizes), tmp_path)
     file = json.loads((HERE / f"{system}.json").read_text(encoding="utf-8"))["networks"][network]
     scalar, offset = file["ops"][op]
     sent = 1e8 * scalar * (1 + (offset or 0) / 8)
@@ -190,12 +198,55 @@ def test_a_second_memory_of_no_size_is_not_there(tmp_path: Path) -> None:
     data = json.loads((HERE / "a100_80g.json").read_text(encoding="utf-8"))
     data["mem2"]["GiB"] = 0
     data["processing_mode"] = "roofline"
-    path = tmp_path / "one.json"
-    path.write_text(json.dumps(data))
-    made = load_case(HERE / "gpt3-175B.json", path)
+    made = load_case(HERE / "gpt3-175B.json", written(data, tmp_path))
     assert list(made.system.chip.tiers) == ["dram"]
     assert {row.memory for row in made.system.chip.efficiency or ()} == {None}
     assert made.assumptions.overlap == "compute_memory"
+
+
+# ------------------------------------------------------------------- whole executions, as that program printed them
+
+BEST = list(csv.DictReader((HERE / "best_executions.csv").open(encoding="utf-8")))
+ROWS = {row["variant"]: row for row in csv.DictReader((HERE / "executions.csv").open(encoding="utf-8"))}
+PARTS = {
+    "weight_space_B": ("weights_b",),
+    "act_space_B": ("activations_b", "working_b"),
+    "act_checkpoint_size_B": ("checkpoints_b",),
+    "act_grad_space_B": ("activation_gradients_b",),
+    "weight_grad_space_B": ("weight_gradients_b",),
+    "optimizer_space_B": ("optimizer_b",),
+}
+FIELDS = (
+    "num_procs", "tensor_par", "pipeline_par", "data_par", "tensor_par_net", "pipeline_par_net", "data_par_net",
+    "batch_size", "microbatch_size", "datatype", "fused_activation", "activation_recompute", "pipeline_interleaving",
+    "optimizer_sharding", "tensor_par_comm_type", "tensor_par_overlap", "seq_par_ag_redo", "data_par_overlap",
+    "weight_offload", "activations_offload", "optimizer_offload",
+)  # fmt: skip
+
+
+def executed(row: dict[str, str], tmp_path: Path) -> Score:
+    words: dict[str, Any] = {"true": True, "false": False}
+    said = {name: words.get(row[name], int(row[name]) if row[name].isdigit() else row[name]) for name in FIELDS}
+    whole = {**said, "attention_type": "multihead", "training": True}
+    return judged(loaded(row["model"], row["system"], whole, tmp_path))
+
+
+@pytest.mark.parametrize("variant", ["full_ar", "none_ar", "attn_rsag_redo", "attn_rsag_redo_int"])
+def test_every_part_is_that_of_calculon(variant: str, tmp_path: Path) -> None:
+    row = ROWS[variant]
+    (held,) = executed(row, tmp_path).memory or ()
+    ours = {name: sum(getattr(held, part) for part in parts) for name, parts in PARTS.items()}
+    assert ours == pytest.approx({name: float(row[name]) for name in PARTS}, rel=1e-9, abs=1.0)
+    assert held.total == pytest.approx(float(row["mem_tier1_req_B"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("row", BEST, ids=[f"{row['search']} {row['rank']}" for row in BEST])
+def test_the_best_executions_of_its_searches(row: dict[str, str], tmp_path: Path) -> None:
+    """Activations fused into products, products that overlap with their communication, messages in parts."""
+    score = executed(row, tmp_path)
+    (held,) = score.memory
+    assert held.total == pytest.approx(float(row["mem_tier1_req_B"]), rel=1e-9)
+    assert score.step_time_s == pytest.approx(float(row["total_time_s"]), rel=0.015)
 
 
 # ------------------------------------------------------------------- what is refused
@@ -307,10 +358,8 @@ def test_systems_that_cannot_be(place: tuple[str | int, ...], value: Any, words:
     for step in place[:-1]:
         part = part[step]
     part[place[-1]] = value
-    path = tmp_path / "s.json"
-    path.write_text(json.dumps(data))
     with pytest.raises(DocumentError, match=words):
-        load_case(HERE / "gpt3-175B.json", path)
+        load_case(HERE / "gpt3-175B.json", written(data, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +367,5 @@ def test_systems_that_cannot_be(place: tuple[str | int, ...], value: Any, words:
 )
 def test_applications_that_cannot_be(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     data = json.loads((HERE / "gpt3-175B.json").read_text(encoding="utf-8")) | change
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(data))
     with pytest.raises(DocumentError, match=words):
-        load_case(path, HERE / "a100_80g.json")
+        load_case(written(data, tmp_path), HERE / "a100_80g.json")
