@@ -11,28 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dfmodel_cases import GOLDEN, golden, solve
 
 import dfopt as df
-from dfopt.documents.assumptions import profile
+from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.mapping import Pins
-from dfopt.documents.zoo import find
+from dfopt.documents.system import System
 from dfopt.errors import DocumentError
-from dfopt.frontends.dfmodel import ImportedCase, convert, load_case, write_case
+from dfopt.frontends.dfmodel import convert, load_case, write_case
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 RUNNER = Path(__file__).parent.parent.parent / "benchmarks" / "reference" / "dfmodel.py"
-
-
-def _case(name: str = "table6_dfmodel_8x1") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
-
-
-def solve(case: ImportedCase, **changes: Any) -> Any:
-    given = case.options()
-    if "pin_sharding" in changes:
-        given["pin_sharding"] = changes.pop("pin_sharding")
-    return df.solve(case.graph, case.system, **{**given, "assumptions": case.assumptions.with_(**changes)})
 
 
 @pytest.mark.parametrize(
@@ -45,16 +33,34 @@ def solve(case: ImportedCase, **changes: Any) -> Any:
         "fig10_gpt1t_sn30_2dtorus_ddr_pcie",
         "readme_gpt1t_1024_rdu_overlap",
         "fig6_rdu_gpt13b_seq2048_16_sn10",
+        "cerebras_gpt13b_seq2048_wse2",
+        "fig6_dlrm_a_128_a100",
+        "fig6_fft_1024_a100_fp32",
+        "fig6_fft_256_a100_fp32",
+        "fig6_hpl_eos_7396_h100",
+        "fig7_railonly_16384_hbd8",
+        "fig12_dlrm_sn30_2dtorus_ddr_pcie",
+        "fig14_hpl_sn30_2dtorus_ddr_pcie",
+        "fig16_fft_1t_sn30_2dtorus_ddr_pcie",
+        "fig20_decode_tp16_pp1_link25",
     ],
 )
 def test_reported_values_are_reproduced_and_proven(name: str) -> None:
-    outputs, result = _case(name)["outputs"], solve(load_case(GOLDEN / f"{name}.json", GOLDEN))
+    reported, case = golden(name)["outputs"], load_case(GOLDEN / f"{name}.json", GOLDEN)
+    result = solve(case)
     assert result.level_gap == 0.0
-    assert result.utilization == pytest.approx(outputs["utilization"], rel=1e-6)
-    if outputs.get("ns_per_layer"):
-        assert result.score.layer_time_s * 1e9 == pytest.approx(outputs["ns_per_layer"], rel=1e-6)
-    if outputs.get("seconds_per_batch"):
-        assert result.step_time_s == pytest.approx(outputs["seconds_per_batch"], rel=1e-6)
+    found = {"utilization": result.utilization / case.padding, "ns_per_layer": result.score.layer_time_s * 1e9}
+    found |= {"ns_per_step": result.score.layer_time_s * 1e9, "ns_per_sample": result.step_time_s * 1e9}
+    found |= {name: result.step_time_s for name in reported if name.startswith("seconds")}
+    found = {name: value for name, value in found.items() if name in reported}
+    assert found == pytest.approx({name: reported[name] for name in found}, rel=1e-6)
+
+
+def test_a_decode_log_within_its_solvers_gap() -> None:
+    # gap 0.001 in the setup: their compute time is that of 14603 cycles, which more tiles shorten
+    name = "fig20_decode_tp1_pp16_link25"
+    seconds, reported = solve(load_case(GOLDEN / f"{name}.json", GOLDEN)).step_time_s, golden(name)["outputs"]
+    assert reported["seconds_for_16384_tokens"] / 1.001 <= seconds < reported["seconds_for_16384_tokens"]
 
 
 @pytest.mark.parametrize(
@@ -93,15 +99,11 @@ def test_cost_in_seconds_is_never_slower_than_cost_in_bytes() -> None:
 
 
 def test_written_documents_solve_to_the_same_value(tmp_path: Path) -> None:
-    from dfopt.documents.assumptions import Assumptions
-    from dfopt.documents.system import System
-    from dfopt.workloads import load_graph
-
     lines = write_case(GOLDEN / "table6_vendor_8x1.json", tmp_path, GOLDEN)
     assert any("dfopt solve" in line for line in lines)
     pins = Pins.load(tmp_path / "pins.yaml")
     result = df.solve(
-        load_graph(str(tmp_path / "graph.yaml")),
+        df.load_graph(str(tmp_path / "graph.yaml")),
         System.load(tmp_path / "system.yaml"),
         assumptions=Assumptions.load(tmp_path / "assumptions.yaml"),
         tp_dims=pins.tp_dims,
@@ -115,7 +117,7 @@ def test_written_documents_solve_to_the_same_value(tmp_path: Path) -> None:
 
 
 def test_versions_differ_in_all_reduce_passes() -> None:
-    data = _case()
+    data = golden()
     assert convert(data, "a").assumptions.all_reduce_passes == 2
     data["setup"]["execution"]["llm"]["num_layer_in_graph"] = 1
     assert convert(data, "a").assumptions.all_reduce_passes == 1
@@ -123,36 +125,10 @@ def test_versions_differ_in_all_reduce_passes() -> None:
     assert convert(data, "a").assumptions.all_reduce_passes == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "feature"),
-    [
-        (lambda d: d["setup"]["system"].update(HBD=8), "HBD on axes other than TP, PP and DP"),
-        (lambda d: d["setup"]["system"]["memory"].update(second_dram_bw=50), "second DRAM"),
-        (lambda d: d["setup"]["system"]["r"].update(par_x="SP"), "SP"),
-        (lambda d: d["setup"]["system"].update(num_chip=16), "num_chip is 16, but the network has 8 chips"),
-        (lambda d: d["graph"]["kernels"][0].update(communication_type="BROADCAST"), "explicit BROADCAST"),
-        (lambda d: d["setup"]["execution"].update(optimization="CN"), "optimization CN"),
-    ],
-)
-def test_what_is_not_supported_is_named(change: Any, feature: str) -> None:
-    data = _case()
-    change(data)
-    with pytest.raises(DocumentError, match=f"not supported yet: .*{feature}"):
-        convert(data, "a")
+NO_CASES = ("", "[]", "{", '{"setup": 1}', '{"setup": {"system": {}}}', '{"setup": {"system": 1}}')
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{",
-        '{"setup": 1}',
-        '{"setup": {"system": {}}}',
-        '{"setup": {"system": 1}}',
-        '{"setup": {}, "graph": []}',
-    ],
-)
+@pytest.mark.parametrize("text", [*NO_CASES, '{"setup": {}, "graph": []}'])
 def test_what_is_no_case_is_one_clear_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "case.json"
     path.write_text(text)
@@ -193,7 +169,7 @@ def _without(data: dict[str, Any], path: str) -> dict[str, Any]:
     ],
 )
 def test_a_case_without_what_it_needs_is_refused_until_an_override_gives_it(tmp_path: Path, path: str) -> None:
-    whole, data, file = _case(), _case(), tmp_path / "overrides.yaml"
+    whole, data, file = golden(), golden(), tmp_path / "overrides.yaml"
     file.write_text(json.dumps(_without(data, path)))
     with pytest.raises(DocumentError) as caught:
         convert(data, "a")
@@ -209,9 +185,9 @@ def test_a_case_without_what_it_needs_is_refused_until_an_override_gives_it(tmp_
 
 
 def test_a_micro_batch_left_to_their_solver_is_one() -> None:
-    data = _case()
+    data = golden()
     data["setup"]["execution"]["llm"]["micro_batch_size"] = 0
-    assert convert(data, "a") == convert(_case(), "a")
+    assert convert(data, "a") == convert(golden(), "a")
 
 
 def test_names_notes_and_reported_figures_say_nothing() -> None:
@@ -249,16 +225,16 @@ def test_a_wrong_override_is_one_clear_error(tmp_path: Path, override: dict[str,
     file = tmp_path / "overrides.yaml"
     file.write_text(json.dumps({"schema": "dfopt/dfmodel-overrides/1", "cases": {"a": [override]}}))
     with pytest.raises(DocumentError, match=f"(?s){message}"):
-        convert(_case(), "a", file)
+        convert(golden(), "a", file)
 
 
 def test_overrides_of_other_cases_do_nothing() -> None:
-    assert convert(_case(), "a", GOLDEN) == convert(_case(), "a")
+    assert convert(golden(), "a", GOLDEN) == convert(golden(), "a")
 
 
 def test_a_panel_of_unknown_size_is_refused() -> None:
     name = "fig6_hpl_eos_7396_h100"
-    data = _case(name)
+    data = golden(name)
     whole = convert(data, name)
     for kernel in data["graph"]["kernels"]:
         kernel["communication_bytes"] = "fixed by the setup file"
@@ -274,7 +250,7 @@ def test_runner_lists_every_case_with_its_status(tmp_path: Path) -> None:
     for name in names:
         (folder / f"{name}.json").write_text((GOLDEN / f"{name}.json").read_text())
     (folder / "broken.json").write_text("{")
-    (folder / "unread.json").write_text(json.dumps({**_case(), "graph": {}}))
+    (folder / "unread.json").write_text(json.dumps({**golden(), "graph": {}}))
     out = tmp_path / "rows.json"
     done = subprocess.run(
         [sys.executable, str(RUNNER), str(folder), "--json", str(out)], capture_output=True, text=True, check=True
@@ -294,7 +270,3 @@ def test_runner_lists_every_case_with_its_status(tmp_path: Path) -> None:
 def test_the_dfmodel_profile_is_what_the_import_starts_from() -> None:
     case = load_case(GOLDEN / "table6_dfmodel_8x1.json")
     assert case.assumptions == profile("dfmodel").with_(profile="dfmodel (imported)", execution="dataflow")
-
-
-def test_zoo_is_found() -> None:
-    assert find("systems", "sn10-8-ring").is_file()

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dfmodel_cases import golden, solve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, convert, load_case
 from dfopt.frontends.dfmodel.text import parsed
-from dfopt.search import solve
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 # two layers on eight chips, as a user writes them by hand: no workload, and no word of what the ring carries
 SETUP = """
 dataflow_graph {
@@ -58,15 +57,8 @@ def message_of(case: dict[str, Any]) -> dict[str, Any]:
     """A case as the message that its authors write."""
     kernels = []
     for kernel in case["graph"]["kernels"]:
-        names = {
-            "outer": "outer",
-            "M": "M",
-            "K": "K",
-            "N": "N",
-            "tiling": "tiling",
-            "output_bytes": "output_tensor_size",
-        }
-        names |= {"weight_bytes": "weight_tensor_size", "communication_type": "communication_type"}
+        names = {name: name for name in ("outer", "M", "K", "N", "tiling", "communication_type")}
+        names |= {"output_bytes": "output_tensor_size", "weight_bytes": "weight_tensor_size"}
         inner = {new: kernel[old] for old, new in names.items() if kernel.get(old) is not None}
         head = {"name": kernel["name"], "id": kernel["id"], "config": -1, "fwd_bwd": kernel["pass"]}
         kernels.append({**head, "type": kernel["type"], kernel["variant"]: inner})
@@ -78,7 +70,7 @@ def message_of(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["table6_dfmodel_8x1", "table6_dfmodel_4x2", "table6_vendor_8x1"])
 def test_the_text_of_a_case_is_the_case(name: str, tmp_path: Path) -> None:
-    case = json.loads((GOLDEN / f"{name}.json").read_text())
+    case = golden(name)
     del case["mapping"], case["graph"]["template"]
     found = imported(as_text(message_of(case)), tmp_path)
     expected = convert(case, "setup")
@@ -95,7 +87,7 @@ def test_a_graph_without_a_workload_is_evaluated_once(tmp_path: Path) -> None:
     assert [tensor.bytes for tensor in case.graph.tensors] == [524288.0]
     assert (case.graph.batch, case.pins.p_max, case.pins.tp_dims, case.system.chips) == (1, 2, None, 8)
     assert any("axis without one of TP, PP, DP is free" in note for note in case.notes)
-    result = solve(case.graph, case.system, **case.options())
+    result = solve(case)
     # two partitions, each 4096 cycles of an array for every tile, and its share of what lies between them in DRAM
     assert result.step_time_s == pytest.approx(2 * (4096 / 1.6e9 + 524288 / 8 / 1638e9), rel=1e-9)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dfmodel_cases import GOLDEN, golden, solve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,49 +16,10 @@ import dfopt as df
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, convert, load_case
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 
-
-def solve(data: dict[str, Any]) -> tuple[ImportedCase, Any]:
+def solved(data: dict[str, Any]) -> tuple[ImportedCase, df.Result]:
     case = convert(data, str(data["name"]), GOLDEN)
-    return case, df.solve(case.graph, case.system, **case.options())
-
-
-def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cerebras_gpt13b_seq2048_wse2",
-        "fig6_dlrm_a_128_a100",
-        "fig6_fft_1024_a100_fp32",
-        "fig6_fft_256_a100_fp32",
-        "fig6_hpl_eos_7396_h100",
-        "fig7_railonly_16384_hbd8",
-        "fig12_dlrm_sn30_2dtorus_ddr_pcie",
-        "fig14_hpl_sn30_2dtorus_ddr_pcie",
-        "fig16_fft_1t_sn30_2dtorus_ddr_pcie",
-        "fig20_decode_tp16_pp1_link25",
-    ],
-)
-def test_reported_values_are_reproduced_and_proven(name: str) -> None:
-    outputs = golden(name)["outputs"]
-    case, result = solve(golden(name))
-    assert result.level_gap == 0.0
-    reported = next((outputs[q] for q in outputs if q.startswith("seconds")), None)
-    reported = outputs["ns_per_sample"] * 1e-9 if reported is None else reported
-    assert result.step_time_s == pytest.approx(reported, rel=1e-6)
-    assert result.utilization / case.padding == pytest.approx(outputs["utilization"], rel=1e-6)
-
-
-def test_a_decode_log_within_its_solvers_gap() -> None:
-    # gap 0.001 in the setup: their compute time is that of 14603 cycles, which more tiles shorten
-    data = golden("fig20_decode_tp1_pp16_link25")
-    result, reported = solve(data)[1], data["outputs"]["seconds_for_16384_tokens"]
-    assert reported / 1.001 <= result.step_time_s < reported
+    return case, solve(case)
 
 
 # -- the program's rules by hand -----------------------------------------------------------------
@@ -132,7 +94,7 @@ def test_hpl_by_hand(axes: list[tuple[str, int, float]], steps: int, overlap: bo
     tensors = [{"id": i, "src": i, "dst": i + 1, "bytes": kernels[i - 1]["M"] * panel * 2} for i in range(1, steps)]
     flop = sum(2 * k["M"] * k["K"] * k["N"] for k in kernels)
     graph = {"kernels": kernels, "tensors": tensors, "flop_per_evaluation": flop}
-    case, result = solve(_case("hpl", axes, {"n": first, "b": panel}, graph, overlap))
+    case, result = solved(_case("hpl", axes, {"n": first, "b": panel}, graph, overlap))
 
     rows = axes[0][1] * (axes[1][1] if len(axes) == 3 else 1)
     columns = axes[-1][1]
@@ -161,7 +123,7 @@ def test_fft_by_hand(axes: list[tuple[str, int, float]], side: int, overlap: boo
     kernels[1] |= {"communication_type": "ALL_TO_ALL", "communication_bytes": side * side * 2}
     graph = {"kernels": kernels, "tensors": [{"id": 1, "src": 1, "dst": 2, "bytes": side * side * 2}]}
     graph["flop_per_evaluation"] = 4 * side * side * 32
-    _, result = solve(_case("fft", axes, {"length": side * side, "num_copy": 1}, graph, overlap))
+    _, result = solved(_case("fft", axes, {"length": side * side, "num_copy": 1}, graph, overlap))
 
     chips = math.prod(size for _, size, _ in axes)
     columns = -(-side // chips)
@@ -189,7 +151,7 @@ def test_dlrm_by_hand(axes: list[tuple[str, int, float]], evaluations: int, over
     graph = {"kernels": kernels, "tensors": tensors, "flop_per_evaluation": 6 * wide * wide * batch}
     chips = math.prod(size for _, size, _ in axes)
     block = {"num_table": 3, "emb_dim": 8, "row": 100, "global_batch_size": chips * evaluations}
-    _, result = solve(_case("dlrm", axes, block, graph, overlap))
+    _, result = solved(_case("dlrm", axes, block, graph, overlap))
 
     compute = 2 * wide * wide * batch / (0.9 * GFLOPS)
     parts = [
@@ -266,6 +228,10 @@ def test_a_missing_field_is_named(tmp_path: Path, name: str, path: tuple[Any, ..
         load_case(file)
 
 
+YET = "not supported yet: .*"
+LAYER = "table6_dfmodel_8x1"
+
+
 def _one_axis(system: dict[str, Any]) -> None:
     del system["sw_sw"]
     system["sw"] = {"x": 7396, "link_bw_x": 50.0}
@@ -274,6 +240,12 @@ def _one_axis(system: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "path", "change", "feature"),
     [
+        (LAYER, ("setup", "system"), {"HBD": 8}, f"{YET}HBD on axes other than TP, PP and DP"),
+        (LAYER, ("setup", "system", "memory"), {"second_dram_bw": 50}, f"{YET}second DRAM"),
+        (LAYER, ("setup", "system", "r"), {"par_x": "SP"}, f"{YET}SP"),
+        (LAYER, ("setup", "system"), {"num_chip": 16}, f"{YET}num_chip is 16, but the network has 8 chips"),
+        (LAYER, ("graph", "kernels", 0), {"communication_type": "BROADCAST"}, f"{YET}explicit BROADCAST"),
+        (LAYER, ("setup", "execution"), {"optimization": "CN"}, f"{YET}optimization CN"),
         ("fig6_hpl_eos_7396_h100", ("setup", "system"), _one_axis, "HPL on 1 network axes"),
         ("fig6_fft_1024_a100_fp32", ("setup", "execution", "fft"), {"num_copy": 2}, "2 copies"),
         ("fig6_fft_1024_a100_fp32", ("graph", "kernels", 0), {"communication_type": "BROADCAST"}, "BROADCAST"),
