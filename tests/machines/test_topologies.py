@@ -174,15 +174,6 @@ def test_a_tapered_fat_tree(kind: Collective, sizes: tuple[int, ...], taper: tup
     assert cost.fixed == pytest.approx(run.latency_seconds, rel=REL)
 
 
-@pytest.mark.parametrize(("name", "side", "ratio"), [("torus", 3, 2), ("torus", 5, 2), ("mesh", 4, 2)])
-def test_an_exchange_of_both_axes_at_once_is_twice_as_fast(name: str, side: int, ratio: float) -> None:
-    dims = dims_of(expand(name, (side, side), [LINKS[0]]))
-    both = sim.simulate(Collective.ALL_TO_ALL, VOLUME, dims, orders=[(0, 1), (1, 0)])
-    at_once, in_turn = (affine_cost(Collective.ALL_TO_ALL, dims, together=each).per_byte for each in (True, False))
-    assert in_turn * VOLUME / both.transfer_seconds == pytest.approx(ratio, rel=REL)
-    assert at_once * VOLUME == pytest.approx(both.transfer_seconds, rel=REL)
-
-
 # ------------------------------------------------------------------------------------- figures
 
 

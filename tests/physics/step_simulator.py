@@ -285,15 +285,3 @@ class _Task:
                         ]
                 steps.append(transfers)
         return steps
-
-
-def shortest_path_all_to_all(volume: float, dim: Dim) -> float:
-    """Bandwidth time if each pair spreads its message evenly over all its shortest paths, all at once."""
-    graph = network([dim])
-    load: dict[tuple[Chip, Chip], float] = {edge: 0.0 for edge in graph.edges}
-    for src, dst in itertools.permutations(range(dim.size), 2):
-        paths = list(nx.all_shortest_paths(graph, (src,), (dst,)))
-        for path in paths:
-            for link in itertools.pairwise(path):
-                load[link] += volume / dim.size**2 / len(paths)
-    return max((size / graph.edges[link]["bandwidth"] for link, size in load.items()), default=0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from step_costs import seconds
 
 from dfopt.documents.system import NetworkDim
-from dfopt.physics import collectives
 from dfopt.physics.collectives import Collective, CollectiveModel, Dim, Topology, affine_cost
 
 VOLUME = 3.7e6
@@ -28,6 +26,12 @@ def dim(
     topology: Topology, size: int, bandwidth: float = BANDWIDTH, latency: float = LATENCY, adds: bool = False
 ) -> Dim:
     return Dim(topology.value, topology, size, bandwidth, latency, adds)
+
+
+def named(wiring: str, size: int, bandwidth: float, number: int) -> Dim:
+    """A dim of its own latency, so that a swapped one shows; ``adds``: a switch that reduces."""
+    topology = Topology.SWITCH if wiring == "adds" else Topology(wiring)
+    return dim(topology, size, bandwidth, LATENCY * (number + 2), wiring == "adds")
 
 
 def injection(d: Dim) -> float:
@@ -96,14 +100,7 @@ def test_one_dimension_matches_the_simulator(kind: Collective, topology: Topolog
 )
 @pytest.mark.parametrize("kind", STEPPED)
 def test_several_dimensions_match_the_simulator(kind: Collective, group: list[tuple[str, int]]) -> None:
-    # Every dimension gets its own bandwidth and latency, so that a swapped one shows.
-    agrees(
-        kind,
-        [
-            dim(Topology("switch" if t == "adds" else t), n, BANDWIDTH / (i + 1), LATENCY * (i + 2), t == "adds")
-            for i, (t, n) in enumerate(group)
-        ],
-    )
+    agrees(kind, [named(t, n, BANDWIDTH / (i + 1), i) for i, (t, n) in enumerate(group)])
 
 
 @given(
@@ -113,21 +110,7 @@ def test_several_dimensions_match_the_simulator(kind: Collective, group: list[tu
     ),
 )
 def test_any_small_network_matches_the_simulator(kind: Collective, group: list[tuple[str, int]]) -> None:
-    agrees(
-        kind,
-        [
-            dim(Topology("switch" if t == "adds" else t), n, BANDWIDTH * (i + 2) ** 3, LATENCY * (i + 2), t == "adds")
-            for i, (t, n) in enumerate(group)
-        ],
-    )
-
-
-@pytest.mark.parametrize("topology", [Topology.RING, Topology.LINE, Topology.FULLY_CONNECTED])
-@pytest.mark.parametrize("size", range(2, 17))
-def test_all_to_all_is_the_shortest_path_link_load(topology: Topology, size: int) -> None:
-    d = dim(topology, size, latency=0.0)
-    expected = sim.shortest_path_all_to_all(VOLUME, d)
-    assert seconds(Collective.ALL_TO_ALL, VOLUME, [d]) == pytest.approx(expected, rel=REL)
+    agrees(kind, [named(t, n, BANDWIDTH * (i + 2) ** 3, i) for i, (t, n) in enumerate(group)])
 
 
 @pytest.mark.parametrize("size", range(3, 13))
@@ -194,12 +177,6 @@ def test_dfmodel_chain_shrinks_the_volume() -> None:
 def test_point_to_point_uses_the_first_dimension_with_a_neighbour() -> None:
     group = [dim(Topology.RING, 1, 1.0), dim(Topology.RING, 4, 2.0, 0.5), dim(Topology.SWITCH, 4, 8.0, 9.0)]
     assert seconds(Collective.POINT_TO_POINT, 6.0, group) == pytest.approx(3.5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_chips_are_one_link_on_every_topology(kind: Collective) -> None:
-    times = {seconds(kind, VOLUME, [dim(topology, 2)]) for topology in TOPOLOGIES}
-    assert max(times) == pytest.approx(min(times), rel=REL)
 
 
 # -------------------------------------------------------------------------------------- laws
@@ -298,9 +275,3 @@ def test_bad_options_are_rejected() -> None:
 def test_plain_strings_are_understood() -> None:
     group = [dim(Topology.SWITCH, 4)]
     assert seconds("all_gather", 1.0, group) == seconds(Collective.ALL_GATHER, 1.0, group)  # type: ignore[arg-type]
-
-
-def test_docstring_examples() -> None:
-    result = doctest.testmod(collectives)
-    assert result.attempted > 0
-    assert result.failed == 0

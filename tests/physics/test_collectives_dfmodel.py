@@ -105,8 +105,3 @@ def test_a_fast_domain_is_two_dims(inside: int, domains: int, fast: float, slow:
     dims = [Dim("in", Topology.SWITCH, inside, fast), Dim("out", Topology.SWITCH, domains, slow)]
     cost = affine_cost(Collective.ALL_REDUCE, dims, model=TABLE, all_reduce_passes=1).per_byte
     assert cost == pytest.approx((inside - 1) / (inside * fast) + (domains - 1) / (inside * domains * slow), rel=1e-12)
-
-
-def test_an_unknown_rule_for_messages_is_refused() -> None:
-    with pytest.raises(ValueError, match="messages must be one of crossing, all, got 'half'"):
-        exchange([Dim("x", Topology.RING, 8, 1e9)], messages="half")

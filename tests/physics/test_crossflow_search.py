@@ -12,13 +12,23 @@ import json
 import math
 import random
 import shutil
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from by_path import module_at
+from crossflow.attributed import Rate
+from crossflow.certificate import POWERED, Box, Halves, best_design, bound, corner, supplies
+from crossflow.chip import Chip
+from crossflow.descent import COMPONENTS, descent, start
+from crossflow.gemm import products, products_at_least
+from crossflow.language_model import Model, Parts, Ring, step_time_at_least
+from crossflow.pattern import searched
+from crossflow.schedule import backward, backward_at_least
+from crossflow.tilings import NoTiles
+from crossflow.traced import Shares, Traced, shares_of
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -30,19 +40,6 @@ GOLDEN = ROOT / "tests" / "golden" / "deepflow"
 TRACE = GOLDEN / "search" / "gd_search_trace.csv"
 BASES = GOLDEN / "age_derived_parameters.json"
 
-sys.path.insert(0, str(REFERENCE))  # neither the runners nor their parts are a package
-
-from by_path import module_at  # noqa: E402
-from crossflow.attributed import Rate  # noqa: E402
-from crossflow.certificate import POWERED, Box, Halves, best_design, bound, corner, supplies  # noqa: E402
-from crossflow.chip import Chip  # noqa: E402
-from crossflow.descent import COMPONENTS, descent, start  # noqa: E402
-from crossflow.gemm import products, products_at_least  # noqa: E402
-from crossflow.language_model import Model, Parts, Ring, step_time_at_least  # noqa: E402
-from crossflow.pattern import searched  # noqa: E402
-from crossflow.schedule import backward, backward_at_least  # noqa: E402
-from crossflow.tilings import NoTiles  # noqa: E402
-from crossflow.traced import Shares, Traced, shares_of  # noqa: E402
 
 PROBLEM = Traced.of(json.loads(BASES.read_text(encoding="utf-8"))["base_inputs"]["exp_config"])
 ROWS = list(csv.DictReader(TRACE.read_text(encoding="utf-8").splitlines()))

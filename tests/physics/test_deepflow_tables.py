@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -15,7 +17,6 @@ from dfopt.setting.shares import shares
 
 TESTS = Path(__file__).parents[1]
 REFERENCE = TESTS.parent / "benchmarks" / "reference"
-sys.path.insert(0, str(REFERENCE))  # as when it is run: its neighbours are beside it
 RUNNER = module_at(REFERENCE / "deepflow.py")
 SWEEPS, SEATS = sys.modules["sweep_tables"], sys.modules["seats"]
 GOLDEN = TESTS / "golden" / "deepflow"
@@ -52,17 +53,35 @@ def test_orders_are_faster_than_placements_that_leave_something_out(
     assert not all(RUNNER.orders_met(mixes, [1.0]))
 
 
+@pytest.mark.parametrize(
+    ("name", "column", "seen"),
+    [
+        ("placement_link_sharing.csv", "max_sharing_intra_link", "58 of 59 layouts equal"),
+        ("crossflow2021_p4_gemm.csv", "pred_total_s", "15 of 16 within"),
+        ("crossflow2021_v100_gemm.csv", "pred_total_s", "15 of 16 within"),
+        ("crossflow2021_v100_lm.csv", "pred_s", "11 of 12 within"),
+    ],
+)
 def test_a_changed_figure_is_seen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    column: str,
+    seen: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RUNNER, "PORTS", ())  # that table is not looked at here
-    name = "placement_link_sharing.csv"
-    head, row, *rest = (GOLDEN / name).read_text(encoding="utf-8").splitlines()
-    fields = row.split(",")
-    fields[10] = str(int(fields[10]) + 1)
-    (tmp_path / name).write_text("\n".join([head, ",".join(fields), *rest]) + "\n", encoding="utf-8")
+    shutil.copy(GOLDEN / "age_derived_parameters.json", tmp_path)
+    with (GOLDEN / name).open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    figure = rows[0][column]
+    rows[0][column] = str(int(figure) + 1 if figure.isdigit() else float(figure) * (1 + 2e-6))
+    with (tmp_path / name).open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
     assert RUNNER.main([str(tmp_path)]) == 1
-    assert "58 of 59 layouts equal" in capsys.readouterr().out
+    assert seen in capsys.readouterr().out
 
 
 def test_stored_sweeps_are_of_chips_that_are_derived_here(tmp_path: Path) -> None:
@@ -80,6 +99,14 @@ def test_stored_sweeps_are_of_chips_that_are_derived_here(tmp_path: Path) -> Non
     assert strategies["RC", "2", "2"].startswith("rows of products") and "fit the L2" in strategies["RC", "1", "8"]
 
 
-def test_a_folder_without_any_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [([], "found none of placement_link_sharing.csv"), (["crossflow2021_p4_gemm.csv"], "needs its base_inputs")],
+)
+def test_a_folder_without_its_tables_is_refused(
+    tables: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in tables:
+        shutil.copy(GOLDEN / name, tmp_path)
     assert RUNNER.main([str(tmp_path)]) == 3
-    assert "found none of placement_link_sharing.csv" in capsys.readouterr().err
+    assert said in capsys.readouterr().err

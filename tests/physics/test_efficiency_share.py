@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import efficiency_tables
 
 from dfopt.documents.system import EfficiencyRow
-from dfopt.physics.efficiency import bandwidth_share, efficiency_share
+from dfopt.physics.efficiency import bandwidth_share, efficiency_share, one_bandwidth_share, vector_share
 
 Shard = tuple[bool, float, tuple[int, int, int], str]
 SHARDS = st.tuples(
@@ -107,3 +107,21 @@ def test_the_share_of_a_memory_is_the_first_that_it_reaches(
         return 1.0
 
     assert bandwidth_share(rows, moved, memory).tolist() == [alone(size) for size in moved]
+
+
+OTHER_ROWS = st.builds(
+    EfficiencyRow, unit=st.just("vector"), flop=st.sampled_from([None, 1e6, 1e8]), share=st.sampled_from([0.1, 0.5])
+) | st.builds(EfficiencyRow, unit=st.just("matrix"), op=st.just("matmul"), share=st.just(0.7))
+
+
+@given(MEMORY_ROWS, st.lists(OTHER_ROWS, max_size=4), st.randoms(use_true_random=False), st.sampled_from([None, "HBM"]))
+def test_a_share_that_is_looked_up_alone_is_that_of_the_arrays(
+    memories: list[EfficiencyRow], others: list[EfficiencyRow], dice: Any, memory: str | None
+) -> None:
+    rows = [*memories, *others]
+    dice.shuffle(rows)
+    for size in (1.0, 1e6, 1e8, 1e8 * (1 - 1e-13), 2e8):
+        assert one_bandwidth_share(rows, size, memory) == float(bandwidth_share(rows, size, memory))
+        # extents that no condition on thin shards is about
+        many = efficiency_share(rows, True, size, (1e15, 1e15, 1.0)) if others else np.nan
+        np.testing.assert_equal(vector_share(rows, size), float(many))

@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "benchmarks" / "reference" / "network3d.py"
 DATA = ROOT / "tests" / "golden" / "network3d" / "network_ns3.csv"
 
-sys.path.insert(0, str(RUNNER.parent))  # as when it is run: its neighbours are beside it
 network3d = module_at(RUNNER)
 
 

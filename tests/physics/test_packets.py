@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reference"))
-
 from packets import Level, Link, Packets, packet_seconds
 from step_costs import seconds
 

@@ -75,13 +75,3 @@ def test_a_part_has_the_share_of_its_most_loaded_link(drawn: tuple[int, int, int
         assert cost.fixed == pytest.approx((size - 1) * hops * whole.latency, rel=1e-12)
     doubled = affine_cost(Collective.ALL_REDUCE, [dim_of(part)]).per_byte
     assert doubled <= 2 * expected * (1 + 1e-12)  # a line has a better way than to scatter and gather
-
-
-@given(drawn_parts())
-def test_the_stride_is_the_load_of_edges_between_neighbours(drawn: tuple[int, int, int, bool]) -> None:
-    """Twice that where the ring has to close along the same links."""
-    chips, size, stride, ring = drawn
-    load, hops = walked(chips, size, stride, ring)
-    around = ring and size * stride == chips
-    assert hops == stride
-    assert load == stride * (Fraction(1, 2) if around and size == 2 else 1 if around or size == 2 else 2)

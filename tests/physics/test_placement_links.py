@@ -7,23 +7,20 @@ import csv
 import doctest
 import itertools
 import math
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import placement_links
 import pytest
+import seats as seating
 from hypothesis import given
 from hypothesis import strategies as st
-
-from dfopt.errors import PlanError
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "reference"))
-import placement_links
-import seats as seating
 from placement_links import Loads, heaviest, loads, placed
 from seats import Mesh, Ring, Seats, blocks, fill, orders, strategy
+
+from dfopt.errors import PlanError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "deepflow" / "placement_link_sharing.csv"
 NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
