@@ -173,6 +173,8 @@ def test_names_made_of_parts() -> None:
     assert compose(chip={**INLINE, "dram": {"bandwidth": "1 GB/s"}}).name == "composed"
 
 
+DDR4 = {"chip": "sn30", "memory": "ddr4"}
+SN30 = {"chip": "sn30", "network": TORUS}
 WRONG: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
     ({"chip": "sn3O", "memory": "ddr4"}, [("$.chip", "did you mean 'sn30'")]),
     ({"chip": {"part": "sn3O"}, "memory": "ddr4"}, [("$.chip.part", "did you mean 'sn30'")]),
@@ -188,37 +190,48 @@ WRONG: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
     ({"chip": {"part": "sn30", "sram": {"capcity": "1 MB"}}, "memory": "ddr4"},
      [("$.chip.sram.capcity", "did you mean 'capacity'")]),
     ({"chip": "sn30", "memory": {"part": "ddr4", "bandwidth": 7}}, [("$.memory.bandwidth", "unit")]),
-    ({"chip": "sn30", "memory": "ddr4", "netwrok": TORUS}, [("$.netwrok", "did you mean 'network'")]),
+    ({**DDR4, "netwrok": TORUS}, [("$.netwrok", "did you mean 'network'")]),
     ({"chip": "sn30", "memory": 3}, [("$.memory", "expected a mapping")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": 3}, [("$.network", "expected a list")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": "torus2d"}, [("$.network.part", "no topology")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "topology": "tours"}},
-     [("$.network.topology", "did you mean 'torus'")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "topology": ["ring", "rnig"]}},
+    ({**DDR4, "network": 3}, [("$.network", "expected a list")]),
+    ({**DDR4, "network": "torus2d"}, [("$.network.part", "no topology")]),
+    ({**DDR4, "network": {**TORUS, "topology": "tours"}}, [("$.network.topology", "did you mean 'torus'")]),
+    ({**DDR4, "network": {**TORUS, "topology": ["ring", "rnig"]}},
      [("$.network.topology[1]", "expected one of ring, line")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "topology": ["ring"]}},
+    ({**DDR4, "network": {**TORUS, "topology": ["ring"]}},
      [("$.network.sizes", "found 2 sizes, expected 1 for product")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "sizes": [8]}}, [("$.network.sizes", "found 1 sizes")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "sizes": [8, 0]}},
-     [("$.network.sizes[1]", "expected a number of 1 or more")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {"topology": ["ring", "ring"], "sizes": [8, 0], "links": "pcie-4"}},
+    ({**DDR4, "network": {**TORUS, "sizes": [8]}}, [("$.network.sizes", "found 1 sizes")]),
+    ({**DDR4, "network": {**TORUS, "sizes": [8, 0]}}, [("$.network.sizes[1]", "expected a number of 1 or more")]),
+    ({**DDR4, "network": {"topology": ["ring", "ring"], "sizes": [8, 0], "links": "pcie-4"}},
      [("$.network.sizes[1]", "1 or more")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "links": ["pcie-4"] * 3}},
+    ({**DDR4, "network": {**TORUS, "links": ["pcie-4"] * 3}},
      [("$.network.links", "found 3 links, expected one for each of the 2 sizes")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": {"part": "torus-2d-1024"}}, [("$.network.links", "missing")]),
-    ({"chip": "sn30", "memory": "ddr4",
-      "network": {"part": "dgx-2-1024", "links": {"scale_up": "pcie-4", "rack": "pcie-4"}}},
+    ({**DDR4, "network": {"part": "torus-2d-1024"}}, [("$.network.links", "missing")]),
+    ({**DDR4, "network": {"part": "dgx-2-1024", "links": {"scale_up": "pcie-4", "rack": "pcie-4"}}},
      [("$.network.links.rack", "roles: scale_up, scale_out"), ("$.network.links.scale_out", "missing")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": [{"name": "x", "topology": "ring", "size": 2, "link": 3}]},
+    ({**DDR4, "network": [{"name": "x", "topology": "ring", "size": 2, "link": 3}]},
      [("$.network[0].link", "expected a link")]),
-    ({"chip": "sn30", "memory": "ddr4", "network": [{"name": "x", "topology": "ring", "link": "pcie-4"}]},
-     [("$.network[0].size", "missing")]),
+    ({**DDR4, "network": [{"name": "x", "topology": "ring", "link": "pcie-4"}]}, [("$.network[0].size", "missing")]),
+    ({**SN30, "stack": "hybird-vault"}, [("$.stack", "no stack of this name and no file: 'hybird-vault'")]),
+    ({**SN30, "stack": {"part": "hybird-vault"}}, [("$.stack.part", "did you mean 'hybrid-vault'")]),
+    ({**SN30, "stack": "hbm3-stack"}, [("$.stack", "found the name of a memory, expected a stack")]),
+    ({**SN30, "stack": "my/stack.yaml"}, [("$.stack", "no such file: 'my/stack.yaml'")]),
+    ({**SN30, "stack": {"part": "hbm2", "ambiant": "1 K"}}, [("$.stack.ambiant", "did you mean 'ambient'")]),
+    ({**SN30, "stack": {"part": "hbm2", "set": {"dies.x.count": 1}}},
+     [("$.stack.set", "$.dies.x: there is no such die")]),
+    ({**SN30, "stack": {"part": "hbm2", "ambient": "200 degC"}},
+     [("$.stack.limits.logic", "expected more than the ambient")]),
+    ({**SN30, "stack": {"part": "hbm2", "limits": {"logic": 3}}}, [("$.stack.limits.logic", "missing unit")]),
+    ({**SN30, "stack": 3}, [("$.stack", "found 3, expected a mapping")]),
+    ({**SN30, "stack": "hbm2", "memory": {"part": "hbm3", "capacity": None}},
+     [("$.memory.bandwidth", "at most the 1.024 TB/s of stack 'hbm2'")]),
+    ({**SN30, "stack": "hbm2", "memory": {"part": "ddr-100", "capacity": "1 TB"}},
+     [("$.memory.capacity", "found 1 TB, expected at most the 34.36 GB of stack 'hbm2'")]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("parts, expected", WRONG, ids=[str(i) for i in range(len(WRONG))])
 def test_what_is_wrong_is_told_where_it_is(parts: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    with pytest.raises(DocumentError) as found:
+    with pytest.raises((DocumentError, SystemSpecError)) as found:
         expand_system({**HEAD, **parts}, "s.yaml")
     assert found.value.path == "s.yaml"
     for where, text in expected:

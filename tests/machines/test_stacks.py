@@ -273,36 +273,6 @@ def test_where_the_memory_comes_from() -> None:
     assert explicit.chip.dram.bandwidth == 10e9 and explicit.stack == load_stack("hbm2")
 
 
-@pytest.mark.parametrize(
-    "parts, where, text",
-    [
-        ({"stack": "hybird-vault"}, "$.stack", "no stack of this name and no file: 'hybird-vault' (did you mean"),
-        ({"stack": {"part": "hybird-vault"}}, "$.stack.part", "did you mean 'hybrid-vault'"),
-        ({"stack": "hbm3-stack"}, "$.stack", "found the name of a memory, expected a stack"),
-        ({"stack": "my/stack.yaml"}, "$.stack", "no such file: 'my/stack.yaml'"),
-        ({"stack": {"part": "hbm2", "ambiant": "1 K"}}, "$.stack.ambiant", "did you mean 'ambient'"),
-        ({"stack": {"part": "hbm2", "set": {"dies.x.count": 1}}}, "$.stack.set", "$.dies.x: there is no such die"),
-        ({"stack": {"part": "hbm2", "ambient": "200 degC"}}, "$.stack.limits.logic", "expected more than the ambient"),
-        ({"stack": {"part": "hbm2", "limits": {"logic": 3}}}, "$.stack.limits.logic", "missing unit"),
-        ({"stack": 3}, "$.stack", "found 3, expected a mapping"),
-        (
-            {"stack": "hbm2", "memory": {"part": "hbm3", "capacity": None}},
-            "$.memory.bandwidth", "at most the 1.024 TB/s of stack 'hbm2'",
-        ),
-        (
-            {"stack": "hbm2", "memory": {"part": "ddr-100", "capacity": "1 TB"}},
-            "$.memory.capacity", "found 1 TB, expected at most the 34.36 GB of stack 'hbm2'",
-        ),
-    ],
-)  # fmt: skip
-def test_systems_whose_stack_is_wrong(parts: dict[str, Any], where: str, text: str) -> None:
-    with pytest.raises((DocumentError, SystemSpecError)) as found:
-        expand_system({**HEAD, "chip": "sn30", "network": TORUS, **parts}, "s.yaml")
-    assert found.value.path == "s.yaml"
-    place, says = issue_of(found)
-    assert place == where and text in says
-
-
 def test_a_stack_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     data = load_strict(find("stacks", "hbm2"))
     data["cells"] = 1

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from step_costs import bisection_bound
 from step_network import Chip, Item, Links
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.system import Link, NetworkDim, System
+from dfopt.documents.system import Link, NetworkDim
 from dfopt.errors import SystemSpecError
-from dfopt.machines.compose import compose, load_system
+from dfopt.machines.compose import compose
 from dfopt.machines.topologies import TOPOLOGIES, expand
 from dfopt.physics.collectives import Collective, Dim, affine_cost
-from dfopt.physics.network import communication_seconds, dim_of
+from dfopt.physics.network import dim_of
 
 VOLUME, REL = 3.7e6, 1e-9
 STEPPED = [kind for kind in Collective if kind is not Collective.POINT_TO_POINT]
@@ -212,19 +211,6 @@ def test_better_links_never_hurt(case: tuple[str, tuple[int, ...]], factor: floa
     slow, fast = (dims_of(expand(name, sizes, links[: len(sizes)])) for links in (LINKS, faster))
     for kind in STEPPED:
         assert affine_cost(kind, fast).per_byte <= affine_cost(kind, slow).per_byte * (1 + REL)
-
-
-@given(st.sampled_from([case for case in CASES if case[1]]))
-def test_a_system_takes_them(case: tuple[str, tuple[int, ...]]) -> None:
-    name, sizes = case
-    base = load_system("sn10-8-ring")
-    network = expand(name, sizes, LINKS[: len(sizes)])
-    system = System(**{**base.model_dump(by_alias=False, exclude={"schema_", "network"}), "network": network})
-    assert system.chips == math.prod(sizes)
-    names = [dim.name for dim in network]
-    time = communication_seconds(Collective.ALL_REDUCE, VOLUME, names, system, Assumptions())
-    cost = affine_cost(Collective.ALL_REDUCE, dims_of(network))
-    assert time == pytest.approx(cost.per_byte * VOLUME + cost.fixed + base.collective_overhead, rel=REL)
 
 
 # ---------------------------------------------------------------------------------------- errors

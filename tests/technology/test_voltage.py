@@ -42,15 +42,6 @@ def test_many_are_as_one_by_one(rows: list[tuple[float, float, float]]) -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-12)
 
 
-@given(st.floats(0.0, 1e6), NOMINAL, st.floats(0.01, 0.9))
-def test_it_is_the_largest_root_of_the_cubic(share: float, nominal: float, part: float) -> None:
-    threshold = nominal * part
-    c = share * nominal * (nominal - threshold) ** 2
-    roots = np.roots([1.0, -2 * threshold, threshold**2, -c])
-    # a double root at the threshold keeps half the digits
-    assert voltage(share, nominal, threshold) == pytest.approx(float(roots.real.max()), rel=1e-6)
-
-
 def test_the_published_form_is_the_same() -> None:
     share, nominal, threshold = np.geomspace(0.05, 50, 41), 0.8, 0.2
     x = 13.5 * share * nominal * (nominal - threshold) ** 2 / threshold**3 - 1
