@@ -13,7 +13,7 @@ from dfopt.technology.arithmetic import ARRAYS, SCALARS
 from dfopt.technology.voltage import overdrive, power_share, speed
 
 NOMINAL = st.floats(0.3, 2.0)
-SHARE = st.floats(1e-15, 1e9)
+SHARE = st.floats(-15.0, 9.0).map(lambda power: 10**power)
 THRESHOLD = st.one_of(st.just(0.0), st.floats(1e-9, 0.9), st.floats(1e-100, 1e-20))  # as a share of the nominal one
 
 
