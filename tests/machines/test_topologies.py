@@ -184,15 +184,6 @@ def test_every_name_is_tested_and_says_what_it_is() -> None:
         assert all(known.takes(len(sizes)) for sizes in SHAPES[name])
 
 
-def test_dragonfly_shares_its_global_links() -> None:
-    group, between = expand("dragonfly", (4, 5), LINKS[:2])
-    assert (group.topology, between.topology) == ("fully_connected", "fully_connected")
-    assert between.link_bandwidth == LINKS[1].bandwidth / 4
-    assert between.latency == pytest.approx(LINKS[1].latency + 2 * LINKS[0].latency)
-    # All chips of a group together: one link to each other group.
-    assert 4 * between.link_bandwidth * (5 - 1) == pytest.approx(4 * LINKS[1].bandwidth)
-
-
 def test_one_link_serves_all_dims_and_tiers_are_kept() -> None:
     links = [Link(bandwidth=1e9, tier="node"), Link(bandwidth=1e8, tier="cluster")]
     assert [dim.tier for dim in expand("dgx_2", (8, 4), links)] == ["node", "cluster"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import step_simulator as sim
@@ -232,10 +233,12 @@ def test_physical_lower_bounds(volume: float, d: Dim) -> None:
     assert seconds(Collective.BROADCAST, volume, [d]) >= volume / rate * slack
 
 
-@given(st.sampled_from([k for k in KINDS if k is not Collective.POINT_TO_POINT]), volumes, groups)
-def test_dims_of_size_one_change_nothing(kind: Collective, volume: float, group: list[Dim]) -> None:
+@given(kinds, volumes, groups, models)
+def test_dims_of_size_one_change_nothing(
+    kind: Collective, volume: float, group: list[Dim], model: CollectiveModel
+) -> None:
     padded = [dim(Topology.RING, 1), *group, dim(Topology.SWITCH, 1)]
-    assert seconds(kind, volume, padded) == seconds(kind, volume, group)
+    assert seconds(kind, volume, padded, model=model) == seconds(kind, volume, group, model=model)
 
 
 @given(volumes, groups)
@@ -256,12 +259,25 @@ def test_one_chip_or_no_bytes_take_no_time(kind: Collective, model: CollectiveMo
 
 
 @pytest.mark.parametrize(
-    ("size", "bandwidth", "latency"),
-    [(0, 1.0, 0.0), (2.5, 1.0, 0.0), (2, 0.0, 0.0), (2, math.nan, 0.0), (2, 1.0, -1.0), (2, 1.0, math.inf)],
+    ("fields", "words"),
+    [
+        ({"size": 0}, "size"),
+        ({"size": 2.5}, "size"),
+        ({"link_bandwidth": 0.0}, "link_bandwidth"),
+        ({"link_bandwidth": math.nan}, "link_bandwidth"),
+        ({"latency": -1.0}, "latency"),
+        ({"latency": math.inf}, "latency"),
+        ({"packet_payload": 0.0}, "packet_payload"),
+        ({"packet_payload": 9.0, "packet_header": -1.0}, "packet_header"),
+        ({"factors": {"broadcast": {"bandwidth_share": 0.0}}}, "bandwidth_share"),
+        ({"factors": {"broadcast": {"bandwidth_share": 1.5}}}, "bandwidth_share"),
+        ({"factors": {"broadcast": {"latency": -1.0}}}, "latency"),
+        ({"in_network_reduction": True}, "feature of switches"),
+    ],
 )
-def test_bad_dim_is_rejected(size: int, bandwidth: float, latency: float) -> None:
-    with pytest.raises(ValueError, match="NetworkDim"):
-        NetworkDim(name="x", topology="ring", size=size, link_bandwidth=bandwidth, latency=latency)
+def test_what_a_dim_cannot_have_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=rf"NetworkDim(?s:.*){words}"):
+        NetworkDim(**{"name": "x", "topology": "ring", "size": 4, "link_bandwidth": 1.0, **fields})
 
 
 def test_bad_options_are_rejected() -> None:

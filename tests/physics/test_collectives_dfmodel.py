@@ -93,12 +93,6 @@ def test_all_messages_are_four_times_those_that_cross(parts: list[tuple[Topology
     assert exchange(dims, messages="all") == pytest.approx(4 * exchange(dims), rel=1e-12)
 
 
-def test_dims_of_one_chip_change_nothing() -> None:
-    ring, alone = Dim("x", Topology.RING, 8, 1e9), Dim("y", Topology.RING, 1, 1e9)
-    assert exchange([ring, alone]) == exchange([alone, ring]) == exchange([ring])
-    assert affine_cost(Collective.ALL_TO_ALL, [alone], model=TABLE) == (0.0, 0.0)
-
-
 @given(st.sampled_from([2, 4, 8]), st.sampled_from([2, 4, 16]), st.floats(1e9, 1e12), st.floats(1e9, 1e12))
 def test_a_fast_domain_is_two_dims(inside: int, domains: int, fast: float, slow: float) -> None:
     # the program's own form: (h-1)/(h b_x) inside a domain of h chips plus (n/h - 1)/(n b_y) between domains

@@ -159,13 +159,6 @@ def test_no_design_in_a_box_beats_its_corner(seed: int, other: int, spread: floa
     assert all(rate <= supply.rate * (1 + 1e-9) for rate, supply in zip(rates, best, strict=True))
 
 
-def test_the_corner_of_the_best_design_is_hardly_better_than_the_design() -> None:
-    seconds, shares = good()
-    edge = shares["perimeter"]["dram"]
-    least = corner(PROBLEM, Box(edge, edge), tuple(shares["power"][name] for name in POWERED))[0]
-    assert seconds * (1 - 1e-3) < least <= seconds
-
-
 @given(POWERS, POWERS, EDGES, EDGES)
 @settings(max_examples=100, deadline=None)
 def test_the_corner_is_above_its_tangent_planes(at: tuple, other: tuple, one: float, two: float) -> None:
@@ -244,10 +237,12 @@ def test_no_design_in_a_box_is_below_its_bound(seed: int) -> None:
     assert seen > 20
 
 
-def test_the_bound_is_hardly_below_the_best_design_at_its_perimeter() -> None:
+def test_corner_and_bound_are_hardly_below_the_best_design_at_its_perimeter() -> None:
     seconds, shares = good()
-    edge = shares["perimeter"]["dram"]
-    assert seconds * (1 - 1e-3) < bound(PROBLEM, Box(edge, edge)) <= seconds
+    box = Box(shares["perimeter"]["dram"], shares["perimeter"]["dram"])
+    corner_s = corner(PROBLEM, box, tuple(shares["power"][name] for name in POWERED))[0]
+    assert seconds * (1 - 1e-3) < corner_s <= seconds
+    assert seconds * (1 - 1e-3) < bound(PROBLEM, box) <= seconds
 
 
 def test_a_bound_stops_at_its_cutoff_and_knows_what_cannot_be_had() -> None:

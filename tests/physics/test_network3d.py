@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from by_path import module_at
+from by_path import module_at, ran
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "benchmarks" / "reference" / "network3d.py"
@@ -101,10 +101,8 @@ def test_a_bad_row_is_an_error_of_its_own(change: dict[str, str], words: str) ->
 
 
 def test_rows_that_come_twice_have_names_of_their_own() -> None:
-    assert [r["case"] for r in network3d.compare([ROW, ROW])] == [
-        "a/switch/all_reduce/548/8x1",
-        "a/switch/all_reduce/548/8x1#2",
-    ]
+    name = "a/switch/all_reduce/548/8x1"
+    assert [r["case"] for r in network3d.compare([ROW, ROW])] == [name, f"{name}#2"]
 
 
 def test_missing_columns_are_left_out() -> None:
@@ -129,10 +127,9 @@ def test_bad_rows_are_told_and_the_exit_code_says_so(tmp_path: Path) -> None:
     lines += ["switch,all_reduce,a,8,548,848,32,32,x", "mesh,all_reduce,b,8,548,848,32,32,", "torus,all_gather,c,4"]
     file, out = tmp_path / "some.csv", tmp_path / "rows.json"
     file.write_text("\n".join(lines), encoding="utf-8")
-    given = [sys.executable, str(RUNNER), str(file), "--json", str(out)]
-    run = subprocess.run(given, capture_output=True, text=True, check=False)
-    assert run.returncode == 1 and "Traceback" not in run.stderr
-    assert [line.split(": ")[0] for line in run.stderr.splitlines()] == [
+    code, _, errors = ran(RUNNER, file, "--json", out)
+    assert code == 1
+    assert [line.split(": ")[0] for line in errors.splitlines()] == [
         "b/mesh/all_reduce/548/8x1", "c/torus/all_gather/?/4x1",
     ]  # fmt: skip
     assert [row["status"] for row in json.loads(out.read_text())] == ["ok", "error", "error"]
@@ -142,9 +139,8 @@ def test_a_row_with_a_figure_that_is_no_number_has_null_and_an_error() -> None:
     import report
 
     row = report.finished({"case": "a", "quantity": "time", "ours": float("inf"), "status": "ok", "note": "n"})
-    assert (
-        row["ours"] is None and row["status"] == "error" and row["note"] == "ours is inf, expected a finite number; n"
-    )
+    assert (row["ours"], row["status"]) == (None, "error")
+    assert row["note"] == "ours is inf, expected a finite number; n"
     assert set(row) == set(report.KEYS)
     same = report.finished(
         {"case": "a", "quantity": "time", "ours": None, "ratio": float("nan"), "status": "ok", "note": ""}
@@ -156,5 +152,5 @@ def test_a_file_that_is_none_ends_with_a_word(tmp_path: Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text("a,b\n1,2\n")
     for file in (empty, tmp_path / "absent.csv"):
-        run = subprocess.run([sys.executable, str(RUNNER), str(file)], capture_output=True, text=True)
-        assert run.returncode == 3 and str(file) in run.stderr
+        code, _, errors = ran(RUNNER, file)
+        assert code == 3 and str(file) in errors

@@ -242,21 +242,6 @@ def test_an_all_reduce_over_two_dims_uses_the_all_reduce_factor_of_each() -> Non
     assert cost.fixed == 7 + 2 * 2
 
 
-@pytest.mark.parametrize(
-    ("factor", "where"),
-    [
-        ({"bandwidth_share": 0.0}, "bandwidth_share"),
-        ({"bandwidth_share": 1.5}, "bandwidth_share"),
-        ({"latency": -1.0}, "latency"),
-    ],
-)
-def test_bad_factors_are_rejected(factor: dict[str, float], where: str) -> None:
-    with pytest.raises(ValueError, match=where):
-        wired("ring", 4, factors={"broadcast": factor})
-    with pytest.raises(ValueError, match="feature of switches"):
-        wired("ring", 4, in_network_reduction=True)
-
-
 # ------------------------------------------------------------------------- communication_seconds
 
 

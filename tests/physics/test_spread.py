@@ -81,6 +81,14 @@ def test_more_copies_than_chips_hold_apart_are_refused() -> None:
         placed((0.5, 0.5), 2, "balanced", redundant=3)
 
 
+def choices_of(shares: tuple[float, ...]) -> tuple[list[tuple[int, ...]], list[float]]:
+    """Every set of experts that a token may choose, and how likely each is beside the others."""
+    odds = odds_of(shares)
+    always = {one for one, odd in enumerate(odds) if math.isinf(odd)}
+    sets = [each for each in itertools.combinations(range(len(shares)), round(sum(shares))) if always <= set(each)]
+    return sets, [math.prod(float(odds[one]) for one in each if one not in always) for each in sets]
+
+
 def average(weights: Sequence[float], values: Sequence[float]) -> float:
     return math.fsum(w * value for w, value in zip(weights, values, strict=True)) / math.fsum(weights)
 
@@ -100,15 +108,13 @@ def test_copies_in_a_group_are_one_place(
     law = data.draw(st.sampled_from(["uniform", "power_law(1.2)", "power_law(2)"]))
     found = spread(told(f"{law} + {redundant}", count, chosen), chips, first, 50)
     shares = Routing.model_validate(law).shares(count, chosen, 50)
-    where, odds = placed(shares, chips, "balanced", redundant), odds_of(shares)
+    where = placed(shares, chips, "balanced", redundant)
     weights, chips_seen, groups_seen = [], [], []
-    for each in itertools.combinations(range(count), chosen):
-        if not _holds(each, odds):
-            continue
+    for each, weight in zip(*choices_of(shares), strict=True):
         places = [[chip for chip in range(chips) if one in where[chip]] for one in each]
         for taken in itertools.product(*places):
             parts = math.prod(where[chip][one] for chip, one in zip(taken, each, strict=True))
-            weights.append(parts * math.prod(float(odds[one]) for one in each if math.isfinite(odds[one])))
+            weights.append(parts * weight)
             chips_seen.append(len(set(taken)))
             groups_seen.append(len({chip // first for chip in taken}))
     for expected, seen in ((found.chips, chips_seen), (found.groups, groups_seen)):
@@ -119,9 +125,7 @@ def tokens_drawn(
     where: ExpertPlacement, shares: tuple[float, ...], tokens: int, dice: random.Random
 ) -> list[dict[int, int]]:
     """Of every chip the tokens of its experts, where each token takes a copy of each of its experts at random."""
-    chosen, odds = round(sum(shares)), odds_of(shares)
-    sets = [one for one in itertools.combinations(range(len(shares)), chosen) if _holds(one, odds)]
-    weights = [math.prod(float(odds[one]) for one in each if math.isfinite(odds[one])) for each in sets]
+    sets, weights = choices_of(shares)
     found: list[dict[int, int]] = [{} for _ in where]
     for each in dice.choices(sets, weights, k=tokens):
         for one in each:
@@ -159,19 +163,11 @@ def test_chips_of_a_token_are_those_of_every_set(known: tuple[tuple[float, ...],
     shares, chips = known
     redundant = min(redundant, len(shares) * (chips - 1))
     placement = placed(shares, chips, "balanced", redundant)
-    chosen, odds = round(sum(shares)), odds_of(shares)
-    sets = [one for one in itertools.combinations(range(len(shares)), chosen) if _holds(one, odds)]
-    weights = [math.prod(float(odds[one]) for one in each if math.isfinite(odds[one])) for each in sets]
+    sets, weights = choices_of(shares)
     every = [sum(1.0 - math.prod(1.0 - chip.get(one, 0.0) for one in each) for chip in placement) for each in sets]
-    expected = math.fsum(w * chips for w, chips in zip(weights, every, strict=True)) / math.fsum(weights)
-    assert chips_of_a_token(shares, placement) == pytest.approx(expected, rel=1e-9)
+    assert chips_of_a_token(shares, placement) == pytest.approx(average(weights, every), rel=1e-9)
     for one, share in enumerate(shares):  # and the sets have the shares that were asked for
-        here = math.fsum(w for w, each in zip(weights, sets, strict=True) if one in each) / math.fsum(weights)
-        assert here == pytest.approx(share, abs=1e-9)
-
-
-def _holds(chosen: Sequence[int], odds: Sequence[float]) -> bool:
-    return all(one in chosen for one, odd in enumerate(odds) if math.isinf(odd))
+        assert average(weights, [float(one in each) for each in sets]) == pytest.approx(share, abs=1e-9)
 
 
 @pytest.mark.parametrize(

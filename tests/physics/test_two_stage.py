@@ -18,7 +18,6 @@ from dfopt.errors import DocumentError, Infeasible
 from dfopt.judge import evaluate
 from dfopt.physics.collectives import Collective, CollectiveModel, Dim, DimFit, Topology, affine_cost
 from dfopt.physics.network import communication_seconds, dim_of
-from dfopt.physics.two_stage import charged
 
 KINDS = list(Collective)
 TWO, EXACT = CollectiveModel.TWO_STAGE, CollectiveModel.EXACT
@@ -147,12 +146,6 @@ def test_headers_are_those_of_whole_packets_or_one_more(
     assert whole * (1 - REL) <= found <= (whole + header / rate) * (1 + REL)
 
 
-@pytest.mark.parametrize(("payload", "header", "words"), [(0.0, 0.0, "packet_payload"), (9.0, -1.0, "packet_header")])
-def test_packets_that_cannot_be_are_refused(payload: float, header: float, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        NetworkDim(name="x", topology="ring", size=2, link_bandwidth=1.0, packet_payload=payload, packet_header=header)
-
-
 # ------------------------------------------------------------------------- documents, judge
 
 
@@ -186,12 +179,6 @@ def test_headers_without_packets_are_refused() -> None:
     with pytest.raises(DocumentError, match="no packet_payload") as caught:
         System.from_data(machine(packet_header="36 B"), "headers")
     assert "$.network[0]" in str(caught.value)
-
-
-def test_defaults_change_nothing() -> None:
-    dim = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=25e9, latency=1e-6)
-    assert (dim.packet_payload, dim.packet_header) == (None, None)
-    assert charged(replace(dim_of(dim), latency=0.0)) == replace(dim_of(dim), latency=0.0)
 
 
 def with_packets(world: World, payload: float, header: float) -> World:

@@ -113,11 +113,6 @@ def test_more_layers_cost_yield_and_money(
     assert prices[0].usd < prices[-1].usd  # type: ignore[union-attr, operator]
 
 
-def test_layers_that_no_wafer_holds_are_refused() -> None:
-    with pytest.raises(SystemSpecError, match=r"chip_area_mm2: found dies that no wafer has room for"):
-        _ = df.derive(layered(part={"wafer": {"usd": 2100, "defects_per_cm2": 0.1, "diameter": "20 mm"}})).price
-
-
 def test_what_has_no_price_has_none() -> None:
     assert df.derive(fixed()).price is None and df.derive(fixed()).system.chip.price_usd is None
     for section, key in (("dram", "usd_per_gb"), (None, "package")):
@@ -145,9 +140,16 @@ def test_a_chip_above_the_reticle_needs_more_dies() -> None:
     assert Design.from_data(priced(**area, reticle_mm2=46225)).budgets.dies is None
 
 
-def test_a_die_that_no_wafer_holds_is_refused() -> None:
-    design = Design.from_data(priced(chip_area_mm2=80000, package_area_mm2=90000, reticle_mm2=80000))
-    with pytest.raises(df.SystemSpecError, match=r"chip_area_mm2: found dies that no wafer has room for"):
+@pytest.mark.parametrize(
+    "design",
+    [
+        layered(part={"wafer": {"usd": 2100, "defects_per_cm2": 0.1, "diameter": "20 mm"}}),
+        Design.from_data(priced(chip_area_mm2=80000, package_area_mm2=90000, reticle_mm2=80000)),
+    ],
+    ids=["layers", "die"],
+)
+def test_dies_that_no_wafer_holds_are_refused(design: Design) -> None:
+    with pytest.raises(SystemSpecError, match=r"chip_area_mm2: found dies that no wafer has room for"):
         _ = df.derive(design).price
 
 

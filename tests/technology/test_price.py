@@ -91,21 +91,17 @@ def test_no_more_dies_than_area(wafer: Wafer, area: float) -> None:
     assert 0 < float(die_yield(area, wafer)) <= 1
 
 
-def test_a_wafer_without_room_has_no_die_and_no_price() -> None:
-    small = Wafer(usd=1000, diameter=0.02, defects_per_cm2=0.1)
-    assert float(dies_per_wafer(800e-6, small)) == 0
-    assert np.isinf(die_price(800e-6, small))
+@pytest.mark.parametrize("defects", [0, 0.1])
+def test_a_wafer_without_room_has_no_die_and_no_price(defects: float) -> None:
+    """Infinitely much, even where none of it is lost: not 'no number'."""
+    small = Wafer(usd=1000, diameter=0.02, defects_per_cm2=defects)
+    price = float(die_price(800e-6, small))
+    assert float(dies_per_wafer(800e-6, small)) == 0 and price == np.inf
     standing = Packaging(usd_per_mm2=0.005, area_factor=4, interposer=Interposer(wafer=small, area_factor=1.1))
-    assert np.isinf(package_price([(800e-6, 100.0)], standing).total)
-
-
-def test_what_cannot_be_had_costs_no_number_even_if_nothing_is_lost() -> None:
-    """Infinitely much, none of which is lost, is not 'no number'."""
-    small = Wafer(usd=1000, diameter=0.02, defects_per_cm2=0)
-    standing = Packaging(usd_per_mm2=0.005, area_factor=4, interposer=Interposer(wafer=small, area_factor=1.1))
+    assert package_price([(800e-6, 100.0)], standing).total == np.inf
     for packaging in (standing, Packaging(usd_per_mm2=0.005, area_factor=4)):
-        priced = package_price([(800e-6, float(die_price(800e-6, small)))], packaging)
-        assert priced.total == np.inf and priced.lost_dies == 0
+        whole = package_price([(800e-6, price)], packaging)
+        assert whole.total == np.inf and whole.lost_dies == 0
 
 
 def test_a_package_needs_dies() -> None:
