@@ -1,12 +1,14 @@
-"""The bandwidth formula: laws that hold for any timing, values worked out by hand, and refusals."""
+"""The formulas of DRAM, its bandwidth and its energy: laws that hold for any timing, values by hand, logs, refusals."""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from dram_channel import Organisation, Policy, Stream, Timing, bounds, bounds_of_many, why_simulate
+from dram_channel import DramEnergy, Organisation, Policy, Stream, Timing, bounds, bounds_of_many, energy, why_simulate
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -134,6 +136,42 @@ def test_why_simulate(stream: Stream, policy: Policy, word: str) -> None:
     assert word in why and bool(why) == bool(word)
 
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "memory3d"
+# HBM2_8Gb_x128 of DRAMsim3: currents in mA, 1.2 V.
+CURRENTS = DramEnergy.from_currents(
+    Timing(), vdd=1.2, idd0=0.065, idd2n=0.04, idd3n=0.055, idd4r=0.39, idd4w=0.5, idd5ab=0.25
+)
+COUNTS = st.integers(0, 10**6)
+
+
+@pytest.mark.parametrize("case", ["D01", "D02", "D23", "D26", "D61"])
+def test_equal_to_dramsim3(case: str) -> None:
+    with (GOLDEN / "dramsim3_results.csv").open(encoding="utf-8", newline="") as file:
+        line = next(line for line in csv.DictReader(file) if line["case"] == case)
+    counts: dict[str, Any] = {key: int(line[key]) for key in ("n_act", "n_rd", "n_wr", "n_ref")}
+    # All banks are closed while a refresh lasts; the one before the first activate takes two clocks.
+    split = energy(CURRENTS, seconds=200e-6, idle_seconds=274e-9 * counts["n_ref"] + 2e-9, **counts)
+    for part, column in (("activate", "act"), ("read", "rd"), ("write", "wr"), ("refresh", "ref")):
+        assert getattr(split, part) * 1e12 == pytest.approx(float(line[f"E_{column}_pJ"]), rel=1e-9), part
+    assert split.background * 1e12 == pytest.approx(float(line["E_background_pJ"]), rel=0.02)
+    assert split.total * 1e12 == pytest.approx(float(line["E_total_pJ"]), rel=0.005)
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS, st.floats(1e-6, 1.0), st.floats(0, 1), st.integers(2, 9))
+def test_parts_add_up_and_scale(act: int, rd: int, wr: int, ref: int, seconds: float, idle: float, times: int) -> None:
+    counts = {"n_act": act, "n_rd": rd, "n_wr": wr, "n_ref": ref, "seconds": seconds, "idle_seconds": idle * seconds}
+    one = energy(CURRENTS, **counts)  # type: ignore[arg-type]
+    assert one.total == one.activate + one.read + one.write + one.refresh + one.background
+    many = energy(CURRENTS, **{key: times * value for key, value in counts.items()})  # type: ignore[arg-type]
+    assert many.total == pytest.approx(times * one.total)
+    assert energy(CURRENTS, **{**counts, "idle_seconds": 0.0}).total >= one.total  # type: ignore[arg-type]
+
+
+def test_wires_by_hand() -> None:
+    model = DramEnergy(0.0, 0.0, 0.0, 0.0, background_w=0.0, io_j_per_bit=1e-12)
+    assert energy(model, n_act=0, n_rd=3, n_wr=2, seconds=1.0, burst_bytes=64).io == pytest.approx(5 * 512e-12)
+
+
 @pytest.mark.parametrize(
     "make, path",
     [
@@ -152,6 +190,11 @@ def test_why_simulate(stream: Stream, policy: Policy, word: str) -> None:
         (lambda: Stream(1, outstanding=0), "$.stream.outstanding"),
         (lambda: bounds(Stream(1, banks=64), HBM2, CHIP), "$.stream.banks"),
         (lambda: bounds(Stream(1), HBM2, CHIP, -1), "$.refresh_rate.value"),
+        (lambda: DramEnergy(-1.0, 0, 0, 0, 0), "$.energy.activate_j"),
+        (lambda: DramEnergy(0, 0, 0, 0, float("inf")), "$.energy.background_w"),
+        (lambda: energy(CURRENTS, n_act=-1, n_rd=0, seconds=1), "$.energy.n_act"),
+        (lambda: energy(CURRENTS, n_act=0, n_rd=0, seconds=1, idle_seconds=2), "$.energy.idle_seconds"),
+        (lambda: energy(DramEnergy(0, 0, 0, 0, 0, 0, 1e-12), n_act=0, n_rd=1, seconds=1), "$.energy.burst_bytes"),
     ],
 )
 def test_one_clear_error(make: Any, path: str) -> None:
