@@ -341,7 +341,8 @@ def test_editors_know_the_forms() -> None:
     assert "part" not in written["properties"] and {"part", "set", "ambient"} <= set(derived["properties"])
     assert "dies" in written["required"]
     explicit, composed = system_schema()["anyOf"]
-    assert "stack" in explicit["properties"] and "stack" in composed["properties"]
+    assert "stack" in explicit["properties"] and {"stack", "memory"} <= set(composed["properties"])
+    assert "memory" not in explicit["properties"] and composed["required"] == ["schema", "name", "chip"]
 
 
 def test_replacing_leaves_the_data_alone() -> None:

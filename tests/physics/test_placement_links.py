@@ -147,16 +147,20 @@ def test_loads_are_those_of_every_route_walked(drawn: tuple[tuple[Ring, ...], Me
     check_walked(rings, mesh, np.array(every, dtype=np.int64))
 
 
+def filled(rings: tuple[Ring, ...], mesh: Mesh) -> list[Seats]:
+    """The seats of every order of the parallelisms that leaves no gaps."""
+    found = []
+    for order in orders(rings):
+        with contextlib.suppress(PlanError):
+            found.append(fill(rings, mesh, order))
+    return found
+
+
 @given(strategies())
 def test_every_order_and_every_block_seats_all(drawn: tuple[tuple[Ring, ...], Mesh]) -> None:
     rings, mesh = drawn
     chips = mesh.packages * mesh.side**2
-    found = list(itertools.islice(blocks(rings, mesh), 50))
-    for order in orders(rings):
-        try:
-            found.append(fill(rings, mesh, order))
-        except PlanError:  # leaves gaps
-            continue
+    found = [*itertools.islice(blocks(rings, mesh), 50), *filled(rings, mesh)]
     for seats in found:
         assert len({tuple(seat) for seat in seats.tolist()}) == chips == math.prod(ring.chips for ring in rings)
     for seats in found[-3:]:
@@ -166,18 +170,13 @@ def test_every_order_and_every_block_seats_all(drawn: tuple[tuple[Ring, ...], Me
 @given(strategies())
 def test_the_chosen_placement_is_none_the_worse_for_any_order(drawn: tuple[tuple[Ring, ...], Mesh]) -> None:
     rings, mesh = drawn
-    known = []
-    for order in orders(rings):
-        try:
-            known.append(heaviest(loads(rings, mesh, fill(rings, mesh, order))))
-        except PlanError:
-            continue
+    every = [heaviest(loads(rings, mesh, seats)) for seats in filled(rings, mesh)]
     try:
         chosen = placed(rings, mesh)
     except PlanError:
-        assert not known
+        assert not every
         return
-    assert heaviest(chosen.loads) <= min(known, default=heaviest(chosen.loads))
+    assert heaviest(chosen.loads) <= min(every, default=heaviest(chosen.loads))
     check_walked(rings, mesh, chosen.seats)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from thermal_bodies import PACKAGES, SIDE, cooled, stack
-from thermal_fields import Rect, ThermalModel, rasterise
+from thermal_fields import ThermalModel
 
 from dfopt.errors import SystemSpecError
 from dfopt.technology.thermal.types import Body, Slab
@@ -59,25 +60,37 @@ def test_a_slab_may_be_called_sink_where_the_package_has_none() -> None:
     assert ThermalModel(body(slabs=(replace(DIE, name="sink"),)), 2, 2).body.names == ("sink",)
 
 
-def test_grids() -> None:
-    with pytest.raises(SystemSpecError, match=r"\$\.nx: found 0"):
-        ThermalModel(body(), 0, 4)
-    varied = replace(DIE, conductivity=np.ones((3, 4)))
-    assert ThermalModel(body(slabs=(varied,)), 4, 3).network.nodes == 12
-    with pytest.raises(SystemSpecError, match=r"\$\.slabs\[0\]\.conductivity: found shape \(3, 4\)"):
-        ThermalModel(body(slabs=(varied,)), 3, 4)
+VARIED = body(slabs=(replace(DIE, conductivity=np.ones((3, 4))),))
 
 
-def test_power() -> None:
-    model = ThermalModel(stack(cooled(1e4)), 4, 3)
-    with pytest.raises(SystemSpecError, match="did you mean 'logic'"):
-        model.steady({"logik": np.zeros((3, 4))})
-    with pytest.raises(SystemSpecError, match=r"\$\.power\.logic: found shape \(4, 3\), expected \(3, 4\)"):
-        model.steady({"logic": np.zeros((4, 3))})
-    with pytest.raises(SystemSpecError, match="not finite"):
-        model.steady({"logic": np.full((3, 4), np.inf)})
-    with pytest.raises(SystemSpecError, match=r"\$\.power\[1\]\.dram0"):
-        model.transient([{}, {"dram0": np.zeros(3)}], 1e-3)
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda model: ThermalModel(body(), 0, 4), r"\$\.nx: found 0"),
+        (lambda model: ThermalModel(VARIED, 3, 4), r"\$\.slabs\[0\]\.conductivity: found shape \(3, 4\)"),
+        (lambda model: model.steady({"logik": np.zeros((3, 4))}), "did you mean 'logic'"),
+        (lambda model: model.steady({"logic": np.zeros((4, 3))}), r"\.logic: found shape \(4, 3\), expected \(3, 4\)"),
+        (lambda model: model.steady({"logic": np.full((3, 4), np.inf)}), "not finite"),
+        (lambda model: model.transient([{}, {"dram0": np.zeros(3)}], 1e-3), r"\$\.power\[1\]\.dram0"),
+        *(
+            (lambda model, step=step: model.transient([{}], step), r"\$\.step_s")
+            for step in (0.0, -1.0, np.nan, np.inf)
+        ),
+        (lambda model: model.transient([], 1.0), "found no steps"),
+        (
+            lambda model: model.transient([{}], 1.0, ThermalModel(body(), 3, 2).steady({})),
+            "found a field of another bod",
+        ),
+        (lambda model: model.steady({}).of("nothing like it"), "slabs are logic, bond0"),
+    ],
+)
+def test_what_a_model_cannot_be_asked_is_said(ask: Callable[[ThermalModel], Any], words: str) -> None:
+    with pytest.raises(SystemSpecError, match=words):
+        ask(ThermalModel(stack(cooled(1e4)), 4, 3))
+
+
+def test_a_grid_that_fits_what_varies_is_taken() -> None:
+    assert ThermalModel(VARIED, 4, 3).network.nodes == 12
 
 
 def test_no_power_is_ambient() -> None:
@@ -85,23 +98,3 @@ def test_no_power_is_ambient() -> None:
     field = model.steady({})
     np.testing.assert_array_equal(field.temperature_k, 318.15)
     assert field.max() == field.mean("sink") == field.min("spreader") == 318.15
-
-
-def test_transients() -> None:
-    model = ThermalModel(body(), 2, 2)
-    for step in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(SystemSpecError, match=r"\$\.step_s"):
-            model.transient([{}], step)
-    with pytest.raises(SystemSpecError, match="found no steps"):
-        model.transient([], 1.0)
-    other = ThermalModel(body(), 3, 2).steady({})
-    with pytest.raises(SystemSpecError, match=r"\$\.initial: found a field of another body"):
-        model.transient([{}], 1.0, other)
-
-
-def test_tiles_and_names() -> None:
-    model = ThermalModel(stack(PACKAGES["plates"]), 2, 2)
-    with pytest.raises(SystemSpecError, match="inside the die"):
-        rasterise([Rect(0.0, 0.0, 2 * SIDE, SIDE)], [1.0], 2, 2, SIDE, SIDE)
-    with pytest.raises(SystemSpecError, match="slabs are logic, bond0"):
-        model.steady({}).of("nothing like it")
