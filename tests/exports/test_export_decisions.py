@@ -58,30 +58,24 @@ def test_shardings_of_ones_own_are_listed(result: df.Result) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schemes", "context", "expert", "data", "microbatch", "listed"),
+    ("schemes", "degrees", "listed"),
     [
-        ({"stream": "n", "mixer": "n", "dense": "n"}, 1, 1, 4, 2, None),
-        ({"stream": "n", "mixer": "n", "dense": "n", "experts": "outer"}, 1, 2, 4, 2, None),
-        ({"stream": "context", "mixer": "context", "dense": "n"}, 2, 1, 2, 4, None),
-        ({"stream": "context", "mixer": "context", "dense": "n", "experts": "outer"}, 2, 2, 2, 4, None),
-        ({"stream": "n", "mixer": "n", "dense": "n", "experts": "m"}, 1, 1, 4, 2, "experts: m"),
-        ({"stream": "context", "mixer": "context", "dense": "m", "ends": "m"}, 2, 1, 2, 4, "dense: m; ends: m"),
-        ({"stream": "none", "mixer": "outer"}, 1, 1, 2, 4, "none: stream; outer: mixer"),
-        ({"stream": "n", "mixer": "outer"}, 1, 1, 2, 4, "n: stream; outer: mixer"),
+        ({"stream": "n", "mixer": "n", "dense": "n"}, (1, 1, 4, 2), None),
+        ({"stream": "n", "mixer": "n", "dense": "n", "experts": "outer"}, (1, 2, 4, 2), None),
+        ({"stream": "context", "mixer": "context", "dense": "n"}, (2, 1, 2, 4), None),
+        ({"stream": "context", "mixer": "context", "dense": "n", "experts": "outer"}, (2, 2, 2, 4), None),
+        ({"stream": "n", "mixer": "n", "dense": "n", "experts": "m"}, (1, 1, 4, 2), "experts: m"),
+        ({"stream": "context", "mixer": "context", "dense": "m", "ends": "m"}, (2, 1, 2, 4), "dense: m; ends: m"),
+        ({"stream": "none", "mixer": "outer"}, (1, 1, 2, 4), "none: stream; outer: mixer"),
+        ({"stream": "n", "mixer": "outer"}, (1, 1, 2, 4), "n: stream; outer: mixer"),
     ],
 )
 def test_schemes_of_modules_are_context_and_expert_parallelism(
-    result: df.Result,
-    schemes: dict[str, Any],
-    context: int,
-    expert: int,
-    data: int,
-    microbatch: int,
-    listed: str | None,
+    result: df.Result, schemes: dict[str, Any], degrees: tuple[int, int, int, int], listed: str | None
 ) -> None:
-    plan = Plan(tp=4, mp=2, dp=2, modules=Modules(**schemes))
-    found = decided(result, plan=plan)
-    assert (found.context, found.expert, found.data, found.microbatch) == (context, expert, data, microbatch)
+    """Degrees of context, expert and data parallelism, and the microbatch of each copy."""
+    found = decided(result, plan=Plan(tp=4, mp=2, dp=2, modules=Modules(**schemes)))
+    assert (found.context, found.expert, found.data, found.microbatch) == degrees
     assert found.words.get("second axis") == listed
     assert found.chips == 16
 

@@ -106,12 +106,9 @@ def test_written_documents_solve_to_the_same_value(tmp_path: Path) -> None:
         df.load_graph(str(tmp_path / "graph.yaml")),
         System.load(tmp_path / "system.yaml"),
         assumptions=Assumptions.load(tmp_path / "assumptions.yaml"),
-        tp_dims=pins.tp_dims,
-        pp_dims=pins.pp_dims,
-        dp_dims=pins.dp_dims,
-        p_max=pins.p_max,
         pin_sharding=pins.sharding,
         pin_partition=pins.partition,
+        **{name: getattr(pins, name) for name in ("tp_dims", "pp_dims", "dp_dims", "p_max")},
     )
     assert result.utilization == pytest.approx(0.5663880540698807, rel=1e-6)
 

@@ -146,38 +146,21 @@ def test_links_of_several_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scaling", "says"),
-    [
-        ("n5", "$.scaling: found 'n5', expected the name of a technology and factors"),
-        ({"steps": {}}, "$.scaling: found no from, expected the name"),
-        ({"from": "deepflow-v10"}, "$.scaling.from: no technology of this name and no file: 'deepflow-v10'"),
-        ({"from": "./none.yaml"}, "$.scaling.from: no such file: './none.yaml'"),
-        ({"from": "nvlink-9"}, "no technology of this name and no file: 'nvlink-9'"),
-        ({"from": "deepflow-v100", "factors": {}}, "$.scaling.factors: unknown key"),
-        ({"from": "deepflow-v100", "steps": [2]}, "$.scaling.steps: found a list of 1, expected a mapping"),
-        ({"from": "deepflow-v100", "steps": {"core.power": 0}}, "found 0, expected a factor above 0"),
-        ({"from": "deepflow-v100", "steps": {"core.power": -0.5}}, "found -0.5, expected a factor above 0"),
-        ({"from": "deepflow-v100", "steps": {"core.power": True}}, "found true, expected a factor above 0"),
-        ({"from": "deepflow-v100", "steps": {"core.power": "2"}}, "found '2', expected a factor above 0"),
-        ({"from": "deepflow-v100", "steps": {"core.power": float("inf")}}, "expected a factor above 0"),
-        ({"from": "deepflow-v100", "steps": {"core.watts": 2}}, "'watts' is not there, expected one of area_mm2, "),
-        ({"from": "deepflow-v100", "steps": {"cores.power": 2}}, "$.cores: there is no such part (did you mean 'core'"),
-        ({"from": "deepflow-v100", "steps": {"sram.L9.bank": 2}}, "$.sram.L9: there is no such level (levels: reg"),
-        ({"from": "deepflow-v100", "steps": {"sram.L1.name": 2}}, "it is 'L1', expected a number or a quantity"),
-        ({"from": "deepflow-v100", "steps": {"core": 2}}, "expected a number or a quantity"),
-        ({"from": "deepflow-v100", "steps": {"sram.L1.shared": 2}}, "it is false, expected a number or a quantity"),
-        ({"from": "deepflow-v100", "steps": {"core.utilization": 2}}, "$.core.utilization: found 1.7, expected"),
-        ({"from": "deepflow-v100", "steps": {"dram.links_per_stack": 0.3}}, "$.dram.links_per_stack: found 307.2"),
-        ({"from": "deepflow-v100", "steps": {"core.supply.nominal_v": 0.2}}, "$.core.supply.threshold_v: found 0.2 V"),
-    ],
-)  # fmt: skip
-def test_bad_scaling(scaling: Any, says: str) -> None:
-    assert says in wrong(scaling=scaling)
-
-
-@pytest.mark.parametrize(
     ("terms", "says"),
     [
+        ({"scaling": "n5"}, "$.scaling: found 'n5', expected the name of a technology and factors"),
+        ({"scaling": {"steps": {}}}, "$.scaling: found no from, expected the name"),
+        (
+            {"scaling": {"from": "deepflow-v10"}},
+            "$.scaling.from: no technology of this name and no file: 'deepflow-v10'",
+        ),
+        ({"scaling": {"from": "./none.yaml"}}, "$.scaling.from: no such file: './none.yaml'"),
+        ({"scaling": {"from": "nvlink-9"}}, "no technology of this name and no file: 'nvlink-9'"),
+        ({"scaling": {"from": "deepflow-v100", "factors": {}}}, "$.scaling.factors: unknown key"),
+        (
+            {"scaling": {"from": "deepflow-v100", "steps": [2]}},
+            "$.scaling.steps: found a list of 1, expected a mapping",
+        ),
         ({"parts": "n5"}, "$.parts: found 'n5', expected a list of names"),
         ({"parts": ["deepflow-v100", "hbm9"]}, "$.parts[1]: no technology of this name and no file: 'hbm9'"),
         ({"parts": ["deepflow-v100"], "set": [1]}, "$.set: found a list of 1, expected a mapping"),
@@ -186,8 +169,31 @@ def test_bad_scaling(scaling: Any, says: str) -> None:
         ({"parts": []}, "$.core: the key is missing"),
     ],
 )
-def test_bad_parts(terms: dict[str, Any], says: str) -> None:
+def test_terms_that_are_wrong_are_refused_by_their_path(terms: dict[str, Any], says: str) -> None:
     assert says in wrong(**terms)
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ({"core.power": 0}, "found 0, expected a factor above 0"),
+        ({"core.power": -0.5}, "found -0.5, expected a factor above 0"),
+        ({"core.power": True}, "found true, expected a factor above 0"),
+        ({"core.power": "2"}, "found '2', expected a factor above 0"),
+        ({"core.power": float("inf")}, "expected a factor above 0"),
+        ({"core.watts": 2}, "'watts' is not there, expected one of area_mm2, "),
+        ({"cores.power": 2}, "$.cores: there is no such part (did you mean 'core'"),
+        ({"sram.L9.bank": 2}, "$.sram.L9: there is no such level (levels: reg"),
+        ({"sram.L1.name": 2}, "it is 'L1', expected a number or a quantity"),
+        ({"core": 2}, "expected a number or a quantity"),
+        ({"sram.L1.shared": 2}, "it is false, expected a number or a quantity"),
+        ({"core.utilization": 2}, "$.core.utilization: found 1.7, expected"),
+        ({"dram.links_per_stack": 0.3}, "$.dram.links_per_stack: found 307.2"),
+        ({"core.supply.nominal_v": 0.2}, "$.core.supply.threshold_v: found 0.2 V"),
+    ],
+)
+def test_steps_that_are_wrong_are_refused_by_their_path(steps: dict[str, Any], says: str) -> None:
+    assert says in wrong(scaling={"from": "deepflow-v100", "steps": steps})
 
 
 def test_none_comes_from_itself(tmp_path: Path) -> None:
