@@ -13,6 +13,7 @@ import math
 import os
 from pathlib import Path
 
+import benchmark_path  # noqa: F401
 import numpy as np
 import pytest
 from by_path import module_at

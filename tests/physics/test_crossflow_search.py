@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import benchmark_path  # noqa: F401
 import pytest
 from by_path import module_at
 from crossflow.attributed import Rate

@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import benchmark_path  # noqa: F401
 import pytest
 from by_path import module_at
 

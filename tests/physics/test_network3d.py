@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import benchmark_path  # noqa: F401
 import pytest
 from by_path import module_at, ran
 

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+import benchmark_path  # noqa: F401
 import numpy as np
 import placement_links
 import pytest

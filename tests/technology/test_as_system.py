@@ -94,21 +94,16 @@ def test_what_is_missing_is_said() -> None:
         derived_system(Design.from_data(given))
 
 
-def test_a_design_says_what_it_makes() -> None:
-    design = fixed()
-    made = df.derive(design)
-    assert made.components == derive_design(design)
-    assert made.system == derived_system(design) and made.system is made.system
-
-
-def test_a_design_of_a_file(tmp_path: Path) -> None:
-    fixed().dump(tmp_path / "d.yaml")
-    assert (
-        df.derive(tmp_path / "d.yaml").system == df.derive(str(tmp_path / "d.yaml")).system == df.derive(fixed()).system
-    )
+def test_a_design_and_its_file_say_what_they_make(tmp_path: Path) -> None:
+    design, file = fixed(), tmp_path / "d.yaml"
+    design.dump(file)
+    for given in (design, file, str(file)):
+        made = df.derive(given)
+        assert made.components == derive_design(design)
+        assert made.system == derived_system(design) and made.system is made.system
     with pytest.raises(df.PlanError, match="found a value of type dict, expected a design"):
         df.derive({})  # type: ignore[arg-type]
-    bare = fixed().model_copy(update={"template": None})
+    bare = design.model_copy(update={"template": None})
     assert df.derive(bare).components.core.units > 0
     with pytest.raises(SystemSpecError, match=r"\$.template: found none"):
         _ = df.derive(bare).system

@@ -131,12 +131,9 @@ def test_what_no_wafer_or_package_can_be(made: object, said: str) -> None:
         made()  # type: ignore[operator]
 
 
-# USD of a wafer and defects per cm2 of N5: The Information Network, and Chiplet Actuary's parameter.ini (b85c29f);
 # 15 USD per GB of DRAM is an assumption
-N5_WAFER = {"usd": 16988, "defects_per_cm2": 0.11}
-CHEAP_PACKAGE = {"usd_per_mm2": 0.005, "area_factor": 4, "bump_usd_per_mm2": 0.005, "bonding_yield": 0.99}
-
-
+N5_WAFER = NODES["n5"].model_dump(mode="json", exclude_defaults=True)
+CHEAP_PACKAGE = {**ORGANIC, "bump_usd_per_mm2": 0.005, "bonding_yield": 0.99}
 # UCIe on an interposer: 32 Gbit/s a lane at 0.3 pJ/bit (Hot Interconnects 2025); area and pitch are assumptions
 BETWEEN_DIES = {
     "area_mm2": 0.02, "links_per_mm": 160, "frequency": "32 GHz", "energy": "0.3 pJ/bit",
