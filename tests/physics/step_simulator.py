@@ -57,13 +57,8 @@ def simulate(
     task = _Task(volume, dims, frozenset(whole), wires)
     if kind is Collective.ALL_TO_ALL:
         return task.all_to_all(orders or [range(len(dims))])
-    runners: dict[Collective, Callable[[], Run]] = {
-        Collective.ALL_GATHER: task.all_gather,
-        Collective.REDUCE_SCATTER: task.reduce_scatter,
-        Collective.ALL_REDUCE: task.all_reduce,
-        Collective.BROADCAST: task.broadcast,
-    }
-    return runners[kind]()
+    run: Run = getattr(task, kind.value)()
+    return run
 
 
 def fastest(kind: Collective, volume: float, dims: Sequence[Dim], wires: Wires | None = None) -> Run:

@@ -22,7 +22,7 @@ import pytest
 from by_path import module_at
 from crossflow.attributed import Rate
 from crossflow.certificate import POWERED, Box, Halves, best_design, bound, corner, supplies
-from crossflow.chip import Chip
+from crossflow.chip import Chip, Kind
 from crossflow.descent import COMPONENTS, descent, start
 from crossflow.gemm import products, products_at_least
 from crossflow.language_model import Model, Parts, Ring, step_time_at_least
@@ -187,6 +187,12 @@ def test_the_slope_is_that_of_the_seconds(at: tuple) -> None:
         assert down - slack <= rise <= up + slack
 
 
+def step_of_rates(core: float, dram: float, links: float, registers: float, kind: Kind = PROBLEM.kind) -> float:
+    """Least seconds of a step on a chip that only these rates hold back."""
+    chip = Chip(core, (registers, math.inf, math.inf, dram), (math.inf,) * 3, kind)
+    return step_time_at_least(chip, PROBLEM.model, Ring(64, links, 5e-6))
+
+
 @given(
     st.tuples(st.floats(11, 15), st.floats(8, 11), st.floats(10, 13), st.floats(11, 16)),
     st.integers(0, 3),
@@ -196,30 +202,21 @@ def test_the_slope_is_that_of_the_seconds(at: tuple) -> None:
 @settings(max_examples=100, deadline=None)
 def test_the_bound_falls_with_every_rate_whatever_the_latencies(powers: tuple, place: int, more: float) -> None:
     slow = replace(PROBLEM.kind, latencies=(1e-2,) * 4)
-
-    def seconds(core: float, dram: float, links: float, registers: float) -> float:
-        chip = Chip(core, (registers, math.inf, math.inf, dram), (math.inf,) * 3, slow)
-        return step_time_at_least(chip, PROBLEM.model, Ring(64, links, 5e-6))
-
     rates = [10**power for power in powers]
     faster = [rate * 10 ** (more * (at == place)) for at, rate in enumerate(rates)]
-    assert seconds(*faster) <= seconds(*rates) * (1 + 1e-12)
+    assert step_of_rates(*faster, kind=slow) <= step_of_rates(*rates, kind=slow) * (1 + 1e-12)
 
 
 @given(st.tuples(*[st.floats(10, 16)] * 4), st.tuples(*[st.floats(10, 16)] * 4))
 @settings(max_examples=50, deadline=None)
 def test_attributed_seconds_are_the_seconds_and_a_bound_at_other_rates(powers: tuple, others: tuple) -> None:
-    def seconds(core: float, dram: float, links: float, registers: float) -> float:
-        chip = Chip(core, (registers, math.inf, math.inf, dram), (math.inf,) * 3, PROBLEM.kind)
-        return step_time_at_least(chip, PROBLEM.model, Ring(64, links, 5e-6))
-
     rates, elsewhere = [10**power for power in powers], [10**power for power in others]
     kinds = [tuple(float(place == one) for place in range(4)) for one in range(4)]
-    found = seconds(*(Rate(rate, kind) for rate, kind in zip(rates, kinds, strict=True)))
-    assert found.seconds == seconds(*rates)
+    found = step_of_rates(*(Rate(rate, kind) for rate, kind in zip(rates, kinds, strict=True)))
+    assert found.seconds == step_of_rates(*rates)
     constant = found.seconds - sum(work / rate for work, rate in zip(found.work, rates, strict=True))
     there = constant + sum(work / rate for work, rate in zip(found.work, elsewhere, strict=True))
-    assert there <= seconds(*elsewhere) * (1 + 1e-9) + 1e-9 * found.seconds
+    assert there <= step_of_rates(*elsewhere) * (1 + 1e-9) + 1e-9 * found.seconds
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -71,13 +71,9 @@ def drawn(seed: int, count: int) -> Budgets:
 
 def one_of(budgets: Budgets, at: int) -> Budgets:
     def pick(value: Any) -> Any:
-        return (
-            {k: float(v[at]) for k, v in value.items()}
-            if isinstance(value, dict)
-            else value
-            if value is None or isinstance(value, int)
-            else float(value[at])
-        )
+        if isinstance(value, dict):
+            return {name: float(shares[at]) for name, shares in value.items()}
+        return value if value is None or isinstance(value, int) else float(value[at])
 
     return Budgets(**{field.name: pick(getattr(budgets, field.name)) for field in fields(budgets)})
 
