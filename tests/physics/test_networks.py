@@ -79,20 +79,6 @@ def test_groups_of_a_reducing_switch_do_not_disturb_each_other(kind: Collective)
         assert seconds(kind, VOLUME, [part]) == pytest.approx(run.seconds, rel=REL)
 
 
-@pytest.mark.parametrize("topology", ["ring", "line"])
-@pytest.mark.parametrize(("whole", "size", "stride"), [p for p in PARTS if p[2] > 1])
-def test_a_strided_part_that_ignored_its_neighbours_would_be_wrong(
-    whole: int, size: int, stride: int, topology: str
-) -> None:
-    """One group alone on the same links is faster: the contention is in the simulation, and in the formula."""
-    dim = wired(topology, whole, latency=0.0)
-    part, wires = dim_of(dim.part(size, stride)), on_the_whole(dim, size, stride)
-    alone = replace(wires, places=wires.places[:1])
-    all_groups = sim.simulate(Collective.ALL_GATHER, VOLUME, [part], wires=wires)
-    one = sim.simulate(Collective.ALL_GATHER, VOLUME, [part], wires=alone)
-    assert all_groups.seconds == pytest.approx(stride * one.seconds, rel=REL)
-
-
 def test_dims_of_understands_parts() -> None:
     system = machine(wired("ring", 8), wired("switch", 4, "y", in_network_reduction=True))
     inner, outer, y = dims_of(system, ["x[4]", "x[2@4]", "y"])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLevel, Supply, Technology
 from dfopt.errors import SystemSpecError
-from dfopt.technology.arithmetic import ARRAYS, SCALARS
 from dfopt.technology.derive import Budgets, Derived, derive
 from dfopt.technology.operating import LIMITS, limit_names
 from dfopt.technology.rules import DEEPFLOW, DEFAULT, DerivationRules
@@ -225,9 +224,3 @@ def test_the_published_form_is_the_same() -> None:
 def test_more_power_is_never_slower() -> None:
     clock = speed(overdrive(np.geomspace(1e-9, 1e9, 10_001), 0.8, 0.2), 0.8, 0.2)
     assert (np.diff(clock) > 0).all()
-
-
-def test_floats_and_arrays_have_the_same_functions() -> None:
-    for name in ("sqrt", "sin", "asin", "cosh", "floor"):
-        assert getattr(SCALARS, name)(0.7) == pytest.approx(float(getattr(ARRAYS, name)(np.array(0.7))), rel=1e-15)
-    assert SCALARS.acosh(1.7) == pytest.approx(float(ARRAYS.acosh(np.array(1.7))), rel=1e-15)
