@@ -134,15 +134,6 @@ def test_oracle_rejects_a_chip_that_sends_what_it_lacks() -> None:
 # --------------------------------------------------------------------------- worked by hand
 
 
-def test_ring_of_eight_by_hand() -> None:
-    ring = [dim(Topology.RING, 8, 25e9, 1e-6)]
-    assert seconds(Collective.ALL_GATHER, 1e9, ring) == pytest.approx(0.0175 + 7e-6)
-    assert seconds(Collective.ALL_REDUCE, 1e9, ring) == pytest.approx(0.035 + 14e-6)
-    assert seconds(Collective.ALL_TO_ALL, 1e9, ring) == pytest.approx(0.005 + 4e-6)
-    assert seconds(Collective.BROADCAST, 1e9, ring) == pytest.approx(0.02 + 4e-6)
-    assert seconds(Collective.POINT_TO_POINT, 1e9, ring) == pytest.approx(0.04 + 1e-6)
-
-
 @pytest.mark.parametrize(
     ("topology", "gather", "exchange"),
     [(Topology.RING, 7 / 8, 1 / 8), (Topology.SWITCH, 7 / 8, 1 / 32), (Topology.FULLY_CONNECTED, 1 / 8, 1 / 64)],

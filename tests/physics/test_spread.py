@@ -178,9 +178,3 @@ def test_under_uniform_routing_every_set_is_as_likely(experts: int, chosen: int,
     away = math.comb(experts - experts // chips, chosen) / math.comb(experts, chosen)
     found = chips_of_a_token(shares, placed(shares, chips))
     assert found == pytest.approx(chips * (1 - away), rel=1e-12) and found <= min(chips, chosen)
-
-
-def test_a_token_with_all_its_experts_on_a_chip_is_sent_there_once() -> None:
-    assert chips_of_a_token((1.0, 1.0), ({0: 1.0, 1: 1.0}, {})) == 1.0
-    assert chips_of_a_token((1.0, 1.0), ({0: 1.0}, {1: 1.0})) == 2.0
-    assert chips_of_a_token((1.0, 1.0), ({0: 0.5, 1: 1.0}, {0: 0.5})) == pytest.approx(1.5)

@@ -53,13 +53,6 @@ def test_column(package: HtcPackage | SinkPackage, solver: str, source: float | 
         np.testing.assert_allclose(rises[index], expected, rtol=1e-9)
 
 
-def test_both_paths_share_the_power() -> None:
-    """Power in one thin die between two coefficients leaves in proportion to them."""
-    body = Body(SIDE, SIDE, (Slab("die", 1e-6, 120.0, 1.75e6),), cooled(3e3), 300.0, far_htc=1e3)
-    field = ThermalModel(body, 2, 2).steady({"die": np.full((2, 2), 10.0)})
-    assert field.mean("die") - 300.0 == pytest.approx(40.0 / ((3e3 + 1e3) * SIDE**2), rel=1e-4)
-
-
 def test_one_cell_charges_as_by_hand() -> None:
     """Backward Euler on one node: T_n = P/G (1 - (1 + dt G/C)^-n)."""
     t, k, cv, htc, step, watts = 1e-4, 120.0, 1.75e6, 1e4, 2e-3, 7.0
