@@ -83,19 +83,6 @@ def test_the_cell_is_that_of_the_workload_of_cells(tmp_path: Path) -> None:
     assert sum(flop(kernel) for kernel in cell.kernels if kernel.name != cell.kernels[-1].name) == wanted
 
 
-def test_a_cell_that_is_written_out_multiplies_as_much(tmp_path: Path) -> None:
-    w = Writer()
-    weight, recurrent = w.weight(6, 16), w.weight(4, 16)
-    hidden = w.input("h", [3, 4])
-    for number in range(5):
-        entering = w.MatMul(w.input(f"x{number}", [3, 6]), weight)
-        gates = w.Sigmoid(w.Add(entering, w.MatMul(hidden, recurrent)))
-        hidden = w.Slice(gates, w.data([0]), w.data([4]), w.data([1]))
-    w.output(w.Relu(hidden))
-    written = read(w.save(tmp_path / "written.onnx"), folded=False)
-    assert products(written) == products(layer(tmp_path, "LSTM", 5, 3, 6, 4))
-
-
 @pytest.mark.parametrize("outputs", [(1,), (1, 2), (0, 1, 2)])
 def test_the_last_state_may_be_read(tmp_path: Path, outputs: tuple[int, ...]) -> None:
     graph = layer(tmp_path, "LSTM", 5, 3, 6, 4, outputs=outputs)

@@ -128,21 +128,6 @@ def test_every_collective_on_every_topology(name: str, sizes: tuple[int, ...], k
         assert affine_cost(kind, dims).per_byte * VOLUME == pytest.approx(least, rel=REL)
 
 
-@pytest.mark.parametrize("kind", STEPPED)
-@pytest.mark.parametrize(
-    ("name", "sizes"), [("switch", (9,)), ("dgx_1", (4, 4)), ("dgx_2", (4, 4)), ("rail_only", (8, 3))], ids=str
-)
-def test_switches_that_reduce(name: str, sizes: tuple[int, ...], kind: Collective) -> None:
-    network = [
-        dim.model_copy(update={"in_network_reduction": dim.topology == "switch"})
-        for dim in expand(name, sizes, LINKS[: len(sizes)])
-    ]
-    dims = dims_of(tuple(network))
-    run, cost = sim.fastest(kind, VOLUME, dims), affine_cost(kind, dims, together=False)
-    assert cost.per_byte * VOLUME == pytest.approx(run.transfer_seconds, rel=REL)
-    assert cost.fixed == pytest.approx(run.latency_seconds, rel=REL)
-
-
 @pytest.mark.parametrize("sizes", [(2, 3), (2, 5), (3, 8), (4, 5), (4, 13)], ids=str)
 @pytest.mark.parametrize("kind", STEPPED)
 def test_dragonfly_with_slow_local_links(kind: Collective, sizes: tuple[int, int]) -> None:

@@ -166,11 +166,6 @@ def test_dfmodel_chain_shrinks_the_volume() -> None:
     assert time == pytest.approx(3 / 8 + 1 / 4 * 1 / 8)
 
 
-def test_point_to_point_uses_the_first_dimension_with_a_neighbour() -> None:
-    group = [dim(Topology.RING, 1, 1.0), dim(Topology.RING, 4, 2.0, 0.5), dim(Topology.SWITCH, 4, 8.0, 9.0)]
-    assert seconds(Collective.POINT_TO_POINT, 6.0, group) == pytest.approx(3.5)
-
-
 # -------------------------------------------------------------------------------------- laws
 
 
