@@ -1,14 +1,12 @@
-"""Chips in their seats, and what their rings load: DeepFlow's own figures, every route walked, the best placement."""
+"""Chips in their seats, and what their rings load: every route walked, the best placement; DeepFlow's: test_deepflow_tables."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import doctest
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 from types import ModuleType
 
 import benchmark_path  # noqa: F401
@@ -23,30 +21,12 @@ from seats import Mesh, Ring, Seats, blocks, fill, orders, strategy
 
 from dfopt.errors import PlanError
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "deepflow" / "placement_link_sharing.csv"
-NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
 Link = tuple[int, tuple[int, int], tuple[int, int]]  # of a package, between chips; or to another package
 
 
 @pytest.mark.parametrize("module", [placement_links, seating], ids=lambda module: module.__name__)
 def test_examples_run(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
-
-
-def rows() -> list[dict[str, str]]:
-    with GOLDEN.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['N']}-{row['package_dim']}-{row['order_first_to_last']}")
-def test_the_program_counts_the_same(row: dict[str, str]) -> None:
-    """DeepFlow's figures, every twentieth row of its table: nanocad-lab/DeepFlow, commit 566c192, as it was run."""
-    rings = strategy(*(int(row[name]) for name in NAMES))
-    mesh = Mesh(int(row["package_dim"]), int(row["num_packages"]))
-    seats = fill(rings, mesh, [NAMES[name] for name in row["order_first_to_last"].split(">")])
-    found = loads(rings, mesh, seats, "deepflow")
-    assert found.shared == (int(row["max_sharing_inter_link"]), int(row["max_sharing_intra_link"]))
-    assert found.crosses == tuple(row[f"{name}_crosses"] == "True" for name in NAMES)
 
 
 # --- every route, step by step --------------------------------------------------------------------------------------
