@@ -1,4 +1,4 @@
-"""Chips in their seats, and what their rings load: every route walked, the best placement; DeepFlow's: test_deepflow_tables."""
+"""Chips in their seats, and what their rings load: every route walked, and the best placement."""
 
 from __future__ import annotations
 
