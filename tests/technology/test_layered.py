@@ -119,7 +119,9 @@ def test_no_stream_gets_more_than_a_bound(drawn: dict[str, Any], connected: int,
     for rate in (1.0, 2.0):
         assert memory.serve(memory.by_pattern(flows), rate).bandwidth <= most * (1 + 1e-12)
     in_order = memory.serve(memory.by_pattern([Flow(1e9, 1e9, write=False)]), 1.0).bandwidth
-    assert 0.7 * most <= in_order <= most * (1 + 1e-12)
+    assert in_order <= most * (1 + 1e-12)
+    if made.stack.dram.banks > 4:  # so many open their rows in turn while others send
+        assert in_order >= 0.7 * most
 
 
 @given(sizes, st.integers(1, 15))
