@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -131,7 +134,32 @@ def ways_to_run(world: World) -> list[int]:
     return [0] if rows is None else [0, *rows.numbers.tolist()]
 
 
-def is_broken(place: str, said: PartitionScore, sentence: str) -> bool:
+def runs_of(world: World, ways: Iterable[int]) -> Callable[[tuple[str, ...]], list[PartitionScore]]:
+    """What the judge says of a partition of some kernels in each of some ways to run it that he allows."""
+    place, numbers = len(world.graph.kernels), [*ways]
+
+    @cache
+    def runs(block: tuple[str, ...]) -> list[PartitionScore]:
+        found = []
+        for blocks in numbers:
+            score = judged(world, mapping_of(world, block, blocks))
+            [said] = [one for one in score.partitions if one.partition == place]
+            if not any(_is_broken(f"partition {place} of stage 0", said, one) for one in score.violations):
+                found.append(said)
+        return found
+
+    return runs
+
+
+def _is_broken(place: str, said: PartitionScore, sentence: str) -> bool:
     of_kernel = "leaves no room" in sentence and any(f"kernel {name!r} " in sentence for name in said.kernels)
     of_block = any(words in sentence for words in (" of SRAM", " tiles, the chip", "takes its tokens in blocks"))
     return of_kernel or (place in sentence and of_block)
+
+
+def next_blocks(graph: Graph, done: frozenset[str]) -> Iterator[tuple[str, ...]]:
+    """Kernels that may be the next partition: what they read was made before, or is made among them."""
+    left = sorted(kernel.name for kernel in graph.kernels if kernel.name not in done)
+    for block in chain.from_iterable(combinations(left, size) for size in range(1, len(left) + 1)):
+        if all(tensor.src in done or tensor.src in block for tensor in graph.tensors if tensor.dst in block):
+            yield block

@@ -67,11 +67,15 @@ def searched(tables: StageTables, limits: IntraChipLimits, known: float = np.inf
     return search, search.run()
 
 
-def fused(world: World, sharding: dict[str, Sharding], p_max: int) -> IntraChipMapping | None:
-    """The MILP's answer, None when it is infeasible."""
+def fused(
+    world: World, sharding: dict[str, Sharding], p_max: int, formulation: str = "assignment", *, lattice: bool = False
+) -> IntraChipMapping | None:
+    """The answer of a form, by default the MILP's, None when it is infeasible; ``lattice``: with all down-sets."""
     try:
         tables = tables_of(world, sharding)
-        return intrachip.optimize_intrachip(tables, limits_of(world, tables, p_max), formulation="assignment")
+        limits = limits_of(world, tables, p_max)
+        sets = down_sets(tables, limits.forward_backward, 10_000) if lattice else None
+        return intrachip.optimize_intrachip(tables, limits, formulation=formulation, lattice=sets)
     except Infeasible:
         return None
 

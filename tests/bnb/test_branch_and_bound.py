@@ -1,25 +1,29 @@
-"""Branch and bound against looking at everything: the best, what covers the rest, limits and interrupts."""
+"""Branch and bound against looking at everything: the best, what covers the rest, limits and interrupts; and clocks."""
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from replayed import replay
-from tables import GRIDS, SLACKS, Box, Cell, Grid, Halves, Least, Middle, OneCell, check_leaves, covers, problem, window
+from tables import GRIDS, SLACKS, Box, Cell, Grid, Halves, Least, Middle, check_leaves, covers, problem, window
 
 from dfopt.bnb import (
-    Bound,
+    ENDED,
+    UNITS_PER_S,
+    UNLIMITED,
     Candidate,
     Clock,
     Heuristic,
     Node,
-    Problem,
+    OutOfTime,
     SearchParameters,
     Snapshot,
     View,
@@ -153,33 +157,17 @@ def test_an_interrupt_loses_no_box(when: int) -> None:
         assert values[found.solution] == found.best
 
 
-@pytest.mark.parametrize("entry", ["relaxation", "heuristic", "rule"])
-def test_an_interrupt_in_an_entry_loses_no_box(entry: str) -> None:
-    values, calls = np.random.default_rng(4).uniform(1, 2, (8, 8)), itertools.count(1)
+@pytest.mark.parametrize(("entry", "method"), [(Least, "answers"), (Middle, "propose"), (Halves, "children")])
+def test_an_interrupt_in_an_entry_loses_no_box(entry: type, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, calls, real = np.random.default_rng(4).uniform(1, 2, (8, 8)), itertools.count(1), getattr(entry, method)
 
-    def raises() -> None:
+    def interrupted(*given: object) -> object:
         if next(calls) == 12:
             raise KeyboardInterrupt
+        return real(*given)
 
-    class Relaxed(Least):
-        def answers(self, regions: Sequence[Box], cutoff: float, clock: Clock) -> list[float]:
-            raises()
-            return super().answers(regions, cutoff, clock)
-
-    class Proposed(Middle):
-        def propose(self, node: Node[Box], view: View) -> list[Candidate]:
-            raises()
-            return super().propose(node, view)
-
-    class Divided(Halves):
-        def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
-            raises()
-            return super().children(region, bound, view)
-
-    relaxation = Relaxed(values, 1.0) if entry == "relaxation" else Least(values, 1.0)
-    heuristic = Proposed(values) if entry == "heuristic" else Middle(values)
-    rule = Divided() if entry == "rule" else Halves()
-    found = branch_and_bound(Problem([((0, 7), (0, 7))], [relaxation], [rule], [heuristic], leaves=[OneCell(values)]))
+    monkeypatch.setattr(entry, method, interrupted)
+    found = branch_and_bound(problem(values, (1.0,)))
     assert found.ending == "interrupted" and found.bound <= values.min()
     check_leaves(found, values)
 
@@ -218,3 +206,67 @@ def test_entries_that_do_not_fit_together_are_refused() -> None:
         branch_and_bound(problem(values, (1.0, 1.0)))
     with pytest.raises(ValueError, match=r"no branching rule divides \(\(0, 1\), \(0, 1\)\)"):
         branch_and_bound(replace(problem(values), branching=[]))
+
+
+# -- a clock counts work; only the deadline looks at the time ----------------------------------
+
+
+WORK = st.floats(0.0, 1e6)
+
+
+@given(st.lists(WORK, max_size=6), WORK, WORK)
+def test_work_is_counted_in_every_clock_around(charges: list[float], own: float, allowed: float) -> None:
+    clock = Clock(work=own)
+    part = clock.allowance(allowed)
+    inner = part.allowance(allowed / 2)
+    for units in charges:
+        inner.charge(units)
+        assert inner.spent == part.spent == clock.spent
+        assert clock.over == (clock.spent >= own)
+        assert part.over == (clock.over or part.spent >= allowed)
+        assert inner.over == (part.over or inner.spent >= allowed / 2)
+    assert inner.units_left == max(min(own, allowed, allowed / 2) - inner.spent, 0.0)
+
+
+def test_a_check_charges_unless_the_clock_is_over() -> None:
+    clock = Clock(work=2.5)
+    for _ in range(3):
+        clock.check()
+    with pytest.raises(OutOfTime):
+        clock.check()
+    assert clock.spent == 3.0
+
+
+@given(WORK, WORK, st.floats(0.0, 1.0))
+def test_a_share_is_one_of_the_planned_work_that_is_left(planned: float, spent: float, share: float) -> None:
+    clock = Clock(planned=planned)
+    clock.charge(spent)
+    left = max(planned - spent, 0.1 * planned)
+    assert clock.work_left == left and not clock.over
+    assert clock.share(share).work == share * left
+    assert clock.share(share, 10.0).work == min(share * left, 10.0)
+
+
+def test_a_plan_ends_nothing_and_a_deadline_ends_all() -> None:
+    with patch.object(time, "perf_counter", lambda: 100.0):
+        clock = Clock.of_limit(5.0)
+        assert clock.planned == 5.0 * UNITS_PER_S and clock.last == 105.0 and clock.seconds_left == 5.0
+        clock.charge(10 * clock.planned)
+        part = clock.share(0.5)
+        assert not clock.over and not part.over and part.last == 105.0
+    with patch.object(time, "perf_counter", lambda: 105.5):
+        assert clock.over and part.over and not clock.over_since(1.0)
+        assert clock.seconds_left > 0
+        clock.end_earlier(1.0)
+        assert clock.last == 104.0 and part.over_since(1.0)
+    assert ENDED.over and ENDED.over_since(1e9) and not UNLIMITED.over
+
+
+def test_a_clock_is_watched_through_its_parts() -> None:
+    clock, heard = Clock(work=10.0), list[float]()
+    clock.watch = lambda: heard.append(clock.spent)
+    part = clock.share(0.5).allowance(3.0)
+    part.charge(1.0)
+    assert not part.over and not clock.over
+    part.check(9.0)
+    assert clock.over and heard == [1.0, 1.0, 1.0, 10.0]

@@ -1,22 +1,27 @@
-"""The MILP over blocks: the shortest path again, and what a path cannot do: rows over the chosen blocks."""
+"""The MILP over blocks: the shortest path again, rows over the chosen blocks, and all models through three solvers."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from problem_cases import block_numbers, close, partitionings, searched, stages, tables_of
-from strategies import World, share
+from problem_cases import block_numbers, close, fusion_cases, partitionings, searched, stages, tables_of
+from stage_cases import limited, on_one_chip, unsharded
+from strategies import LEVELS, World, share
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip, Dram, Sram, System
+import dfopt as df
+from dfopt.documents.graph import Kernel
+from dfopt.errors import PlanError
+from dfopt.fusion import intrachip
+from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.partitioning import IntraChipLimits, objective
-from dfopt.milp import Solution, Termination, solve
+from dfopt.machines.compose import load_system
+from dfopt.milp import Termination, solve
+from dfopt.search.dump import dump_models
+from dfopt.workloads import load_graph
 
 
 def is_one_of(found: np.ndarray, partition_k: np.ndarray) -> bool:
@@ -61,12 +66,9 @@ def test_the_path_is_a_feasible_start_of_its_own_price(stage) -> None:
 
 @pytest.mark.parametrize("rule", ["shared", "halves"])
 def test_only_under_halves_a_partition_before_a_pinned_one_may_stay_empty(rule: str) -> None:
-    kernel = Kernel(name="k", op="elementwise", m=4, n=4)
-    chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
-    chosen = Assumptions(execution="dataflow", compute_utilization=1.0)
-    world = World(Graph(name="g", kernels=(kernel,)), System(name="s", chip=chip), Plan(), chosen)
+    tables = unsharded(on_one_chip([Kernel(name="k", op="elementwise", m=4, n=4)]))
     limits = IntraChipLimits(p_max=2, pins=((0, 1),), forward_backward=rule)
-    search, path = searched(tables_of(world, {"k": "none"}), limits)
+    search, path = searched(tables, limits)
     columns = Columns(search)
     solution = solve(columns.model)
     if rule == "shared":
@@ -106,24 +108,81 @@ def test_a_row_over_the_blocks_is_kept_at_the_least_price(stage, data: st.DataOb
     assert is_one_of(columns.decode(solution.x), partition_k[fits])
 
 
-@share(0.3)
-@given(stages())
-def test_a_budget_below_every_partitioning_is_infeasible(stage) -> None:
-    tables, limits = stage
-    worth = np.ones(2**tables.kernels)
-    worth[0] = 0.0
-    partition_k, _ = partitionings(tables, limits)
-    if not len(partition_k):
-        return
-    blocks = (block_numbers(partition_k, limits.p_max) > 0).sum(axis=1).min()
-    assert with_row(tables, limits, worth, -np.inf, blocks - 0.5)[1].termination is Termination.INFEASIBLE
-    solution: Solution = with_row(tables, limits, worth, -np.inf, blocks)[1]
-    assert solution.termination is Termination.OPTIMAL
-
-
 @share(0.05)
 @given(stages(least=2, max_pp=1))
 def test_a_row_has_one_value_per_block(stage) -> None:
     columns = Columns(searched(*stage)[0])
     with pytest.raises(ValueError, match=r"'energy'.*blocks"):
         columns.add("energy", np.ones(len(columns.seconds) + 1))
+
+
+# -- HiGHS with and without presolve, and CBC by the second door -------------------------------
+
+
+WAYS = ({}, {"presolve": False}, {"solver": "pulp:CBC"})
+
+
+def agree(case) -> None:
+    """Both forms of one fusion problem, by every solver."""
+    tables, limits = limited(*case)
+    for model in (Assignment(tables, limits).model, Columns(searched(tables, limits)[0]).model):
+        found = [solve(model, **way) for way in WAYS]
+        assert {f.termination for f in found} in ({Termination.OPTIMAL}, {Termination.INFEASIBLE}), model.name
+        if found[0].x is not None:
+            assert all(close(f.objective, found[0].objective) for f in found), model.name
+
+
+@settings(max_examples=12)
+@given(case=fusion_cases(most=4))
+def test_three_solvers_agree(case) -> None:
+    agree(case)
+
+
+@pytest.mark.nightly
+@settings(max_examples=150)
+@given(case=fusion_cases(most=6))
+def test_three_solvers_agree_on_hundreds_of_models(case) -> None:
+    agree(case)
+
+
+@pytest.mark.parametrize("formulation", ["columns", "assignment"])
+def test_a_layer_through_the_second_door(formulation: str) -> None:
+    graph, system = load_graph("gpt2-small"), load_system("sn10-8-torus")
+    first = df.solve(graph, system, tp=8, assumptions=LEVELS)
+    second = df.solve(graph, system, tp=8, solver="pulp:CBC", formulation=formulation, assumptions=LEVELS)
+    assert second.level_gap == 0.0
+    assert close(first.step_time_s, second.step_time_s)
+    assert second.provenance.solver == "pulp:PULP_CBC_CMD"
+    records = [s for plan in second.plans for s in plan.solves if s.problem == "intrachip"]
+    assert all(s.formulation == formulation for s in records)
+
+
+def test_an_unknown_solver_is_named_before_any_work() -> None:
+    with pytest.raises(PlanError, match=r"pulp:nix.*available here"):
+        df.solve(load_graph("gpt2-small"), load_system("sn10-8-torus"), solver="pulp:nix")
+
+
+@pytest.mark.parametrize("formulation", ["columns", "assignment"])
+def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str) -> None:
+    import highspy
+
+    asked = {"tp": 8, "p_max": 4, "formulation": formulation, "assumptions": LEVELS}
+    result = df.solve("gpt3-175b", "sn10-8-ring", **asked)
+    layer = result.score.layer_time_s
+    files = dump_models(result, tmp_path / "model.mps")
+    assert [f.name for f in files] == ["model.interchip.mps", "model.mps"]
+    highs = highspy.Highs()
+    highs.silent()
+    highs.readModel(str(files[1]))
+    highs.run()
+    least = highs.getInfo().objective_function_value
+    sharding = {kernel.name: kernel.sharding for kernel in result.mapping.kernels}
+    tables = tables_of(World(result.graph, result.system, result.plan, result.assumptions), sharding)
+    limits = IntraChipLimits(p_max=4, forward_backward="shared")
+    if formulation == "assignment":
+        unit = Assignment(tables, limits).unit_s
+    else:
+        start = intrachip.greedy(tables, limits)
+        assert start is not None
+        unit = Columns(searched(tables, limits, objective(tables, start) * 1.1)[0]).unit_s
+    assert close(least * unit, layer)

@@ -11,19 +11,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import at_once, fusions, judged, mapping_of, pieces
 from problem_cases import better, close, fused, fusion_cases, limits_of, renamed, stage_of, tables_of
-from strategies import World, share
+from stage_cases import fitting, limited, on_one_chip, unsharded
+from strategies import CHOICES, share
 from test_lattice import check_all_forms
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, price_blocks, tiles_of
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
+from dfopt.terms.sharded_graph import tile_counts
 
 # -- prices -----------------------------------------------------------------------------------
 
@@ -32,10 +32,7 @@ from dfopt.milp import Termination
 @given(fusion_cases(most=6), st.data())
 def test_price_of_a_block_is_the_judges_partition(case, data: st.DataObject) -> None:
     world, sharding, _ = case
-    try:
-        tables = tables_of(world, sharding)
-    except Infeasible:
-        return
+    tables = fitting(world, sharding)
     names = [k.name for k in world.graph.kernels]
     level = world.graph.levels()
     cuts = data.draw(st.lists(st.integers(0, 5), max_size=3))
@@ -66,10 +63,7 @@ def test_price_of_a_block_is_the_judges_partition(case, data: st.DataObject) -> 
 @given(fusion_cases(most=5), st.data())
 def test_compute_tiles_fit_the_chip_and_reach_the_price(case, data: st.DataObject) -> None:
     world, sharding, _ = case
-    try:
-        tables = tables_of(world, sharding)
-    except Infeasible:
-        return
+    tables = fitting(world, sharding)
     block = np.array(sorted(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1))), dtype=np.int64)
     assume(len(block) <= world.system.chip.tiles)
     member = np.zeros((1, tables.kernels), dtype=bool)
@@ -91,11 +85,7 @@ def test_compute_tiles_fit_the_chip_and_reach_the_price(case, data: st.DataObjec
 def test_lower_bound_and_start_keep_their_word(case) -> None:
     """The bound is below every legal fusion; the greedy start and every cut are legal and never beat the MILP."""
     world, sharding, p_max = case
-    try:
-        tables = tables_of(world, sharding)
-        limits = limits_of(world, tables, p_max)
-    except Infeasible:
-        return
+    tables, limits = limited(*case)
     start = intrachip.greedy(tables, limits)
     found = fused(world, sharding, p_max)
     if start is not None:
@@ -131,27 +121,6 @@ def test_a_better_chip_is_never_slower(case, what: str) -> None:
     if before is not None:
         assert after is not None
         assert after.objective <= before.objective * (1 + 1e-9)
-
-
-@share(1)
-@given(fusion_cases(empty_partitions="allow", forward_backward=["separate", "shared"]))
-def test_one_more_partition_is_never_slower(case) -> None:
-    world, sharding, p_max = case
-    before, after = fused(world, sharding, p_max), fused(world, sharding, p_max + 1)
-    if before is not None:
-        assert after is not None
-        assert after.objective <= before.objective * (1 + 1e-9)
-
-
-@share(1)
-@given(fusion_cases(empty_partitions="forbid"))
-def test_allowing_empty_partitions_is_never_slower(case) -> None:
-    world, sharding, p_max = case
-    forbid = fused(world, sharding, p_max)
-    allow = fused(replace(world, assumptions=world.assumptions.with_(empty_partitions="allow")), sharding, p_max)
-    if forbid is not None:
-        assert allow is not None
-        assert allow.objective <= forbid.objective * (1 + 1e-9)
 
 
 @share(1)
@@ -203,26 +172,16 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: i
 
     Random graphs are too shallow for this: it takes a skip over more than two levels beyond a double buffer.
     """
-    from strategies import World
-
-    from dfopt.documents.assumptions import Assumptions
-    from dfopt.documents.graph import Graph, Kernel, Tensor
-    from dfopt.documents.plan import Plan
-    from dfopt.documents.system import Chip, Dram, Sram, System
-
-    kernels = tuple(Kernel(name=f"k{i}", op="elementwise", m=4, n=4) for i in range(6))
+    kernels = [Kernel(name=f"k{i}", op="elementwise", m=4, n=4) for i in range(6)]
     ends = [*((i, i + 1) for i in range(5)), (0, 5)]
-    tensors = tuple(Tensor(src=f"k{a}", dst=f"k{b}") for a, b in ends)
-    graph = Graph(name="skip", kernels=kernels, tensors=tensors, inputs=(), outputs=())
+    tensors = [Tensor(src=f"k{a}", dst=f"k{b}") for a, b in ends]
     tile = 4 * 4 * 2 / 4
     # all in one partition: the skip in six tiles, every other tensor in two; k0 -> k1 lies in the skip's when shared
     need = tile * (6 + 2 * (4 if fanout == "shared" else 5))
-    chip = Chip(name="c", tiles=8, peak=1.0, sram=Sram(capacity=need - tiles_short * tile), dram=Dram(bandwidth=100.0))
-    chosen = Assumptions(overlap="perfect", execution="dataflow", compute_utilization=1e-3, fanout=fanout, tile_rows=1)
-    slow = chosen.with_(compute_utilization=1.0, overlap="none")
-    for assumptions in (chosen, slow):
-        world = World(graph, System(name="s", chip=chip), Plan(), assumptions)
-        case = (world, {k.name: "none" for k in kernels}, 1)
+    for assumed in ({"overlap": "perfect", "compute_utilization": 1e-3}, {"overlap": "none"}):
+        room = {"sram": need - tiles_short * tile, "peak": 1.0}
+        world = on_one_chip(kernels, tensors, ends=False, fanout=fanout, tile_rows=1, **room, **assumed)
+        case = (world, {kernel.name: "none" for kernel in kernels}, 1)
         check_all_forms(case)
         assert (fused(*case) is None) == bool(tiles_short)
 
@@ -230,10 +189,7 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: i
 def pair(bytes_left: float) -> tuple[StageTables, IntraChipLimits]:
     """Two kernels and a tensor between them, on a chip with some DRAM left for what waits between partitions."""
     kernels = [Kernel(name=name, op="elementwise", m=4, n=4) for name in "ab"]
-    graph = Graph(name="g", kernels=kernels, tensors=[Tensor(src="a", dst="b")], inputs=(), outputs=())
-    chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
-    chosen = Assumptions(execution="dataflow", overlap="none", compute_utilization=1.0)
-    tables = tables_of(World(graph, System(name="s", chip=chip), Plan(), chosen), {"a": "none", "b": "none"})
+    tables = unsharded(on_one_chip(kernels, [Tensor(src="a", dst="b")], ends=False, overlap="none"))
     return tables, IntraChipLimits(p_max=2, dram_left=bytes_left)
 
 
@@ -260,10 +216,6 @@ def test_a_time_that_a_stopped_solver_left_too_large_is_not_believed(monkeypatch
 
 def test_tile_count_is_the_naive_one() -> None:
     """`pieces` of the oracle is written apart from the tables; here on one graph that has all three streams."""
-    from dfopt.documents.assumptions import Assumptions
-    from dfopt.documents.graph import Graph, Kernel
-    from dfopt.terms.sharded_graph import tile_counts
-
     kernels = (
         Kernel(name="a", op="gemm", m=2, k=2, n=12),
         Kernel(name="b", op="weight_update", m=2, k=9, n=2),
@@ -276,8 +228,4 @@ def test_tile_count_is_the_naive_one() -> None:
 
 
 def test_strategies_draw_every_assumption() -> None:
-    from strategies import CHOICES
-
-    from dfopt.documents.assumptions import Assumptions
-
     assert set(CHOICES) == set(Assumptions.model_fields) - {"profile", "schema_"}

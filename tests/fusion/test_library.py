@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import at_once, best_fusion
-from problem_cases import close, fusion_cases, limits_of, stage_of, tables_of
+from problem_cases import close, fused, fusion_cases, stage_of
+from small_systems import small_system
+from stage_cases import fitting, lattice_of
 from strategies import World, share
 
 from dfopt.documents.assumptions import Assumptions
@@ -18,10 +20,8 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
-from dfopt.documents.system import Chip, Dram, Sram, System
+from dfopt.documents.system import System
 from dfopt.errors import Infeasible
-from dfopt.fusion.downsets import down_sets
-from dfopt.fusion.intrachip import IntraChipMapping, optimize_intrachip
 from dfopt.fusion.library import allowed, several
 from dfopt.judge import evaluate
 from dfopt.physics import ops
@@ -41,17 +41,6 @@ def library_cases(draw: st.DrawFn, most: int = 4) -> Case:
     return replace(world, graph=graph.model_copy(update={"kernels": kernels})), sharding, p_max
 
 
-def solved(case: Case, formulation: str, lattice: bool) -> IntraChipMapping | None:
-    world, sharding, p_max = case
-    try:
-        tables = tables_of(world, sharding)
-        limits = limits_of(world, tables, p_max)
-        sets = down_sets(tables, limits.forward_backward, 10_000) if lattice else None
-        return optimize_intrachip(tables, limits, formulation=formulation, lattice=sets)
-    except Infeasible:
-        return None
-
-
 @share(1)
 @given(library_cases())
 def test_every_form_finds_the_best_of_all_legal_partitionings(case: Case) -> None:
@@ -59,7 +48,7 @@ def test_every_form_finds_the_best_of_all_legal_partitionings(case: Case) -> Non
     world, sharding, p_max = case
     best = best_fusion(world, sharding, stage_of(world), p_max)
     for formulation, lattice in (("columns", True), ("auto", False), ("assignment", False)):
-        found = solved(case, formulation, lattice)
+        found = fused(*case, formulation, lattice=lattice)
         assert (found is None) == (best is None), formulation
         if found is not None and best is not None:
             assert close(found.objective, best.score.stages[0].layer_time_s), formulation
@@ -73,10 +62,7 @@ def test_every_form_finds_the_best_of_all_legal_partitionings(case: Case) -> Non
 def test_all_blocks_are_listed(case: Case) -> None:
     """Against all sets of kernels: one set of the library, joined, and no way out and in again."""
     world, sharding, _ = case
-    try:
-        tables = tables_of(world, sharding)
-    except Infeasible:
-        return
+    tables = fitting(world, sharding)
     kernels, drawn = world.graph.kernels, world.graph.networkx()
     way = {k.name: nx.descendants(drawn, k.name) for k in kernels}
 
@@ -94,11 +80,7 @@ def test_all_blocks_are_listed(case: Case) -> None:
 
 
 def machine(sram: float = 1e9) -> System:
-    chip = Chip(
-        name="c", execution="kernel_by_kernel", tiles=8, peak=1e3, compute_utilization=1.0, sram=Sram(capacity=sram),
-        dram=Dram(bandwidth=100.0),
-    )  # fmt: skip
-    return System(name="s", chip=chip)
+    return small_system(execution="kernel_by_kernel", compute_utilization=1.0, sram=sram)
 
 
 LIBRARY = Assumptions(execution="library")
@@ -201,12 +183,8 @@ def test_the_joint_search_finds_what_two_levels_find_or_better() -> None:
 @given(library_cases(most=6))
 def test_steps_of_a_lattice_are_all_pairs_with_a_block_of_the_library_between_them(case: Case) -> None:
     world, sharding, _ = case
-    try:
-        tables = tables_of(world, sharding)
-    except Infeasible:
-        return
-    sets = down_sets(tables, "separate", 10_000)
-    assert sets is not None
+    tables = fitting(world, sharding)
+    sets = lattice_of(tables, "separate")
     steps = sets.steps(tables)
     assert (sets.member[steps.after] & ~sets.member[steps.before] == steps.member[steps.block]).all()
     assert (steps.of(steps.before, steps.after) == steps.block).all()

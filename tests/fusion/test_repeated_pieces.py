@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from problem_cases import all_blocks, block_numbers, close, partitionings, stages, tables_of, tight_stages
+from stage_cases import gemms
 from strategies import shardings, share, worlds
-from test_downsets import gemms
 
 from dfopt.bnb import ENDED, UNLIMITED, OutOfTime
 from dfopt.documents.assumptions import profile

@@ -8,18 +8,17 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from block_cases import is_broken, mapping_of, one_chip
+from block_cases import next_blocks, one_chip, runs_of
 from hypothesis import event, given
 from hypothesis import strategies as st
-from oracles import judged
 from problem_cases import EXACT
 from sharded_cases import shard
+from stage_cases import lattice_of
 from strategies import World, share, with_sram
 
 from dfopt.errors import Infeasible
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
-from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.intervals import price_intervals
 from dfopt.fusion.intrachip import optimize_intrachip
 from dfopt.fusion.partitioning import IntraChipLimits, least_terms
@@ -32,23 +31,6 @@ from dfopt.terms.layer import Layer
 from dfopt.terms.rules import TERMS
 from dfopt.terms.table import Table
 from dfopt.terms.token_blocks import shares_of, token_rows
-
-
-def least_time(world: World, block: tuple[str, ...]) -> float:
-    """Seconds of a partition in the best number of blocks of tokens that the judge allows, infinite if there is none.
-
-    Where shares of bandwidth depend on bytes, only the least number counts.
-    """
-    by_share = any(row.unit == "memory" for row in world.system.chip.efficiency or ())
-    found, place = np.inf, f"partition {len(world.graph.kernels)} of stage 0"
-    for blocks in range(ops.streamed_rows(world.graph) + 1):
-        score = judged(world, mapping_of(world, block, blocks))
-        (said,) = [one for one in score.partitions if one.partition == len(world.graph.kernels)]
-        if not any(is_broken(place, said, sentence) for sentence in score.violations):
-            found = min(found, said.time_s)
-            if blocks and by_share:
-                break
-    return found
 
 
 def tables_of(world: World) -> tuple[StageTables, Layer, int]:
@@ -104,26 +86,23 @@ def test_prices_are_those_of_the_table(world: World, data: st.DataObject) -> Non
 
 def best_by_hand(world: World) -> float:
     """Least sum over all ways to run the kernels partition by partition, each at what the judge says of it."""
-    names, needs = [kernel.name for kernel in world.graph.kernels], {k.name: set[str]() for k in world.graph.kernels}
-    for tensor in world.graph.tensors:
-        needs[tensor.dst].add(tensor.src)
-    price = cache(lambda block: least_time(world, block))
+    assert not any(row.unit == "memory" for row in world.system.chip.efficiency or ())
+    runs = runs_of(world, range(ops.streamed_rows(world.graph) + 1))
 
     @cache
     def least(done: frozenset[str]) -> float:
-        left = [name for name in names if name not in done]
-        if not left:
+        if len(done) == len(world.graph.kernels):
             return 0.0
-        blocks = chain.from_iterable(combinations(left, size) for size in range(1, len(left) + 1))
-        legal = (block for block in blocks if all(needs[name] <= done | set(block) for name in block))
-        return min((price(tuple(sorted(block))) + least(done | set(block)) for block in legal), default=np.inf)
+        blocks = next_blocks(world.graph, done)
+        taken = ((min((one.time_s for one in runs(block)), default=np.inf), block) for block in blocks)
+        return min(seconds + least(done | set(block)) for seconds, block in taken)
 
     return least(frozenset())
 
 
 @share(1.0)
 @given(world=one_chip())
-def test_the_search_finds_the_best_partitioning(world: World) -> None:
+def test_paths_and_matrices_find_the_best_partitioning(world: World) -> None:
     expected = best_by_hand(world)
     try:
         tables, _, _ = tables_of(world)
@@ -131,10 +110,10 @@ def test_the_search_finds_the_best_partitioning(world: World) -> None:
         assert np.isinf(expected)
         return
     limits = IntraChipLimits(p_max=tables.kernels, forward_backward="shared")
-    lattice = down_sets(tables, "shared", 10_000)
-    found = optimize_intrachip(tables, limits, lattice=lattice)
-    assert found.objective == pytest.approx(expected, rel=EXACT)
-    assert found.bound == pytest.approx(expected, rel=EXACT)
+    for given_ in ({"lattice": lattice_of(tables)}, {"formulation": "assignment"}):
+        found = optimize_intrachip(tables, limits, **given_)
+        assert found.objective == pytest.approx(expected, rel=EXACT)
+        assert found.bound == pytest.approx(expected, rel=EXACT)
 
 
 @share(1.0)
@@ -166,19 +145,3 @@ def test_rows_price_partitions_as_arrays_do(world: World, data: st.DataObject) -
     assert (found.termination is Termination.OPTIMAL) == bool(prices.legal.all())
     if prices.legal.all():
         assert found.objective == pytest.approx(float(prices.time.sum()), rel=1e-7)
-
-
-@share(0.5)
-@given(world=one_chip())
-def test_matrices_find_the_best_partitioning(world: World) -> None:
-    expected = best_by_hand(world)
-    try:
-        tables, _, _ = tables_of(world)
-        limits = IntraChipLimits(p_max=tables.kernels, forward_backward="shared")
-        found = optimize_intrachip(tables, limits, formulation="assignment")
-    except Infeasible:
-        assert np.isinf(expected)
-        return
-    assert found.bound <= expected * (1 + EXACT) <= found.objective * (1 + 2 * EXACT)
-    if not any(row.unit == "memory" for row in world.system.chip.efficiency or ()):  # times are linear in bytes
-        assert found.objective == pytest.approx(expected, rel=1e-6)

@@ -1,8 +1,9 @@
-"""Seeded random models of many structures, for tests that hold solvers against each other."""
+"""Seeded models: random ones of many structures, one that is soon solved and one that nobody finishes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -123,6 +124,32 @@ def parity(rng: Rng, n: int) -> Model:
     x = model.integer("x", max(2, n // 6), 0.0, 4.0)
     model.rows("odd", [(x[None, :], 2.0 * rng.integers(1, 6, x.size))], lower=7.0, upper=7.0)
     model.minimize([(x, rng.uniform(0.0, 1.0, x.size))])
+    return model
+
+
+def cover(n: int = 30, m: int = 20) -> Model:
+    """Set covering: soon solved."""
+    rng = np.random.default_rng(0)
+    model = Model("cover")
+    x = model.binary("x", n)
+    model.rows("cover", [(rng.integers(0, n, (m, 4)), 1.0)], lower=1.0)
+    model.minimize([(x, rng.integers(1, 10, n))])
+    return model
+
+
+def market_split(m: int = 5, n: int = 40, seed: int = 1, slack: bool = True) -> Model:
+    """Return a market-split instance: tiny, and far out of reach of branch and bound."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 100, (m, n)).astype(float)
+    model = Model("market")
+    x = model.binary("x", n)
+    terms: list[Any] = [(np.broadcast_to(x, (m, n)), a)]
+    if slack:
+        s = model.continuous("s", (m, 2))
+        terms.append((s, [1.0, -1.0]))
+        model.minimize([(s, 1.0)])
+    half = np.floor(a.sum(axis=1) / 2)
+    model.rows("split", terms, lower=half, upper=half)
     return model
 
 

@@ -1,45 +1,17 @@
-"""Time limit, Ctrl-C and progress on models that HiGHS cannot finish."""
+"""Time limit, Ctrl-C and progress on models that no solver finishes; and what neither limit nor model allows."""
 
 from __future__ import annotations
 
-import _thread
-import itertools
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
 from busy import BUSY
+from doors import by_both_doors, check_trace, press_ctrl_c
+from random_models import market_split
 
 from dfopt.milp import Model, Termination, TracePoint, engine, solve, worker
-
-
-def market_split(m: int = 5, n: int = 40, seed: int = 1, slack: bool = True) -> Model:
-    """Return a market-split instance: tiny, and far out of reach of branch and bound."""
-    rng = np.random.default_rng(seed)
-    a = rng.integers(0, 100, (m, n)).astype(float)
-    model = Model("market")
-    x = model.binary("x", n)
-    terms: list[Any] = [(np.broadcast_to(x, (m, n)), a)]
-    if slack:
-        s = model.continuous("s", (m, 2))
-        terms.append((s, [1.0, -1.0]))
-        model.minimize([(s, 1.0)])
-    half = np.floor(a.sum(axis=1) / 2)
-    model.rows("split", terms, lower=half, upper=half)
-    return model
-
-
-def check_trace(trace: tuple[TracePoint, ...]) -> None:
-    for a, b in itertools.pairwise(trace):
-        assert a.seconds <= b.seconds and a.objective >= b.objective and a.bound <= b.bound
-
-
-def press_ctrl_c(after: float) -> threading.Timer:
-    timer = threading.Timer(after, _thread.interrupt_main)
-    timer.start()
-    return timer
 
 
 def test_limit_with_solution() -> None:
@@ -55,9 +27,10 @@ def test_limit_with_solution() -> None:
     check_trace(s.trace)
 
 
-def test_limit_without_solution() -> None:
+@by_both_doors
+def test_limit_without_solution(solver: str) -> None:
     began = time.perf_counter()
-    s = solve(market_split(6, 50, slack=False), time_limit=0.7)
+    s = solve(market_split(6, 50, slack=False), solver=solver, time_limit=0.7)
     assert time.perf_counter() - began <= 0.7 + BUSY
     assert s.termination is Termination.LIMIT_NO_SOLUTION
     assert s.x is None and s.objective == float("inf") and s.gap == float("inf")
@@ -96,9 +69,10 @@ def test_ctrl_c_returns_the_incumbent() -> None:
     check_trace(s.trace)
 
 
-def test_ctrl_c_without_solution() -> None:
-    timer = press_ctrl_c(0.3)
-    s = solve(market_split(6, 50, slack=False), time_limit=20.0)
+@by_both_doors
+def test_ctrl_c_without_solution(solver: str) -> None:
+    timer = press_ctrl_c(0.5)
+    s = solve(market_split(6, 50, slack=False), solver=solver, time_limit=20.0)
     timer.join()
     assert s.termination is Termination.INTERRUPTED_NO_SOLUTION and s.x is None
 
@@ -141,13 +115,14 @@ def test_progress_comes_from_the_calling_thread() -> None:
     assert len(seen) >= 2 and len(seen) <= len(s.trace) + 6
 
 
-def test_failing_progress_stops_the_solve() -> None:
+@by_both_doors
+def test_failing_progress_stops_the_solve(solver: str) -> None:
     def fail(point: TracePoint) -> None:
         raise LookupError("display gone")
 
     began = time.perf_counter()
     with pytest.raises(LookupError, match="display gone"):
-        solve(market_split(), time_limit=20.0, progress=fail)
+        solve(market_split(), solver=solver, time_limit=20.0, progress=fail)
     assert time.perf_counter() - began <= BUSY
 
 
@@ -164,3 +139,17 @@ def test_large_lp_hears_the_limit() -> None:
     # a fast machine may be done; whoever is not says that the limit came first
     limited = (Termination.LIMIT_NO_SOLUTION, Termination.LIMIT_WITH_SOLUTION)
     assert s.termination in limited or (s.termination is Termination.OPTIMAL and s.seconds < 0.4 + BUSY)
+
+
+@by_both_doors
+@pytest.mark.parametrize("integral", [True, False])
+def test_infeasible_and_unbounded_are_told_apart(integral: bool, solver: str) -> None:
+    m = Model("u")
+    x = (m.integer if integral else m.continuous)("x", 2)
+    m.rows("r", [(x[None, :], [1.0, -1.0])], lower=0.0)
+    m.minimize([(x, [-1.0, 0.0])])
+    s = solve(m, solver=solver)
+    assert s.termination is Termination.UNBOUNDED and s.objective == -np.inf and s.x is None
+    m.rows("no", [(x[None, :], 1.0)], upper=-1.0)
+    s = solve(m, solver=solver)
+    assert s.termination is Termination.INFEASIBLE and s.objective == np.inf and not s.proven

@@ -1,14 +1,21 @@
-"""The model: assembly, validation, verification; no solver involved."""
+"""The model: assembly, validation, verification, without a solver; and files, which other readers solve alike."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import highspy
 import numpy as np
 import pytest
+from random_models import random_model
 
-from dfopt.milp import Model
+from dfopt.errors import DocumentError
+from dfopt.milp import Model, solve, write_model
 
 
 def small() -> Model:
@@ -109,38 +116,30 @@ def test_start_fills_fixed_columns() -> None:
     assert x[6] == 2.0
 
 
-def test_errors_are_clear() -> None:
+REFUSED: list[tuple[str, Callable[[Model], object]]] = [
+    ("variable block 'b' already exists", lambda m: m.continuous("b", 1)),
+    ("does not broadcast", lambda m: m.continuous("d", 3, lower=[1.0, 2.0])),
+    ("above upper", lambda m: m.continuous("d", 3, lower=2.0, upper=[3.0, 1.0, 3.0])),
+    ("NaN bound", lambda m: m.continuous("d", 3, lower=np.nan)),
+    ("row block 'r' already exists", lambda m: m.rows("r", [(m.index("c"), 1.0)])),
+    ("2 rows where the first term has 3", lambda m: m.rows("s", [(m.index("c"), 1.0), (m.index("b"), 1.0)])),
+    ("out of range", lambda m: m.rows("s", [([7], 1.0)])),
+    ("out of range", lambda m: m.minimize([([-2], 1.0)])),
+    ("must be integers", lambda m: m.rows("s", [([1.0], 1.0)])),
+    ("NaN", lambda m: m.rows("s", [([0, 1, 2], [1.0, np.nan, 1.0])])),
+    ("does not broadcast", lambda m: m.rows("s", [(m.index("c"), [1.0, 2.0])])),
+    ("does not broadcast", lambda m: m.rows("s", [(m.index("c"), 1.0)], lower=[1.0, 2.0])),
+    ("no variable block 'zz'", lambda m: m.value("zz", np.zeros(7))),
+    ("7 columns", lambda m: m.arrays().violation(np.zeros(3))),
+]
+
+
+def test_errors_are_clear_and_leave_nothing_behind() -> None:
     m = small()
-    with pytest.raises(ValueError, match="variable block 'b' already exists"):
-        m.continuous("b", 1)
-    with pytest.raises(ValueError, match="does not broadcast"):
-        m.continuous("d", 3, lower=[1.0, 2.0])
-    with pytest.raises(ValueError, match="above upper"):
-        m.continuous("d", 3, lower=2.0, upper=[3.0, 1.0, 3.0])
-    with pytest.raises(ValueError, match="NaN bound"):
-        m.continuous("d", 3, lower=np.nan)
     m.rows("r", [(m.index("c"), 1.0)])
-    with pytest.raises(ValueError, match="row block 'r' already exists"):
-        m.rows("r", [(m.index("c"), 1.0)])
-    with pytest.raises(ValueError, match="2 rows where the first term has 3"):
-        m.rows("s", [(m.index("c"), 1.0), (m.index("b"), 1.0)])
-    with pytest.raises(ValueError, match="out of range"):
-        m.rows("s", [([7], 1.0)])
-    with pytest.raises(ValueError, match="out of range"):
-        m.minimize([([-2], 1.0)])
-    with pytest.raises(ValueError, match="must be integers"):
-        m.rows("s", [([1.0], 1.0)])
-    with pytest.raises(ValueError, match="NaN"):
-        m.rows("s", [([0, 1, 2], [1.0, np.nan, 1.0])])
-    with pytest.raises(ValueError, match="does not broadcast"):
-        m.rows("s", [(m.index("c"), [1.0, 2.0])])
-    with pytest.raises(ValueError, match="does not broadcast"):
-        m.rows("s", [(m.index("c"), 1.0)], lower=[1.0, 2.0])
-    with pytest.raises(ValueError, match="no variable block 'zz'"):
-        m.value("zz", np.zeros(7))
-    with pytest.raises(ValueError, match="7 columns"):
-        m.arrays().violation(np.zeros(3))
-    # none of the refused calls left anything behind
+    for said, call in REFUSED:
+        with pytest.raises(ValueError, match=said):
+            call(m)
     assert m.arrays().A.shape == (3, 7) and m.arrays().A.nnz == 3
     assert list(m.row_blocks) == ["r"]
 
@@ -148,3 +147,122 @@ def test_errors_are_clear() -> None:
 def test_import_loads_no_solver() -> None:
     code = "import sys, dfopt.milp; sys.exit('highspy' in sys.modules or 'pulp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -- model files -------------------------------------------------------------------------------
+
+
+def read_with_highs(path: Path) -> Any:
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("mip_rel_gap", 0.0)
+    assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
+    highs.run()
+    return highs
+
+
+def edges() -> Model:
+    """Everything a writer can get wrong."""
+    m = Model("edges")
+    a, b = m.binary("A", (2, 3)), m.integer("A[0]", 2, -4, [np.inf, 9])
+    c, e = m.continuous("free", (), -np.inf), m.continuous("e1 -> x", 2, [-2, -np.inf], [3.5, -1])
+    m.integer("unused", 1, 2, 8)
+    m.rows("row [x]", [(a, 1.0), (e, 2.0)], lower=[0.5, -np.inf], upper=[0.5, 4.0])
+    m.rows("range", [(b[None, :], [1.0, -1.0]), (np.array([int(c)]), 1.0)], lower=-3.25, upper=7.0)
+    m.rows("range.lower", [(b, 1.0)], lower=-3.0)
+    m.rows("nothing", [([-1], 1.0)], upper=2.0)
+    m.minimize([(a, [[-1.0, 2.0, 1 / 3], [0.25, -7.0, 1e-7]]), (b, [1.0, -2.0]), (c, 0.5)], offset=-12.75)
+    m.bound(c, lower=-50.0)
+    return m
+
+
+@pytest.mark.parametrize("suffix", ["mps", "lp", "LP"])
+def test_names_and_numbers(tmp_path: Path, suffix: str) -> None:
+    m, path = edges(), tmp_path / f"edges.{suffix}"
+    best = solve(m)
+    write_model(m, path)
+    if suffix == "LP":
+        path = path.rename(path.with_suffix(".lp"))
+    highs = read_with_highs(path)
+    assert highs.getObjectiveValue() == pytest.approx(best.objective, abs=1e-9) and best.x is not None
+    lp = highs.getLp()
+    at = {name: i for i, name in enumerate(lp.col_names_)}
+    names = [
+        "A_0_0",
+        "A_0_1",
+        "A_0_2",
+        "A_1_0",
+        "A_1_1",
+        "A_1_2",
+        "A_0__0",
+        "A_0__1",
+        "_free",
+        "_e1____x_0",
+        "_e1____x_1",
+    ]
+    assert set(names) | {"unused_0", "constant"} == set(at)
+    arrays = m.arrays()
+    for column, name in enumerate([*names, "unused_0"]):
+        i = at[name]
+        assert (lp.col_lower_[i], lp.col_upper_[i]) == (arrays.col_lower[column], arrays.col_upper[column])
+        assert lp.col_cost_[i] == pytest.approx(arrays.cost[column], rel=1e-11)
+        kind = highspy.HighsVarType.kInteger if arrays.integrality[column] else highspy.HighsVarType.kContinuous
+        assert lp.integrality_[i] == kind
+    rows = {"row__x__0", "row__x__1", "range_0.lower", "range_0.upper", "range_lower_0", "range_lower_1", "nothing_0"}
+    assert rows <= set(lp.row_names_) <= rows | {"_dummy"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_round_trip(tmp_path: Path, seed: int) -> None:
+    import pulp
+
+    model = random_model(seed)
+    best = solve(model)
+    for name in ("m.mps", "m.lp"):
+        write_model(model, tmp_path / name)
+        highs = read_with_highs(tmp_path / name)
+        if best.x is None:
+            assert highs.getModelStatus().name == "kInfeasible"
+        else:
+            assert highs.getObjectiveValue() == pytest.approx(best.objective, rel=1e-8, abs=1e-8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, problem = pulp.LpProblem.fromMPS(str(tmp_path / "m.mps"))
+        problem.solve(pulp.HiGHS(msg=False, gapRel=0.0))
+    if best.x is None:
+        assert problem.status == pulp.LpStatusInfeasible
+    else:
+        assert pulp.value(problem.objective) == pytest.approx(best.objective, rel=1e-6, abs=1e-6)
+
+
+def test_infeasible_constant_row_stays(tmp_path: Path) -> None:
+    m = edges()
+    m.rows("never", [([-1], 1.0)], lower=1.0)
+    for name in ("m.mps", "m.lp"):
+        write_model(m, tmp_path / name)
+        assert read_with_highs(tmp_path / name).getModelStatus().name == "kInfeasible"
+
+
+def test_names_are_stable(tmp_path: Path) -> None:
+    for name in ("1.lp", "2.lp"):
+        write_model(edges(), tmp_path / name)
+    assert (tmp_path / "1.lp").read_text() == (tmp_path / "2.lp").read_text()
+
+
+def test_bad_paths(tmp_path: Path) -> None:
+    for name, said in (("m.txt", "found the suffix '.txt', expected .mps or .lp"), ("no/m.lp", "cannot be written")):
+        with pytest.raises(DocumentError, match=said) as caught:
+            write_model(edges(), tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value) and caught.value.issues[0].remedy
+    (tmp_path / "folder.lp").mkdir()
+    with pytest.raises(DocumentError, match="cannot be written"):
+        write_model(edges(), tmp_path / "folder.lp")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder.lp"]
+
+
+def test_a_file_is_replaced_and_a_link_followed(tmp_path: Path) -> None:
+    target, link = tmp_path / "m.lp", tmp_path / "link.lp"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_model(edges(), link)
+    assert link.is_symlink() and target.read_text().startswith("\\* dfopt")

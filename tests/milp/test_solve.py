@@ -10,30 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doors import check_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_models import small_milp
+from random_models import cover, market_split, small_milp
 
+from dfopt.errors import PlanError
 from dfopt.milp import Model, Solution, Termination, explain_infeasible, solve, verdict
-from dfopt.milp.engine import HighsRun
+from dfopt.milp.engine import HighsRun, default_threads
 from dfopt.milp.outcome import Ending, RunOutcome, Settings
 
 
 def assert_trace(s: Solution) -> None:
     assert s.trace
-    for a, b in itertools.pairwise(s.trace):
-        assert a.seconds <= b.seconds and a.objective >= b.objective and a.bound <= b.bound
+    check_trace(s.trace)
     assert all(p.bound <= p.objective for p in s.trace)
     assert (s.trace[-1].objective, s.trace[-1].bound) == (s.objective, s.bound)
-
-
-def cover(n: int = 30, m: int = 20, seed: int = 0) -> Model:
-    rng = np.random.default_rng(seed)
-    model = Model("cover")
-    x = model.binary("x", n)
-    model.rows("cover", [(rng.integers(0, n, (m, 4)), 1.0)], lower=1.0)
-    model.minimize([(x, rng.integers(1, 10, n))])
-    return model
 
 
 def brute_force(model: Model, n: int) -> float:
@@ -124,19 +116,6 @@ def test_solution_is_frozen_and_sized() -> None:
         s.x[0] = 1.0
 
 
-def test_infeasible_and_unbounded_are_told_apart() -> None:
-    for integral in (True, False):
-        m = Model("u")
-        x = (m.integer if integral else m.continuous)("x", 2)
-        m.rows("r", [(x[None, :], [1.0, -1.0])], lower=0.0)
-        m.minimize([(x, [-1.0, 0.0])])
-        s = solve(m)
-        assert s.termination is Termination.UNBOUNDED and s.objective == -math.inf and s.x is None
-        m.rows("no", [(x[None, :], 1.0)], upper=-1.0)
-        s = solve(m)
-        assert s.termination is Termination.INFEASIBLE and s.objective == math.inf and not s.proven
-
-
 def test_unbounded_relaxation_with_infeasible_integers() -> None:
     # 3a + 5b = 7 has no solution in nonnegative integers, its relaxation has
     m = Model("coins")
@@ -159,13 +138,8 @@ def test_no_columns_and_no_rows() -> None:
 
 
 def test_gap_reached_is_not_optimal() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.integers(0, 100, (3, 15)).astype(float)
-    half = np.floor(a.sum(axis=1) / 2)
-    m = Model("market")
-    x, slack = m.binary("x", 15), m.continuous("s", (3, 2))
-    m.rows("split", [(np.broadcast_to(x, a.shape), a), (slack, [1.0, -1.0])], lower=half, upper=half)
-    m.minimize([(slack, 1.0)], offset=100.0)
+    m = market_split(3, 15, seed=0)
+    m.minimize([(m.index("s"), 1.0)], offset=100.0)
     s = solve(m, gap=0.5)
     assert s.termination is Termination.GAP_REACHED and s.proven
     assert 0.0 < s.gap <= 0.5 and s.bound < s.objective
@@ -186,16 +160,14 @@ def test_complete_start_is_the_first_incumbent() -> None:
 
 def test_start_reaches_highs(monkeypatch: pytest.MonkeyPatch) -> None:
     # Not only noted by us: HiGHS itself reports the start as its first solution.
-    from dfopt.milp import engine
-
     seen: list[float] = []
-    original = engine.HighsRun._on_solution
+    original = HighsRun._on_solution
 
-    def spy(self: engine.HighsRun, event: object) -> None:
+    def spy(self: HighsRun, event: object) -> None:
         seen.append(event.data_out.objective_function_value)  # type: ignore[attr-defined]
         original(self, event)
 
-    monkeypatch.setattr(engine.HighsRun, "_on_solution", spy)
+    monkeypatch.setattr(HighsRun, "_on_solution", spy)
     m = cover()
     point = np.ones(30)
     point[0] = 0.0
@@ -333,9 +305,6 @@ def test_explain_names_both_sides_and_nothing_when_feasible() -> None:
 
 
 def test_threads_of_a_process_are_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dfopt.errors import PlanError
-    from dfopt.milp.engine import default_threads
-
     monkeypatch.setenv("DFOPT_THREADS", "1")
     assert default_threads() == 1
     for wrong in ("none", "0", "-1"):
