@@ -1,14 +1,20 @@
-"""The search over plans that a test gives, whatever else a question allows; and the arrays of one mapping."""
+"""The search over plans that a test gives, whatever else a question allows; and one mapping by arrays and judge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
+from oracles import judged, mapping_of
+from strategies import World, shardings
 
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.score import Score
 from dfopt.regions.arcs import chain_of
 from dfopt.regions.pricing import Priced, best_of
 from dfopt.regions.region import Region
@@ -50,3 +56,30 @@ def by_arrays(region: Region, mapping: Mapping) -> Priced | None:
     chain_k = [chain_of(arcs, partition_k[arcs.kernels]) for arcs in region.arcs_k]
     found = best_of(of, region.plan_i, chain_k, of.table.vectors(region.domain), np.array([np.inf]))
     return next(iter(found.kept), None)
+
+
+def drawn_mapping(world: World, data: st.DataObject, partition: dict[str, int]) -> tuple[Mapping, Score]:
+    """Some mapping with these partitions, and what the judge says of it."""
+    sharding = data.draw(shardings(world.graph, world.plan, world.assumptions))
+    mapping = mapping_of(world, sharding, {kernel.name: 0 for kernel in world.graph.kernels}, partition)
+    assume(mapping is not None)
+    assert mapping is not None
+    return mapping, judged(world, mapping)
+
+
+def check_agreed(world: World, mapping: Mapping, score: Score) -> Region:
+    """Arrays have the seconds of the judge, and no bound on a plan is above them; all fusions beside the mapping."""
+    region = region_of(world.instance.setting, mapping)
+    assume(region is not None)
+    assert region is not None
+    priced = by_arrays(region, mapping)
+    assume(priced is not None)
+    assert priced is not None and priced.step_s == pytest.approx(score.step_time_s, rel=1e-9)
+    check_bound(world, score)
+    return region
+
+
+def check_bound(world: World, score: Score) -> None:
+    """The bound of a plan is not above what a legal mapping under it takes."""
+    if not score.violations:
+        assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from counted_clock import over_when
+from small_systems import rings, small_system
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -19,7 +21,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import PlanRecord
 from dfopt.documents.request import Request
 from dfopt.documents.result import LOOSE, Result, status_words
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
@@ -49,8 +51,7 @@ def hard(count: int = 40, seed: int = 1) -> Graph:
 
 
 def chip(*dims: NetworkDim) -> System:
-    made = Chip(name="c", tiles=100, peak=1e6, sram=Sram(capacity=6e4), dram=Dram(bandwidth=5e4))
-    return System(name="s", chip=made, network=dims)
+    return small_system(*dims, tiles=100, peak=1e6, sram=6e4, bandwidth=5e4)
 
 
 def ends_with_a_mapping(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
@@ -148,12 +149,10 @@ TWO = Graph(
     tensors=(Tensor(src="a", dst="b"),),
     repeat=4,
 )
-RING = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=1e4)
+[RING] = rings(2, rate=1e4)
 
 
 def ended(solution: Solution, how: Termination) -> Solution:
-    from dataclasses import replace
-
     lost = how in (Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION, Termination.FAILED)
     changes = (
         {"x": None, "objective": float("inf"), "bound": -float("inf"), "gap": float("inf")} if lost else {"gap": 0.5}

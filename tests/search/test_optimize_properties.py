@@ -8,16 +8,16 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from given_plans import check_bound, drawn_mapping
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import judged, mapping_of
+from oracles import judged
 from problem_cases import close, dense
-from strategies import World, shardings, share, worlds
+from strategies import World, share, worlds
 
 import dfopt.search as optimizer
 from dfopt.documents.result import Result
 from dfopt.errors import Infeasible
-from dfopt.terms.bounds import PlanBounds
 
 
 def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
@@ -104,18 +104,14 @@ def test_results_hold_what_they_say(world: World, data: st.DataObject) -> None:
 @share(1)
 @given(worlds(most=4, max_pp=2), st.data())
 def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObject) -> None:
-    sharding = data.draw(shardings(world.graph, world.plan, world.assumptions))
     level = world.graph.levels()
     cut = data.draw(st.integers(0, 3))
     partition = {n: 0 if one < cut else 1 for n, one in level.items()}
     if data.draw(st.booleans()):
         partition = {n: 0 for n in level}
-    stage = {n: 0 for n in level}
-    mapping = mapping_of(world, sharding, stage, partition)
-    assume(mapping is not None)
-    score = judged(world, mapping)
+    _, score = drawn_mapping(world, data, partition)
     assume(not score.violations)
-    assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)
+    check_bound(world, score)
 
 
 @share(0.5)

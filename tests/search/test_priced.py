@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, reject
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from strategies import LEVELS, World, options_of, shardings, share, worlds
 
 import dfopt as df
+from dfopt.documents.assumptions import profile
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
 from dfopt.milp import Solution, Termination, TracePoint
+from dfopt.search.verify import verify
 from dfopt.sharding import interchip
+from dfopt.sharding.interchip import optimize_interchip
 from dfopt.solving import levels
 from dfopt.solving.options import record_of
 from dfopt.solving.priced import priced_mapping
@@ -96,3 +100,13 @@ def test_progress_and_trace_of_a_sharding_are_in_its_unit(monkeypatch: pytest.Mo
     assert record.trace[-1][1] == record.objective
     points = [one.incumbent for one in told if one.problem == "interchip"]
     assert len(points) >= 2 and min(points) == points[-1] == pytest.approx(record.objective)
+
+
+def test_a_sharding_is_optimal_for_its_level_whatever_the_gap() -> None:
+    """Found by benchmarks/consistency.py, seed 20261139, request 217: vit-b-16 on 8 TPU v5e with a gap of 1 %."""
+    chosen = profile("ideal").with_(sharding_objective="bytes")
+    asked = {"phase": "training", "batch": 8, "microbatch": "1", "recompute": "none", "gap": 0.05}
+    with patch("dfopt.solving.levels.optimize_interchip", wraps=optimize_interchip) as spy:
+        result = df.solve("gpt2-small", "h100-8", assumptions=chosen, sensitivity=False, **asked)
+    assert spy.call_count > 1 and {call.kwargs["gap"] for call in spy.call_args_list} == {0.0}
+    assert verify(result).ok

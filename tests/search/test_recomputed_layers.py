@@ -9,6 +9,7 @@ import pytest
 from given_plans import least_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from small_systems import rings, small_system
 from strategies import World, shardings, share, worlds
 
 import dfopt as df
@@ -17,7 +18,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import System
 from dfopt.errors import DocumentError, GraphError, Infeasible, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.verify import verify
@@ -39,10 +40,8 @@ def model(recompute: str, layers: int = 8, **more: Any) -> Graph:
 
 def machine(capacity: float | None, chips: int = 2) -> System:
     """A few chips of a memory that one may choose."""
-    memory = Dram(bandwidth=1e11, capacity=capacity)
-    chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e7), dram=memory, execution="kernel_by_kernel")
-    dim = NetworkDim(name="x", topology="ring", size=chips, link_bandwidth=1e9)
-    return System(name="s", chip=chip, network=(dim,))
+    chip = {"tiles": 4, "peak": 1e12, "sram": 1e7, "execution": "kernel_by_kernel"}
+    return small_system(*rings(chips, rate=1e9), bandwidth=1e11, capacity=capacity, **chip)
 
 
 def held(result: df.Result) -> float:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from itertools import permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_systems import rings, small_system
 from strategies import share
 
+import dfopt as df
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.physics.pipeline import resolve
+from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.search.space import log10_paths, search_space, together
 from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
 
 
 @st.composite
@@ -103,9 +107,8 @@ def chain(kernels: int, repeat: int = 1) -> Graph:
 
 def chained(execution: str) -> Setting:
     """Four GEMMs, twice, on any chip: a space is counted before a limit is looked at."""
-    chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
     assumptions = resolve(Assumptions(execution="chip", sequence_parallelism="none"), execution, 0.9)
-    return Setting(chain(4, repeat=2), System(name="s", chip=chip), assumptions)
+    return Setting(chain(4, repeat=2), small_system(), assumptions)
 
 
 def test_factors_multiply() -> None:
@@ -141,8 +144,26 @@ def test_stages_that_together_need_more_partitions_than_each_may_have_leave_a_co
     """A forward and a backward kernel never share a partition; one partition a stage is enough for two stages."""
     kernels = (Kernel(name="a", op="gemm", m=8, k=8, n=8), Kernel(name="b", op="gemm", m=8, k=8, n=8, pass_="backward"))
     graph = Graph(name="both", batch=2, kernels=kernels, tensors=())
-    chip = Chip(name="c", tiles=2, peak=1e12, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e9, capacity=1e9))
     rules = resolve(Assumptions(forward_backward="separate"), "dataflow", None, 0.0)
-    setting = Setting(graph, System(name="s", chip=chip), rules)
+    setting = Setting(graph, small_system(bandwidth=1e9, capacity=1e9), rules)
     space = search_space(setting, [Plan()], {0: lattice_of(2, set())}, asked=Request(p_max=1))
     assert (space.log10_fusions, space.exact) == (0.0, False)
+
+
+# -- fusions are counted alike whichever plan is priced first ----------------------------------
+
+
+_KERNELS = tuple(Kernel(name=name, op="elementwise", m=4, n=8, flop_per_element=50) for name in ("a", "b"))
+_GRAPH = Graph(name="two", kernels=_KERNELS, tensors=(), batch=4)
+_SYSTEM = small_system(*rings(2, rate=1e9), tiles=4, compute_utilization=1.0, bandwidth=1e3)
+
+
+def test_the_down_sets_of_a_stage_are_not_taken_for_those_of_all_kernels() -> None:
+    setting, request = Setting(_GRAPH, _SYSTEM, df.profile("default")), Request()
+    plans, _ = asked_plans(_GRAPH, _SYSTEM, request, setting.assumptions)
+    assert any(plan.stages == 2 for plan in plans)
+    counted = set()
+    for order in permutations(plans):
+        lattices = down_sets_by_kind(setting, order)
+        counted.add((*lattices, lattices[0] and lattices[0].member.shape))
+    assert counted == {(0, (4, 2))}  # nothing, one of two or both

@@ -1,12 +1,14 @@
-"""``top``: the next best plans are exactly those that solving every plan by itself finds."""
+"""The next best: of different plans or shardings, exactly those that solving each by itself finds."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+from small_systems import rings, small_system
 
 import dfopt as df
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.judge import evaluate
@@ -65,3 +67,35 @@ def test_mappings_as_fast_as_each_other_are_proven_within_a_gap_too() -> None:
     result = df.optimize(workload, df.load_system("a100-8"), top=2, distinct="sharding", gap=0.01, **pins)
     assert result.alternatives is not None and result.alternatives[0].value == pytest.approx(result.value, rel=1e-9)
     assert result.status == "optimal" and verify(result).gap == 0.0
+
+
+def test_a_better_sharding_that_is_left_out_is_found_by_a_check() -> None:
+    """Shardings of one plan, named as different in the proof; with the best and a worse one alone it is refused."""
+    kernels = Kernel(name="up", op="gemm", m=8, k=4, n=6), Kernel(name="down", op="gemm", m=4, k=8, n=6)
+    graph = Graph(name="g", batch=4, kernels=kernels, tensors=(Tensor(src="up", dst="down"),))
+    system = small_system(*rings(2, rate=20), tiles=2, peak=300, sram=1e6)
+    result = df.optimize(graph, system, tp=2, pp=1, top=4, distinct="sharding", sensitivity=False)
+    others = result.alternatives or ()
+    assert result.status == "optimal" and len(others) == 3
+    assert {one.mapping.plan for one in others} == {result.plan}
+    assert result.proof.endswith("of different plans, microbatches, ways to compute again or shardings")
+    assert verify(result).ok
+    worse = next(one for one in others if one.value > others[0].value * 1.01)
+    fields = {"request": result.request.model_copy(update={"top": 2}), "alternatives": (worse,), "question": None}
+    forged = result.model_copy(update=fields).sealed()
+    assert any("could be shown" in problem for problem in verify(forged).problems)
+
+
+@pytest.mark.parametrize(
+    ("asked", "beside"),
+    [
+        ({"set": {"sharding_objective": "seconds"}}, "sharding_objective: seconds; use joint"),
+        ({"formulation": "assignment"}, "formulation: assignment; use auto"),
+    ],
+)
+def test_where_only_one_sharding_of_a_plan_is_looked_for_several_are_refused(
+    asked: dict[str, object], beside: str
+) -> None:
+    """By name, with what to ask for instead."""
+    with pytest.raises(PlanError, match=f"distinct: found sharding, expected plan beside {beside}"):
+        df.optimize("gpt2-small", "sn10-8-ring", top=2, distinct="sharding", **asked)
