@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from block_cases import IN_TOKEN_BLOCKS, needing_blocks
+from brute import Joint, joint_optimum
+from hypothesis import note, reject
 from hypothesis import strategies as st
 from strategies import ROWS, World, footprint, with_dram, worlds
 
 from dfopt.bnb import Clock, Outcome
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
+from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.regions.problem import parameters_of, problem_in, searched
 from dfopt.regions.region import Branch
 from dfopt.regions.space import MappingSpace
 from dfopt.regions.variants import Variants
+from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.solving.options import Options
@@ -79,6 +84,35 @@ def best_mapping(setting: Setting, request: Request) -> Outcome[Branch, Any]:
     """The fastest mapping of a setting, with a bound; ``empty``: no mapping fits the memories."""
     options = Options(request, Clock.of_limit(request.time_limit))
     return searched(problem_in([space_of(setting, request)], options), parameters_of(request), options.clock)
+
+
+def optimum(world: World, asked: Mapping[str, Any]) -> Joint | None:
+    """The best of all mappings that a request allows, by brute force; none if nothing fits.
+
+    Raises
+    ------
+    PlanError
+        If no plan has what is asked for.
+    """
+    return joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
+
+
+def optimum_of_some(world: World, asked: Mapping[str, Any]) -> Joint | None:
+    """The same; another world is drawn if no plan has what is asked for."""
+    try:
+        return optimum(world, asked)
+    except PlanError:
+        reject()
+
+
+def check_honest(result: Result, best: float) -> None:
+    """No bound is above the best value and no mapping below it, what is called optimal is, and a check has no doubt."""
+    note(f"{result.value} {result.bound} {result.status} {result.plan.label} against {best}")
+    assert result.bound <= best * (1 + 1e-9)
+    assert result.value >= best * (1 - 1e-9)
+    assert result.status != "optimal" or result.value <= best * (1 + 1e-6)
+    shown = verify(result)
+    assert not shown.problems, shown.problems
 
 
 def asked_of(world: World, draw: st.DrawFn, ways: int = MANY) -> dict[str, Any]:

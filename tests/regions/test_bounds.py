@@ -17,6 +17,7 @@ from covered import covered, in_token_blocks, jointly, request_of
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from members import Members, drawn_root, places
+from small_systems import rings, small_system
 from strategies import World, share, with_dram
 
 import dfopt as df
@@ -24,7 +25,6 @@ from dfopt.bnb import Bound, Candidate, Clock, Incumbents, Problem, Relaxation, 
 from dfopt.documents.efficiency import EfficiencyRow
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.request import Request
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.regions.branching import Probing
@@ -86,27 +86,28 @@ def test_no_member_is_below_a_bound(world: World, data: st.DataObject) -> None:
     check_bounds(problem(members).relaxations, region, least)
 
 
+def undominated(region: Region) -> Region:
+    """What is left of a region without options that others dominate."""
+    return Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)) or region
+
+
+WORLDS = {
+    "in blocks of tokens": in_token_blocks(),
+    "by cycles": covered(most=4, **BY_CYCLES),
+    "with shares of bandwidth": covered(most=4, **BY_SHARES),
+}
+
+
+@pytest.mark.parametrize("worlds", WORLDS.values(), ids=WORLDS)
 @share(1)
-@given(in_token_blocks(), st.data())
-def test_no_member_in_blocks_of_tokens_is_below_a_bound(world: World, data: st.DataObject) -> None:
-    members, region = drawn(world, data)
-    check_bounds(problem(members).relaxations, region, members.least(region))
-
-
-@share(1)
-@given(covered(most=4, **BY_CYCLES), st.data())
-def test_no_member_is_below_a_bound_by_cycles(world: World, data: st.DataObject) -> None:
-    members, region = drawn(world, data)
-    check_bounds(problem(members).relaxations, region, members.least(region))
-
-
-@share(1)
-@given(covered(most=4, **BY_SHARES), st.data())
-def test_no_member_with_shares_of_bandwidth_is_below_a_bound(world: World, data: st.DataObject) -> None:
-    members, region = drawn(world, data)
-    check_bounds(problem(members).relaxations, region, members.least(region))
-    kept = _or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region)
-    assert members.least(kept) == pytest.approx(members.least(region), rel=SAME)
+@given(st.data())
+def test_no_member_is_below_a_bound_nor_lost_by_dominance(
+    worlds: st.SearchStrategy[World], data: st.DataObject
+) -> None:
+    members, region = drawn(data.draw(worlds), data)
+    least = members.least(region)
+    check_bounds(problem(members).relaxations, region, least)
+    assert members.least(undominated(region)) == pytest.approx(least, rel=SAME)
 
 
 @share(1)
@@ -135,17 +136,14 @@ def test_what_moves_more_bytes_faster_is_not_dominated(bytes_: float) -> None:
     """One product on two chips, which the memory delays most: schemes of few bytes are slower than others."""
     rows = [EfficiencyRow(unit="memory", bytes=bytes_, share=1.0), EfficiencyRow(unit="memory", share=0.01)]
     rows += [EfficiencyRow(unit="matrix", share=1.0), EfficiencyRow(unit="vector", share=1.0)]
-    dram = Dram(bandwidth=1.0, capacity=1e9)
-    chip = Chip(name="c", tiles=2, peak=1e9, sram=Sram(capacity=1e9), dram=dram, efficiency=tuple(rows))
-    link = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=1e9)
+    system = small_system(*rings(2, rate=1e9), tiles=2, peak=1e9, bandwidth=1.0, capacity=1e9, efficiency=tuple(rows))
     graph = Graph(name="g", batch=1, kernels=(Kernel(name="a", op="gemm", m=4, k=4, n=4),))
     chosen = resolve(df.Assumptions(compute_model="efficiency"), "library", 0.9)
-    world = World(graph, System(name="s", chip=chip, network=(link,)), df.Plan(), chosen)
+    world = World(graph, system, df.Plan(), chosen)
     members = Members(world, Request(tp=2, pp=1, two_batch_overlap=False))
     pairs = [(root, pair) for root in members.space.roots for pair in combinations(root.domain[0], 2)]
     for region in (replace(root, domain=(pair,)) for root, pair in pairs):
-        kept = _or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region)
-        assert members.least(kept) == pytest.approx(members.least(region), rel=SAME)
+        assert members.least(undominated(region)) == pytest.approx(members.least(region), rel=SAME)
 
 
 @share(1)
@@ -179,21 +177,16 @@ def test_what_is_left_out_does_not_matter(world: World, data: st.DataObject) -> 
     members, region = drawn(world, data)
     least = members.least(region)
     assume(math.isfinite(least))
-    kept = members.least(_or_itself(Dominated().reduce(region, NOTHING, Incumbents(1, 0.0)), region))
-    assert kept == pytest.approx(least, rel=SAME)
+    assert members.least(undominated(region)) == pytest.approx(least, rel=SAME)
     cutoff = Incumbents(1, 0.0)
     cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), BEATEN))
     memory = FactCache()
-    smaller = _or_itself(AboveCutoff(memory).reduce(region, NOTHING, cutoff), region)
+    smaller = AboveCutoff(memory).reduce(region, NOTHING, cutoff) or region
     assert members.least(smaller) == pytest.approx(least, rel=SAME)
     # with the blocks that are left, too
     leaf = Enumeration(memory, Options(Request()))
     [candidate] = leaf.solve(smaller, NOTHING, cutoff, Clock()).candidates
     assert candidate.value == pytest.approx(least, rel=SAME)
-
-
-def _or_itself(smaller: Region | None, region: Region) -> Region:
-    return region if smaller is None else smaller
 
 
 @share(1)
@@ -254,13 +247,11 @@ class Raised(Relaxation[Region, Any]):
 
 def lone_kernel(shards: int = 1) -> Members:
     """One product, on one chip or shared out somehow, which computes all the time: every bound is exact."""
-    dram = Dram(bandwidth=1e9, capacity=1e9)
-    chip = Chip(name="c", tiles=2, peak=300.0, sram=Sram(capacity=1e9), dram=dram)
     graph = Graph(name="g", batch=4, kernels=(Kernel(name="a", op="gemm", m=4, k=4, n=4),))
     chosen = resolve(df.Assumptions(), "dataflow", 0.9)
     request = Request(pp=1, tp=shards, two_batch_overlap=False)
-    links = (NetworkDim(name="x", topology="ring", size=shards, link_bandwidth=1e15),) if shards > 1 else ()
-    system = System(name="s", chip=chip, network=links)
+    links = rings(shards, rate=1e15) if shards > 1 else ()
+    system = small_system(*links, tiles=2, peak=300.0, bandwidth=1e9, capacity=1e9)
     return Members(World(graph, system, df.Plan(), chosen), request)
 
 

@@ -9,26 +9,24 @@ from typing import Any
 
 import pytest
 from brute import joint_optimum, least_capacities
-from covered import asked_of, jointly, setting_of
+from covered import asked_of, jointly
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from proven import check_proven
 from strategies import World, share, with_dram, worlds
-from test_bounds import BEATEN, NOTHING, SAME, below, check_bounds, drawn, problem
+from test_bounds import BEATEN, NOTHING, SAME, below, check_bounds, drawn, problem, undominated
 from test_offload import cases as trained
+from test_offload import every, overtaken
 
 from dfopt.bnb import Candidate, Clock, Incumbents
-from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.branching import Probing
 from dfopt.regions.facts import FactCache
 from dfopt.regions.leaves import Enumeration
-from dfopt.regions.reductions import AboveCutoff, Dominated
+from dfopt.regions.reductions import AboveCutoff
 from dfopt.search import solve
 from dfopt.search.verify import verify
-from dfopt.setting.placements import offloads
-from dfopt.setting.plans import asked_plans
 from dfopt.solving.options import Options
 from dfopt.workloads.recompute import recomputed, some_recomputed
 
@@ -100,32 +98,20 @@ WINDOWS = PLAIN | {
     "point_to_point_overlap": "exposed",
 }
 
-
-MOVED = {name: said for name, said in PLAIN.items() if name != "tile_rows"}
-WINDOWS = {name: said for name, said in WINDOWS.items() if name != "tile_rows"}
-
-
-def placed(world: World, asked: dict[str, Any]) -> list[Plan]:
-    """All plans with all placements that are asked for."""
-    setting = setting_of(world)
-    try:
-        placements = offloads(world.graph, world.system, setting.assumptions, Request(**asked))
-        plans, _ = asked_plans(world.graph, world.system, Request(zero=(0, 1), mp=1), setting.assumptions)
-    except PlanError:
-        assume(False)
-    return [plan.model_copy(update={"placement": each}) for plan in plans for each in placements]
+MOVED = {name: said for name, said in PLAIN.items() if name != "tile_rows"} | {
+    "gradient_overlap": [None, "backward"],
+    "parameter_overlap": [None, "forward"],
+}
 
 
 @share(0.5)
-@given(
-    trained(**(MOVED | {"gradient_overlap": [None, "backward"], "parameter_overlap": [None, "forward"]})),
-    st.integers(1, 4),
-)
+@given(trained(**MOVED), st.integers(1, 4))
 def test_answers_are_verified(case: tuple[World, dict[str, str]], top: int) -> None:
     """With several mappings, too, of which the first is the best that brute force finds."""
     world, place = case
     asked: dict[str, Any] = {"offload": tuple(place), "zero": (0, 1), "mp": 1}
-    plans = placed(world, asked)
+    assume(not overtaken(world))
+    plans = every(world, tuple(place))
     best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked), plans)
     given = {"assumptions": jointly(world), **asked, "top": top}
     if best is None:
@@ -152,7 +138,7 @@ def check_region(world: World, data: st.DataObject, asked: Request | None = None
         assert math.isinf(least)
         return
     if math.isfinite(least):
-        assert members.least(Dominated().reduce(region, NOTHING, cutoff) or region) == pytest.approx(least, rel=SAME)
+        assert members.least(undominated(region)) == pytest.approx(least, rel=SAME)
         cutoff.offer(Candidate(least * data.draw(st.sampled_from([1 + 1e-6, 1.02, 1.5])), BEATEN))
     smaller = AboveCutoff(memory).reduce(region, NOTHING, cutoff) or region
     answer = Enumeration(memory, Options(Request())).solve(smaller, NOTHING, cutoff, Clock())
@@ -163,22 +149,24 @@ def check_region(world: World, data: st.DataObject, asked: Request | None = None
         assert all(below(low, members.least(child)) for child, low in children)
 
 
+GRADIENTS = {
+    "layer by layer": worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING),
+    "as Calculon has it": worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **WINDOWS),
+}
+
+
+@pytest.mark.parametrize("drawn_worlds", GRADIENTS.values(), ids=GRADIENTS)
 @share(0.5)
-@given(worlds(most=4, least=2, trains=True, repeats=(4,), **HIDING), st.data())
-def test_bounds_of_gradients_that_hide(world: World, data: st.DataObject) -> None:
+@given(st.data())
+def test_bounds_of_gradients_that_hide(drawn_worlds: st.SearchStrategy[World], data: st.DataObject) -> None:
+    world = data.draw(drawn_worlds)
     assume(world.graph.folded and world.graph.trains)
+    assume(world.assumptions.gradient_overlap == "backward" or len(world.graph.layers.kinds) == 1)
     check_region(world, data)
 
 
 @share(0.5)
-@given(worlds(most=4, least=2, trains=True, repeats=(4,), pieces=False, **(WINDOWS | {"tile_rows": 1})), st.data())
-def test_bounds_of_gradients_that_hide_as_calculon_has_it(world: World, data: st.DataObject) -> None:
-    assume(world.graph.folded and world.graph.trains and len(world.graph.layers.kinds) == 1)
-    check_region(world, data)
-
-
-@share(0.5)
-@given(trained(**(MOVED | {"gradient_overlap": [None, "backward"], "parameter_overlap": [None, "forward"]})), st.data())
+@given(trained(**MOVED), st.data())
 def test_bounds_of_what_is_moved(case: tuple[World, dict[str, str]], data: st.DataObject) -> None:
     world, place = case
     check_region(world, data, Request(place=place, zero=(0, 1), mp=1))
