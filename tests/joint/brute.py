@@ -55,12 +55,9 @@ def joint_optimum(
     asked = Request() if request is None else request
     chosen = resolved(assumptions, system.chip)
     plans = every_plan(graph, system, asked, chosen) if plans is None else plans
-    memo: Memo = {}
     open_: list[tuple[float, int, Choice]] = []
-    for plan in plans:
-        world = World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph)
-        for choice in choices(world, asked, memo):
-            open_.append((choice.problem.step_s(choice.seconds), len(open_), choice))
+    for choice in choices_of(graph, system, chosen, plans, asked):
+        open_.append((choice.problem.step_s(choice.seconds), len(open_), choice))
     hidden = chosen.gradient_overlap == "backward" and graph.folded and graph.trains
     best: Joint | None = None
     for low, _, choice in sorted(open_, key=lambda entry: entry[:2]):
@@ -83,15 +80,14 @@ def sharding_optima(
     graph: Graph, system: System, assumptions: Assumptions, request: Request, plans: Sequence[Plan]
 ) -> dict[tuple[Plan, tuple[Sharding, ...]], float]:
     """The best value under every sharding of some plans with which something fits."""
-    chosen, memo = resolved(assumptions, system.chip), Memo()
+    chosen = resolved(assumptions, system.chip)
     hidden = chosen.gradient_overlap == "backward" and graph.folded and graph.trains
     found: dict[tuple[Plan, tuple[Sharding, ...]], float] = {}
-    for plan in plans:
-        world = World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph)
-        for choice in choices(world, request, memo):
-            key, best = (plan, choice.schemes), choice.judged_behind(math.inf) if hidden else choice.judged()
-            if best is not None:
-                found[key] = min(best.value, found.get(key, math.inf))
+    for choice in choices_of(graph, system, chosen, plans, request):
+        best = choice.judged_behind(math.inf) if hidden else choice.judged()
+        if best is not None:
+            key = best.plan, choice.schemes
+            found[key] = min(best.value, found.get(key, math.inf))
     return found
 
 
@@ -159,6 +155,15 @@ class Choice:
             sum(sizes.values()) + max(found.get(stage, 0.0) for stage in rank.runs)
             for rank, sizes in problem.kept(self.schemes, self.stage_k, self.count)
         )
+
+
+def choices_of(
+    graph: Graph, system: System, chosen: Assumptions, plans: Sequence[Plan], asked: Request
+) -> Iterator[Choice]:
+    """The same of all plans, which share prices of blocks."""
+    memo: Memo = {}
+    for plan in plans:
+        yield from choices(World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph), asked, memo)
 
 
 def choices(world: World, asked: Request, memo: Memo) -> Iterator[Choice]:

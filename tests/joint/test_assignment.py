@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from block_cases import IN_TOKEN_BLOCKS
@@ -15,6 +16,7 @@ from given_plans import searched
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from problem_cases import close
+from small_systems import rings, small_system
 from strategies import ROWS, World, falls, options_of, share, worlds
 
 import dfopt as df
@@ -25,7 +27,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.sections import Section
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.milp import Solution, Termination, solve
 from dfopt.physics.pipeline import resolve
@@ -50,13 +52,8 @@ def asked_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
 
     Matrices add gradients up after the step.
     """
-    drawn = {
-        "least": 2,
-        "gradient_overlap": None,
-        "execution": ["auto", "auto", "library", "kernel_by_kernel"],
-        "tile_rows": ROWS,
-    }
-    world = draw(worlds(**drawn | fixed))
+    drawn = {"gradient_overlap": None, "execution": ["auto", "auto", "library", "kernel_by_kernel"], "tile_rows": ROWS}
+    world = draw(worlds(least=2, **drawn | fixed))
     assume(world.plan.tp > 1 or draw(st.integers(0, 3)) == 0)
     most = draw(st.sampled_from([1, 2, 3, len(world.graph.kernels)]))
     asked: dict[str, object] = {"p_max": most} if world.assumptions.execution != "kernel_by_kernel" else {}
@@ -116,41 +113,41 @@ def check(world: World, asked: dict[str, object], solver: str = "highs", *, exac
         assert min(one.bound for one in outcomes) <= best.value * (1 + 1e-9), said
 
 
+PLANS = {
+    "of any kind": asked_worlds(most=5),
+    "that hardly fit": tight_worlds(most=4),
+    "in blocks of tokens": tight_worlds(most=4, memories=("sram",), **IN_TOKEN_BLOCKS),
+}
+LARGE_PLANS = {
+    "of any kind": asked_worlds(most=6),
+    "in blocks of tokens": tight_worlds(most=5, memories=("sram", "sram", "dram"), **IN_TOKEN_BLOCKS),
+}
+STAGES = {
+    "that hardly fit": tight_worlds(most=4, repeats=(1,), min_pp=2, max_pp=2, trains=True),
+    "that are a choice": asked_worlds(most=4, repeats=(1,), min_pp=2, max_pp=2),
+}
+
+
+@pytest.mark.parametrize("cases", PLANS.values(), ids=PLANS)
 @share(0.5)
-@given(asked_worlds(most=5))
-def test_a_plan_is_brute_force(case) -> None:
-    check(*case)
-
-
-@share(0.3)
-@given(tight_worlds(most=4))
-def test_a_plan_that_hardly_fits_is_brute_force(case) -> None:
-    check(*case)
-
-
-@share(0.5)
-@given(tight_worlds(most=4, memories=("sram",), **IN_TOKEN_BLOCKS))
-def test_blocks_of_tokens_are_brute_force(case) -> None:
-    check(*case)
+@given(st.data())
+def test_plans_are_brute_force(cases, data: st.DataObject) -> None:
+    check(*data.draw(cases))
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("cases", LARGE_PLANS.values(), ids=LARGE_PLANS)
 @share(0.5)
-@given(tight_worlds(most=5, memories=("sram", "sram", "dram"), **IN_TOKEN_BLOCKS))
-def test_blocks_of_tokens_are_brute_force_nightly(case) -> None:
-    check(*case)
+@given(st.data())
+def test_plans_are_brute_force_nightly(cases, data: st.DataObject) -> None:
+    check(*data.draw(cases))
 
 
+@pytest.mark.parametrize("cases", STAGES.values(), ids=STAGES)
 @share(0.1)
-@given(tight_worlds(most=4, repeats=(1,), min_pp=2, max_pp=2, trains=True))
-def test_stages_that_hardly_fit_are_brute_force(case) -> None:
-    check(*case)
-
-
-@share(0.1)
-@given(asked_worlds(most=4, repeats=(1,), min_pp=2, max_pp=2))
-def test_stages_that_are_a_choice_are_brute_force(case) -> None:
-    check(*case)
+@given(st.data())
+def test_stages_are_brute_force(cases, data: st.DataObject) -> None:
+    check(*data.draw(cases))
 
 
 @share(0.2)
@@ -190,13 +187,6 @@ def test_exchanges_behind_the_backward_pass_are_brute_force(case) -> None:
 @given(asked_worlds(most=4))
 def test_another_solver_is_brute_force(case) -> None:
     check(*case, solver="pulp:CBC")
-
-
-@pytest.mark.nightly
-@share(0.5)
-@given(asked_worlds(most=6))
-def test_a_plan_is_brute_force_nightly(case) -> None:
-    check(*case)
 
 
 @pytest.mark.nightly
@@ -249,9 +239,7 @@ def test_a_step_of_training_is_brute_force(repeat: int, overlap: str) -> None:
     tensors = tuple(Tensor(src=a, dst=b) for a, b in ends)
     carried = (Tensor(src="act", dst="gemm"),) if repeat > 1 else ()
     graph = Graph(name="g", kernels=kernels, tensors=tensors, carried=carried, repeat=repeat, batch=4)
-    chip = Chip(name="c", tiles=8, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
-    rings = tuple(NetworkDim(name=n, topology="ring", size=2, link_bandwidth=50.0, latency=0.05) for n in "xyz")
-    system = System(name="s", chip=chip, network=rings, collective_overhead=0.02)
+    system = small_system(*rings(2, 2, 2, latency=0.05)).model_copy(update={"collective_overhead": 0.02})
     chosen = resolve(Assumptions(tile_rows=1, overlap=overlap, network_dims="whole"), "dataflow", 0.9)
     asked = Request(tp=2, pp=2, dp=2)
     for plan in asked_plans(graph, system, asked, chosen)[0][:1]:
@@ -273,11 +261,10 @@ def test_stages_with_layers_of_several_kinds_are_brute_force(messages: str) -> N
     carried = tuple(Tensor(src=name, dst=name) for name in ("gemm", "narrow"))
     sections = (Section(layers=("layer", "other"), repeat=2),)
     graph = Graph(name="g", kernels=kernels, carried=carried, sections=sections, batch=4)
-    chip = Chip(name="c", tiles=8, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
-    rings = tuple(NetworkDim(name=n, topology="ring", size=2, link_bandwidth=50.0, latency=0.05) for n in "xy")
+    system = small_system(*rings(2, 2, latency=0.05))
     chosen = resolve(Assumptions(tile_rows=1, point_to_point=messages), "dataflow", 0.9)
     plan = Plan(tp=2, tp_dims=("x",), pp=2, pp_dims=("y",), microbatches=4, layers_per_stage=2)
-    check(World(graph, System(name="s", chip=chip, network=rings), plan, chosen), {"p_max": 2})
+    check(World(graph, system, plan, chosen), {"p_max": 2})
 
 
 @pytest.mark.parametrize("tensors_left", [2, 3])
@@ -286,13 +273,10 @@ def test_what_comes_from_another_stage_waits_in_dram(tensors_left: int) -> None:
     kernels = tuple(Kernel(name=name, op="elementwise", m=4, n=8) for name in "abc")
     tensors = tuple(Tensor(src=a, dst=b) for a, b in ("ab", "bc", "ac"))
     graph = Graph(name="g", kernels=kernels, tensors=tensors, inputs=(), outputs=())
-    dram = Dram(bandwidth=100.0, capacity=(tensors_left + 0.5) * 4 * 8 * graph.word_bytes)
-    chip = Chip(name="c", tiles=1, peak=1000.0, sram=Sram(capacity=1e9), dram=dram)
-    ring = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=50.0)
+    capacity = (tensors_left + 0.5) * 4 * 8 * graph.word_bytes
     chosen = resolve(Assumptions(tile_rows=1, fanout="per_consumer"), "dataflow", 0.9)
-    world = World(
-        graph, System(name="s", chip=chip, network=(ring,)), Plan(pp=2, pp_dims=("x",), microbatches=1), chosen
-    )
+    plan = Plan(pp=2, pp_dims=("x",), microbatches=1)
+    world = World(graph, small_system(*rings(2), tiles=1, capacity=capacity), plan, chosen)
     check(world, {"p_max": 3})
 
 
@@ -300,24 +284,19 @@ def test_partial_sums_meet_a_reduction() -> None:
     """Of two GEMMs that are added up either both are split by their contraction, or the added one is not split so."""
     sizes = {"op": "gemm", "m": 4, "k": 6, "n": 8}
     kernels = (Kernel(name="host", **sizes), Kernel(name="adds", **sizes, stream="n", accumulates_into="host"))
-    chip = Chip(name="c", tiles=8, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
-    ring = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=50.0)
-    system = System(name="s", chip=chip, network=(ring,))
     chosen = resolve(Assumptions(tile_rows=1), "dataflow", 0.9)
-    world = World(Graph(name="g", kernels=kernels), system, Plan(tp=2, tp_dims=("x",)), chosen)
+    world = World(Graph(name="g", kernels=kernels), small_system(*rings(2)), Plan(tp=2, tp_dims=("x",)), chosen)
     for scheme in ("m", "k"):
         check(world, {"p_max": 2, "pin_sharding": {"host": scheme}})
 
 
 def test_what_two_levels_lose_on_gpt3() -> None:
     """Measured on 2026-11-22 by labels over the lattice of down-sets, which share no code with the MILP: 2177.36."""
-    chosen = WHOLE.with_(overlap="none")
-    result = df.optimize(df.load_graph("gpt3-175b"), "sn10-8-ring", tp=8, assumptions=chosen, formulation="assignment")
+    graph, chosen = df.load_graph("gpt3-175b"), WHOLE.with_(overlap="none")
+    result = df.optimize(graph, "sn10-8-ring", tp=8, assumptions=chosen, formulation="assignment")
     assert result.status == "optimal"
     assert result.value == pytest.approx(2177.36, abs=0.005)
-    apart = df.optimize(
-        df.load_graph("gpt3-175b"), "sn10-8-ring", tp=8, assumptions=chosen.with_(sharding_objective="seconds")
-    )
+    apart = df.optimize(graph, "sn10-8-ring", tp=8, assumptions=chosen.with_(sharding_objective="seconds"))
     assert apart.value > result.value * 1.04
 
 
@@ -332,9 +311,8 @@ def test_the_model_that_is_dumped_is_the_one_that_was_solved() -> None:
 
 
 def test_matrices_are_solved_also_where_a_start_meets_the_bound() -> None:
-    result = df.optimize(
-        df.load_graph("llama-3.1-8b"), "sn10-8-ring", tp=8, assumptions=WHOLE, formulation="assignment"
-    )
+    asked = {"tp": 8, "assumptions": WHOLE, "formulation": "assignment"}
+    result = df.optimize(df.load_graph("llama-3.1-8b"), "sn10-8-ring", **asked)
     (solve,) = (one for record in result.plans for one in record.solves if one.problem == "joint")
     assert solve.rows > 0 and solve.termination == "optimal"
     assert solve.objective == pytest.approx(result.value) and solve.bound == pytest.approx(result.value)
@@ -343,27 +321,14 @@ def test_matrices_are_solved_also_where_a_start_meets_the_bound() -> None:
 
 
 def test_a_claim_of_a_better_bound_is_refused() -> None:
-    chosen = WHOLE
-    apart = df.optimize(
-        df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen.with_(sharding_objective="seconds")
-    )
-    result = df.optimize(df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen, formulation="assignment")
+    graph = df.load_graph("gpt3-175b")
+    apart = df.optimize(graph, "h100-8", tp=8, assumptions=WHOLE.with_(sharding_objective="seconds"))
+    result = df.optimize(graph, "h100-8", tp=8, assumptions=WHOLE, formulation="assignment")
     # the mapping of two levels under the words of the joint optimum
-    forged = result.model_copy(
-        update={name: getattr(apart, name) for name in ("mapping", "score", "value", "matrices")}
-    )
-    forged = forged.model_copy(
-        update={
-            "utilization": apart.utilization,
-            "bound": apart.value,
-            "level_bound": apart.value,
-            "plans": tuple(
-                one.model_copy(update={"value": apart.value, "bound": apart.value, "level_bound": apart.value})
-                for one in result.plans
-            ),
-        }
-    )
-    forged = forged.model_copy(update={"seal": forged.unsealed_digest()})
+    changes = {name: getattr(apart, name) for name in ("mapping", "score", "value", "matrices", "utilization")}
+    bounds = {"bound": apart.value, "level_bound": apart.value}
+    plans = tuple(one.model_copy(update={"value": apart.value, **bounds}) for one in result.plans)
+    forged = result.model_copy(update={**changes, **bounds, "plans": plans}).sealed()
     found = verify(forged)
     assert not found.ok
     assert any("only" in problem and "could be" in problem for problem in found.problems)
@@ -392,37 +357,31 @@ def test_where_stages_are_a_choice_the_search_takes_it_unasked(case) -> None:
 def test_where_a_program_finds_nothing_in_time_its_start_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is shown is what bounds show without the program."""
     late = Solution(Termination.LIMIT_NO_SOLUTION, math.inf, 0.0, math.inf, 0.0, 0, 1, 1, 1, (), None, "")
-    asked = {"tp": 8, "time_limit": 20, "sensitivity": False}
-    best = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", assumptions=WHOLE, **asked)
+    asked = {"tp": 8, "time_limit": 20, "sensitivity": False, "assumptions": WHOLE}
+    best = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", **asked)
     monkeypatch.setattr("dfopt.solving.matrices.solve", lambda model, **asked: late)
-    found = df.optimize(
-        df.load_graph("gpt2-small"), "sn10-8-ring", assumptions=WHOLE, formulation="assignment", **asked
-    )
+    found = df.optimize(df.load_graph("gpt2-small"), "sn10-8-ring", formulation="assignment", **asked)
     assert found.plans[0].solves[-1].termination == "limit without solution"
     assert 0 < found.bound <= best.value * (1 + 1e-9) <= found.value * (1 + 2e-9)
     assert verify(found).ok
 
 
-def test_search_and_matrices_agree_on_every_plan() -> None:
-    chosen = WHOLE
-    found = [
-        df.optimize(df.load_graph("gpt3-175b"), "sn10-8-ring", tp=4, assumptions=chosen, formulation=formulation)
-        for formulation in ("auto", "assignment")
-    ]
+def by_both_forms(graph: Graph, system: System | str, **asked: Any) -> list[df.Result]:
+    """The optimum by the search and by matrices, which agree."""
+    found = [df.optimize(graph, system, formulation=formulation, **asked) for formulation in ("auto", "assignment")]
     assert [one.status for one in found] == ["optimal", "optimal"]
     assert found[0].value == pytest.approx(found[1].value, rel=1e-6)
+    return found
+
+
+def test_search_and_matrices_agree_on_every_plan() -> None:
+    found = by_both_forms(df.load_graph("gpt3-175b"), "sn10-8-ring", tp=4, assumptions=WHOLE)
     assert found[0].value == pytest.approx(762.932, abs=0.0005)
 
 
 def test_the_kernels_of_a_library_have_matrices() -> None:
     """Attention and the ends of a layer as blocks; the dumped model is the one that was solved."""
-    chosen = WHOLE.with_(execution="library")
-    found = [
-        df.optimize(df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=chosen, formulation=formulation)
-        for formulation in ("auto", "assignment")
-    ]
-    assert [one.status for one in found] == ["optimal", "optimal"]
-    assert found[0].value == pytest.approx(found[1].value, rel=1e-6)
+    found = by_both_forms(df.load_graph("gpt3-175b"), "h100-8", tp=8, assumptions=WHOLE.with_(execution="library"))
     ((name, model),) = models(found[1])
     assert name == "joint"
     assert found[1].plans[0].solves[0].rows == model.arrays().A.shape[0]
@@ -434,13 +393,8 @@ def test_kinds_of_layers_without_a_backward_pass_have_no_halves() -> None:
         Kernel(name=name, op="gemm", m=8, k=8, n=8, layer=layer) for name, layer in (("a", "x"), ("b", "y"))
     )
     sections = tuple(Section(layers=(layer,), repeat=2) for layer in "xy")
-    chip = Chip(name="c", tiles=2, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e4), execution="dataflow")
-    system = System(name="s", chip=chip)
+    system = small_system(tiles=2, peak=1e6, sram=1e6, bandwidth=1e4)
     graph = Graph(name="g", kernels=kernels, sections=sections, batch=2)
     chosen = WHOLE.with_(execution="library", forward_backward="halves", empty_partitions="forbid")
-    found = [
-        df.optimize(graph, system, assumptions=chosen, p_max=1, formulation=formulation)
-        for formulation in ("auto", "assignment")
-    ]
-    assert [one.status for one in found] == ["optimal", "optimal"]
+    found = by_both_forms(graph, system, assumptions=chosen, p_max=1)
     assert found[0].value == pytest.approx(found[1].value, rel=1e-9)

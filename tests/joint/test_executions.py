@@ -1,7 +1,4 @@
-"""Executions of a training step against brute force: plan, interleaving, what is shared out, what is computed again.
-
-And what is proven of every plan on the way, where memory is short: no mapping under it takes less.
-"""
+"""Executions of a training step against brute force: plan, interleaving, what is shared out and computed again."""
 
 from __future__ import annotations
 
@@ -12,7 +9,9 @@ import pytest
 from brute import joint_optimum, least_capacities
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from strategies import ROWS, World, share, with_dram, worlds
+from strategies import ROWS, World, keeping, share, with_dram, worlds
+from test_assignment import SQUEEZE, check, squeezed
+from test_joint_search import check_what_fits
 
 import dfopt.search as optimizer
 from dfopt.documents.graph import Graph
@@ -21,6 +20,37 @@ from dfopt.errors import Infeasible
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
 from dfopt.workloads.recompute import recomputed
+
+# -- where kernels say what they keep, and memory is counted as Calculon does ------------------
+
+
+@st.composite
+def tight(draw: st.DrawFn) -> tuple[World, dict[str, object]]:
+    """Worlds whose best mapping without limits is a little too large for the DRAM."""
+    fixed: dict[str, object] = {"execution": [draw(st.sampled_from(["dataflow", "library", "kernel_by_kernel"]))]}
+    if fixed["execution"] == ["dataflow"]:  # rows state what listed partitions hide
+        fixed["gradient_overlap"] = None
+    world = draw(keeping(worlds(most=4, least=2, trains=True, roomy=True, tile_rows=ROWS, **fixed)))
+    asked = {"p_max": draw(st.integers(1, 4))} if world.assumptions.execution != "kernel_by_kernel" else {}
+    free = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked), [world.plan])
+    assume(free is not None and max(one.dram_bytes for one in free.score.stages) > 0)
+    return squeezed(world, free.score, "dram", draw(st.sampled_from(SQUEEZE))), asked
+
+
+@share(0.3)
+@given(tight())
+def test_one_milp_of_a_plan_is_brute_force(case: tuple[World, dict[str, object]]) -> None:
+    check(*case)
+
+
+@share(0.3)
+@given(keeping(worlds(most=4, least=2, trains=True, tile_rows=ROWS)), st.data())
+def test_what_fits_where_memory_is_counted_as_calculon_does(world: World, data: st.DataObject) -> None:
+    check_what_fits(world, data)
+
+
+# -- executions of a training step, and what is proven of every plan on the way ----------------
+
 
 ZERO = (0, 1)
 

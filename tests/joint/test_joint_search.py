@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from brute import joint_optimum, least_capacities
-from covered import jointly
+from covered import asked_of, jointly
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from small_systems import rings, small_system
 from strategies import ROWS, World, share, with_dram, worlds
 
 import dfopt as df
@@ -21,9 +22,8 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import System
 from dfopt.errors import Infeasible
-from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.regions import lattices
 from dfopt.regions.problem import problem_in
@@ -38,35 +38,11 @@ def together(world: World, **asked: Any) -> Result:
     return optimizer.solve(world.graph, world.system, assumptions=jointly(world), **asked)
 
 
-def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
-    """A number of partitions, pins of both kinds, and what copies share out."""
-    chosen = world.assumptions
-    asked: dict[str, Any] = {}
-    if chosen.execution != "kernel_by_kernel":
-        asked["p_max"] = data.draw(st.sampled_from([1, 2, 3] if chosen.empty_partitions == "forbid" else [None, 1, 3]))
-        if data.draw(st.integers(0, 3)) == 0:
-            most = min(asked["p_max"] or 3, len(world.graph.kernels))
-            asked["pin_partition"] = {
-                data.draw(st.sampled_from(world.graph.kernels)).name: data.draw(st.integers(0, most - 1))
-            }
-    allowed = world.graph.repeat > 1 or world.plan.pp == 1  # what is asked for allows the drawn plan
-    if data.draw(st.integers(0, 3)) == 0 and world.plan.tp > 1 and allowed:
-        kernel = data.draw(st.sampled_from(world.graph.kernels))
-        scheme = data.draw(st.sampled_from(ops.legal_schemes(kernel, world.plan.tp, chosen)))
-        asked |= {"pin_sharding": {kernel.name: scheme}, "tp_dims": world.plan.tp_dims}
-    if world.graph.repeat == 1:
-        asked["pp"] = 1
-    if world.graph.trains:
-        asked["zero"] = data.draw(st.sampled_from([None, None, (0, 1), (2, 3)]))
-    return asked
-
-
 def test_a_share_of_peak_bounds_nothing_under_the_cycle_model() -> None:
     """Its cycles are those of the arrays: what compute takes by a share of peak may be more than what it takes."""
     kernels = (Kernel(name="a", op="matmul", m=2, k=4, n=5), Kernel(name="b", op="matmul", m=5, k=4, n=2))
-    chip = Chip(name="c", tiles=1, lanes=4, stages=1, frequency=10.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=1e9))
-    pair = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=50.0)
-    system = System(name="s", chip=chip, network=(pair,))
+    array = {"tiles": 1, "lanes": 4, "stages": 1, "frequency": 10.0, "peak": None}
+    system = small_system(*rings(2), bandwidth=1e9, **array)
     chosen = resolve(Assumptions(compute_model="cycle", compute_utilization=0.1, overlap="none"), "dataflow", 0.9)
     world = World(Graph(name="g", kernels=kernels), system, Plan(tp=2, tp_dims=("x",)), chosen)
     best = joint_optimum(world.graph, system, chosen, Request(tp=2))
@@ -79,8 +55,13 @@ def test_a_share_of_peak_bounds_nothing_under_the_cycle_model() -> None:
 @share(0.25)
 @given(worlds(most=4, least=2, tile_rows=ROWS), st.data())
 def test_what_fits_is_what_fits_by_brute_force(world: World, data: st.DataObject) -> None:
+    check_what_fits(world, data)
+
+
+def check_what_fits(world: World, data: st.DataObject) -> None:
     """With a little more DRAM than some plan needs, or a little less; and no mapping does without what is named."""
-    asked, unlimited = asked_of(world, data), with_dram(world.system, None)
+    asked, unlimited = asked_of(world, data.draw, ways=1), with_dram(world.system, None)
+    del asked["two_batch_overlap"]
     bytes_of = least_capacities(world.graph, unlimited, world.assumptions, Request(**asked))
     least, sizes = min(bytes_of.values()), sorted({size for size in bytes_of.values() if 0 < size < math.inf})
     assume(sizes)
@@ -102,9 +83,8 @@ def test_what_fits_is_what_fits_by_brute_force(world: World, data: st.DataObject
 
 def _two_gemms(sram: float, m: int, k: int, n: int) -> tuple[Graph, System]:
     kernels = (Kernel(name="k0", op="gemm", m=m, k=k, n=n), Kernel(name="k1", op="gemm", m=k, k=m, n=n))
-    chip = Chip(name="toy", execution="dataflow", tiles=2, peak=300, sram=Sram(capacity=sram), dram=Dram(bandwidth=100))
-    ring = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20, latency=0)
-    return Graph(name="two", batch=4, kernels=kernels), System(name="toy", chip=chip, network=(ring,))
+    system = small_system(*rings(2, rate=20, latency=0), tiles=2, peak=300, sram=sram)
+    return Graph(name="two", batch=4, kernels=kernels), system
 
 
 @pytest.mark.parametrize(("sram", "sizes"), [(24, (2, 4, 2)), (24, (1, 5, 3)), (32, (1, 5, 3))])

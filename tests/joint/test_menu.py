@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from sharded_cases import chosen, shard
+from small_systems import rings, small_system
 from strategies import World, shardings, share, worlds
 
 from dfopt import optimize
@@ -16,7 +17,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Section
-from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import CollectiveFactor
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import price_blocks, stage_tables
 from dfopt.physics.pipeline import resolve
@@ -67,10 +68,8 @@ def test_with_nothing_left_to_choose_it_is_the_sharded_layer(case) -> None:
 def test_gradients_that_are_added_up_are_those_of_the_options() -> None:
     """Of four columns of a weight, each of two chips adds up two."""
     kernel = Kernel(name="w", op="weight_update", m=4, k=4, n=4, pass_="update")
-    chip = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e9), dram=Dram(bandwidth=1e3))
-    link = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=100.0)
     rules = resolve(Assumptions(), "dataflow", 0.5)
-    graph, system = Graph(name="g", kernels=(kernel,)), System(name="s", chip=chip, network=(link,))
+    graph, system = Graph(name="g", kernels=(kernel,)), small_system(*rings(2, rate=100.0), tiles=4, bandwidth=1e3)
     menu = menu_of(World(graph, system, Plan(tp=2, tp_dims=("x",)), rules))
     stage_z = {z: menu.layer.least(chosen(menu.layer, {"w": z}), 1) for z in menu.figures.layer.schemes_k[0]}
     added = {z: float(stage.gradient_k[0]) for z, stage in stage_z.items()}
@@ -111,12 +110,9 @@ def test_what_is_handed_on_is_sent_faster_whole_where_parts_of_it_are_gathered(b
     repeated = (Section(layers=("layer",), repeat=4),)
     graph = Graph(name="g", kernels=(kernel,), carried=(on,), sections=repeated, batch=4)
     slow = {"all_reduce": CollectiveFactor(scale=3.0)}
-    dims = (
-        NetworkDim(name="x", topology="ring", size=3, link_bandwidth=20.0, factors=slow),
-        NetworkDim(name="y", topology="ring", size=2, link_bandwidth=20.0),
-    )
-    chip = Chip(name="c", tiles=2, peak=3e3, sram=Sram(capacity=1e9), dram=Dram(bandwidth=4e3), execution="dataflow")
-    system = System(name="s", chip=chip, network=dims)
+    x, y = rings(3, 2, rate=20.0)
+    dims = x.model_copy(update={"factors": slow}), y
+    system = small_system(*dims, tiles=2, peak=3e3, bandwidth=4e3)
     rules = Assumptions(layer_boundary=boundary, point_to_point_parts="calculon", sequence_parallelism="allow")
 
     def seconds(**pinned: object) -> float:

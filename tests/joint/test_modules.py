@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from proven import check_proven
+from small_systems import rings, small_system
 from strategies import Dice, assumptions, share, systems
 
 import dfopt as df
@@ -20,7 +21,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.routing import Routing
 from dfopt.documents.sections import repeated
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.judge.members import issues, seen_by_a_chip
 from dfopt.physics import ops
@@ -160,22 +161,32 @@ def test_one_milp_is_brute_force(graph: Graph, chosen: df.Assumptions, data: st.
     check_nothing_better(graph, chosen, data, formulation="assignment", p_max=2)
 
 
-def check_nothing_better(graph: Graph, chosen: df.Assumptions, data: st.DataObject, **more: Any) -> None:
-    """Over plans, schemes of modules, shardings and fusions; infeasible exactly when brute force finds nothing."""
+def drawn_system(graph: Graph, chosen: df.Assumptions, data: st.DataObject) -> tuple[System, list[int]]:
+    """A machine, and the degrees of a second axis that divide its chips."""
     model = chosen.compute_model
     system = data.draw(systems(graph, cycle=model == "cycle", efficiency=model == "efficiency"))
-    degrees = [n for n in (2, 3, 4) if system.chips % n == 0]
+    return system, [n for n in (2, 3, 4) if system.chips % n == 0]
+
+
+def legal_plans(graph: Graph, system: System, chosen: df.Assumptions, asked: dict[str, Any]) -> list[Plan]:
+    """The plans that are asked for; another world is drawn if there are none."""
+    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    try:
+        return asked_plans(graph, system, Request(**asked), resolved)[0]
+    except PlanError:
+        reject()
+
+
+def check_nothing_better(graph: Graph, chosen: df.Assumptions, data: st.DataObject, **more: Any) -> None:
+    """Over plans, schemes of modules, shardings and fusions; infeasible exactly when brute force finds nothing."""
+    system, degrees = drawn_system(graph, chosen, data)
     assume(len(graph.kernels) <= 6 and degrees)
     asked: dict[str, Any] = {"mp": data.draw(st.sampled_from(degrees)), "dp": 1, "pp": 1} | more
     if chosen.execution == "kernel_by_kernel":
         asked.pop("p_max", None)
     if chosen.empty_partitions == "forbid" and chosen.execution != "kernel_by_kernel":
         asked["p_max"] = 2
-    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
-    try:
-        legal, _ = asked_plans(graph, system, Request(**asked), resolved)
-    except PlanError:
-        assume(False)
+    legal = legal_plans(graph, system, chosen, asked)
     assert all(plan.modules is not None for plan in legal)
     check_proven(graph, system, chosen, asked)
 
@@ -285,8 +296,7 @@ def test_what_all_heads_share_is_on_every_chip(heads: int, kept: float) -> None:
 
 
 def machine(size: int = 4, dram: float = 1e6, bandwidth: float = 1e3, link: float = 1e2) -> System:
-    chip = Chip(name="c", tiles=2, peak=1e4, sram=Sram(capacity=1e6), dram=Dram(bandwidth=bandwidth, capacity=dram))
-    return System(name="s", chip=chip, network=[NetworkDim(name="x", topology="ring", size=size, link_bandwidth=link)])
+    return small_system(*rings(size, rate=link), tiles=2, peak=1e4, sram=1e6, bandwidth=bandwidth, capacity=dram)
 
 
 def test_degrees_of_modules_are_one_second_axis() -> None:
@@ -327,17 +337,12 @@ def test_schemes_of_modules_that_talk_alike_are_apart() -> None:
     kernels = (Kernel(name="k0", op="elementwise", m=4, n=4), Kernel(name="k1", **own), Kernel(name="k2", **own))
     tensors = tuple(Tensor(src=src, dst=dst) for src, dst in pairwise(("k0", "k1", "k2")))
     graph = Graph(name="g", microbatch=2, batch=24, kernels=kernels, tensors=tensors)
-    chip = Chip(
-        name="c", tiles=2, peak=300.0, compute_utilization=0.5, sram=Sram(capacity=257e9), dram=Dram(bandwidth=40)
-    )
-    network = [NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20.0)]
+    system = small_system(*rings(2, rate=20.0), tiles=2, peak=300.0, compute_utilization=0.5, sram=257e9, bandwidth=40)
     chosen = df.Assumptions(layer_boundary="dram", sharding_objective="joint", tile_rows=1)
     asked = {"mp": 2, "dp": 1, "pp": 1, "assumptions": chosen}
-    found = df.optimize(graph, System(name="s", chip=chip, network=network), **asked)
-    every = [
-        df.optimize(graph, System(name="s", chip=chip, network=network), modules={"experts": scheme}, **asked).value
-        for scheme in ("outer", "m", "n")
-    ]
+    found = df.optimize(graph, system, **asked)
+    schemes = "outer", "m", "n"
+    every = [df.optimize(graph, system, modules={"experts": scheme}, **asked).value for scheme in schemes]
     assert found.value == pytest.approx(min(every), rel=1e-12)
 
 

@@ -10,23 +10,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from proven import check_proven
-from strategies import assumptions, share, systems
-from test_modules import models, rounded
+from small_systems import rings, small_system
+from strategies import assumptions, share
+from test_modules import drawn_system, legal_plans, models, rounded
 
 import dfopt as df
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.modules import MENU, Modules
 from dfopt.documents.plan import Plan
-from dfopt.documents.request import Request
 from dfopt.documents.sections import repeated
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import PlanError
 from dfopt.judge.members import issues, seen_by_a_chip
 from dfopt.physics import ops
-from dfopt.physics.pipeline import resolve
 from dfopt.setting.members import member_graph, obstacle
-from dfopt.setting.plans import asked_plans
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.recompute import recomputed
 
@@ -44,9 +42,8 @@ def steps(draw: st.DrawFn, most: int) -> Graph:
 
 
 def machine(*sizes: int, **more: Any) -> System:
-    chip = Chip(name="c", tiles=2, peak=1e4, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e3, capacity=1e6))
-    dims = [NetworkDim(name=n, topology="ring", size=s, link_bandwidth=1e2) for n, s in zip("xy", sizes, strict=False)]
-    return System(**{"name": "s", "chip": chip, "network": dims, **more})
+    system = small_system(*rings(*sizes, rate=1e2), tiles=2, peak=1e4, sram=1e6, bandwidth=1e3, capacity=1e6)
+    return system.model_copy(update=more)
 
 
 def every(graph: Graph) -> list[Modules]:
@@ -124,9 +121,7 @@ def test_no_training_step_is_better_where_calculon_hides_nightly(
 
 def check_no_step_better(graph: Graph, chosen: df.Assumptions, data: st.DataObject) -> None:
     """Over plans with both axes and copies, schemes of modules, shardings and fusions."""
-    model = chosen.compute_model
-    system = data.draw(systems(graph, cycle=model == "cycle", efficiency=model == "efficiency"))
-    degrees = [n for n in (2, 3, 4) if system.chips % n == 0]
+    system, degrees = drawn_system(graph, chosen, data)
     small = len(graph.kernels) <= (4 if chosen.gradient_overlap else 6)  # where gradients hide each cut is judged
     assume(len(graph.kernels) <= 8 and degrees)
     asked: dict[str, Any] = {"mp": data.draw(st.sampled_from(degrees)), "pp": 1}
@@ -135,11 +130,7 @@ def check_no_step_better(graph: Graph, chosen: df.Assumptions, data: st.DataObje
     if chosen.execution != "kernel_by_kernel" and (chosen.empty_partitions == "forbid" or not small):
         asked["p_max"] = 2
     asked["zero"] = data.draw(st.sampled_from([None, None, (0, 1), (2, 3)]))
-    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
-    try:
-        asked_plans(graph, system, Request(**asked), resolved)
-    except PlanError:
-        assume(False)
+    legal_plans(graph, system, chosen, asked)
     check_proven(graph, system, chosen, asked)
 
 
@@ -198,7 +189,7 @@ def test_gradients_of_an_mlp_by_hand() -> None:
 def test_gradients_are_added_up_over_both_axes_by_hand(scheme: str, bytes_: float, chips: int) -> None:
     """Copies along both axes add up all of a gradient, those of half of the features that half, among two."""
     free = NetworkDim(name="x", topology="switch", size=2, link_bandwidth=100.0)
-    network = [free, free.model_copy(update={"name": "y"})]
+    network = (free, free.model_copy(update={"name": "y"}))
     result = df.optimize(mlp(), machine(network=network), modules={"dense": scheme}, tp=1, pp=1, mp=2, dp=2)
     # over one switch after the other, and back: of what is left half to the neighbour each time
     moved = 2 * (1 - 1 / chips) * bytes_

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from proven import check_proven
-from strategies import assumptions, share, systems
-from test_modules import machine, mixture, models
+from strategies import assumptions, share
+from test_modules import drawn_system, legal_plans, machine, mixture, models
 from two_halves import check_possible, flat, length, rows_of, steps
 
 import dfopt as df
 from dfopt.bnb import UNLIMITED
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
-from dfopt.documents.request import Request
 from dfopt.documents.sections import Section
 from dfopt.errors import GraphError, PlanError
 from dfopt.fusion.turns import pieces, together
 from dfopt.judge import case, network
-from dfopt.physics.pipeline import partition_time, resolve
+from dfopt.physics.pipeline import partition_time
 from dfopt.regions.arcs import Arcs
 from dfopt.regions.composed import unbeaten_paths
-from dfopt.setting.plans import asked_plans
 from dfopt.setting.stages import in_order, pipeline_stages
+from dfopt.show.parts import bound_parts
+from dfopt.show.stages import stage_facts
+from dfopt.show.tables import plan_words
 
 SECONDS = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.0, 0.5, 7.0])
 PARTS = st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=4)
@@ -48,8 +50,6 @@ def test_the_price_is_the_length_of_a_schedule(layers: list[tuple[list[tuple[flo
 @given(st.data())
 def test_paths_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
     """Of all paths through some down-sets, whatever stands around the layer and however often it repeats."""
-    import numpy as np
-
     sets = data.draw(st.integers(2, 5))
     edges = [(i, j) for j in range(1, sets) for i in range(j)]
     blocks = [
@@ -90,16 +90,11 @@ def test_paths_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
 @given(models(most=4), assumptions(sharding_objective="joint", **HALVES), st.data())
 def test_nothing_is_better_than_what_is_found(graph: Graph, chosen: df.Assumptions, data: st.DataObject) -> None:
     """Over plans with and without turns, schemes of modules, and fusions; and the proof is verified."""
-    model = chosen.compute_model
-    system = data.draw(systems(graph, cycle=model == "cycle", efficiency=model == "efficiency"))
+    system, _ = drawn_system(graph, chosen, data)
     assume(len(graph.kernels) <= 5 and system.chips > 1)
     alone = data.draw(st.sampled_from([None, True]))
     asked: dict[str, Any] = {"mp": system.chips, "two_batch_overlap": alone}
-    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
-    try:
-        legal, _ = asked_plans(graph, system, Request(**asked), resolved)
-    except PlanError:
-        assume(False)
+    legal = legal_plans(graph, system, chosen, asked)
     assume(any(plan.two_batch_overlap for plan in legal))
     check_proven(graph, system, chosen, asked)
 
@@ -254,11 +249,6 @@ def test_a_proof_says_where_turns_were_not_searched() -> None:
 
 def test_turns_are_shown() -> None:
     """A table tells what they save, bars of a step add up to it, and a trace does not pretend to know them."""
-    pytest.importorskip("matplotlib")
-    from dfopt.show.parts import bound_parts
-    from dfopt.show.stages import stage_facts
-    from dfopt.show.tables import plan_words
-
     graph, apart = mixture(batch=16), df.Assumptions(overlap="compute_memory")
     result = df.optimize(graph, machine(link=20.0), assumptions=apart, ep=4)
     assert plan_words(result.plan, 8).endswith("TBO, 2 microbatches of 8, two at a time, 1 layer per stage")

@@ -1,10 +1,11 @@
-"""What layers take at least, against what the judge says of mappings by chance."""
+"""What layers take at least, against what the judge says of mappings by chance; blocks, paths and sums one by one."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,18 @@ from hypothesis import strategies as st
 from strategies import Dice, World, worlds
 
 from dfopt import solve
+from dfopt.arrays import Floats
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
 from dfopt.judge.items import LayerItems, NotItems
-from dfopt.proof.blocks import TooManyBlocks
+from dfopt.proof.blocks import Component, TooManyBlocks, components_of
 from dfopt.proof.dual import Domain
+from dfopt.proof.factors import Elimination, Factor, TooLarge
 from dfopt.proof.layer import LayerBounds
 
 
@@ -132,6 +136,11 @@ def test_no_mapping_is_below(world: World, data: st.DataObject) -> None:
         assume(False)
 
 
+def _of_answer(result: Result) -> LayerBounds:
+    of = result.graph, result.system, result.assumptions, result.plan
+    return LayerBounds(LayerItems(*of, result.mapping.tile_count))
+
+
 @pytest.mark.parametrize(
     ("graph", "system", "parameters"),
     [
@@ -144,9 +153,7 @@ def test_no_mapping_is_below(world: World, data: st.DataObject) -> None:
 def test_the_best_mapping_of_the_zoo_is_met(graph: str, system: str, parameters: dict[str, Any]) -> None:
     """With its own schemes alone the layers take what they take, and no less with all."""
     result = solve(graph, system, **parameters)
-    bounds = LayerBounds(
-        LayerItems(result.graph, result.system, result.assumptions, result.plan, result.mapping.tile_count)
-    )
+    bounds = _of_answer(result)
     seen, mapped = bounds.items.graph, {kernel.name: kernel for kernel in result.mapping.kernels}
     pairs = zip(seen.kernels, bounds.items.schemes_k, strict=True)
     own = tuple((schemes.index(mapped[kernel.name].sharding),) for kernel, schemes in pairs)
@@ -159,9 +166,7 @@ def test_the_best_mapping_of_the_zoo_is_met(graph: str, system: str, parameters:
 def test_a_scheme_that_pays_a_little_more_replaces_none(less: float) -> None:
     """Two schemes of one kernel alike, but for one amount of one item that the second has a little less of."""
     result = solve("gpt2-small", "sn10-8-ring", tp=8, microbatch=1, sensitivity=False)
-    bounds = LayerBounds(
-        LayerItems(result.graph, result.system, result.assumptions, result.plan, result.mapping.tile_count)
-    )
+    bounds = _of_answer(result)
     k = next(k for k, schemes in enumerate(bounds.items.schemes_k) if len(schemes) > 1)
     tables = [table.copy() for table in bounds._amounts.table_i]
     changed = 0
@@ -177,3 +182,118 @@ def test_a_scheme_that_pays_a_little_more_replaces_none(less: float) -> None:
     bounds._amounts.table_i = tables
     assert bounds.replaces(k, 1, 0, bounds.domain)
     assert not bounds.replaces(k, 0, 1, bounds.domain)
+
+
+# -- blocks and their shortest paths against all partitionings one by one ----------------------
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> tuple[Graph, dict[frozenset[int], float], set[frozenset[int]]]:
+    """A graph of up to five kernels, a price of every set of them, and sets that cannot be a block."""
+    count = draw(st.integers(1, 5))
+    kernels = tuple(Kernel(name=f"k{n}", op="elementwise", m=2, n=2) for n in range(count))
+    pairs = draw(st.sets(st.sampled_from([*itertools.combinations(range(count), 2)] or [(0, 0)])))
+    tensors = tuple(Tensor(src=f"k{a}", dst=f"k{b}") for a, b in sorted(pairs) if a != b)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    sets = [frozenset(few) for size in range(1, count + 1) for few in itertools.combinations(range(count), size)]
+    share = draw(st.sampled_from([0.0, 0.3, 1.0]))
+    forbidden = {few for few in sets if len(few) > 1 and rng.random() < share}
+    forbidden |= {few for few in sets if not _is_joined(few, forbidden)}
+    return Graph(name="g", kernels=kernels, tensors=tensors), {few: rng.random() for few in sets}, forbidden
+
+
+def _is_joined(few: frozenset[int], forbidden: set[frozenset[int]]) -> bool:
+    """Whether pairs that may be a block join all kernels of a set."""
+    left, found = set(few), {min(few)}
+    while found:
+        left -= found
+        found = {k for k in left for other in few - left if frozenset((k, other)) not in forbidden}
+    return not left
+
+
+def _least(graph: Graph, price: dict[frozenset[int], float], forbidden: set[frozenset[int]]) -> float:
+    """The least sum over all numbers of partitions that go with the order of tensors."""
+    count, index = len(graph.kernels), graph.index()
+    least = math.inf
+    for number_k in itertools.product(range(count), repeat=count):
+        parts = [frozenset(k for k in range(count) if number_k[k] == n) for n in sorted(set(number_k))]
+        ordered = all(number_k[index[t.src]] <= number_k[index[t.dst]] for t in graph.tensors)
+        if ordered and not forbidden & set(parts):
+            least = min(least, sum(price[part] for part in parts))
+    return least
+
+
+def _check_fewer_blocks(whole: Component, price_b: Floats) -> None:
+    """What is left of blocks holds each partitioning that is cheap enough, or that has a block."""
+    price_of = {row.tobytes(): price for row, price in zip(whole.member_bk, price_b, strict=True)}
+    parts = [few for part in whole.parts for few in part.member_bk.tolist()]
+    assert sorted(parts) == sorted(whole.member_bk.tolist())
+
+    def least(component: Component) -> float:
+        return component.least(np.array([price_of[row.tobytes()] for row in component.member_bk]))
+
+    for k in whole.kernels:
+        assert math.isclose(min(map(least, whole.with_each(k))), whole.least(price_b), rel_tol=1e-12)
+        for each in whole.with_each(k):
+            most = least(each) * (1 + 1e-9)
+            if math.isfinite(most):
+                assert math.isclose(least(whole.within(price_b, most)), whole.least(price_b), rel_tol=1e-12)
+                kept = {row.tobytes() for row in whole.within(price_b, most).member_bk}
+                best = each.within(np.array([price_of[row.tobytes()] for row in each.member_bk]), most)
+                assert kept.issuperset(row.tobytes() for row in best.member_bk)
+
+
+@given(layers())
+def test_all_partitionings_one_by_one(case: tuple[Graph, dict[frozenset[int], float], set[frozenset[int]]]) -> None:
+    graph, price, forbidden = case
+
+    def allowed(members: Sequence[int]) -> bool:
+        return frozenset(members) not in forbidden
+
+    components = components_of(graph, allowed)
+    assert sorted(k for each in components for k in each.kernels) == list(range(len(graph.kernels)))
+    found = 0.0
+    for each in components:
+        sets = [frozenset(np.flatnonzero(row).tolist()) for row in each.member_bk]
+        assert not forbidden & set(sets)
+        price_b = np.array([price[few] for few in sets])
+        found += each.least(price_b)
+        _check_fewer_blocks(each, price_b)
+    least = _least(graph, price, forbidden)
+    assert found <= least * (1 + 1e-12)
+    if len(components) in (1, len(graph.kernels)):  # no order between parts is left out
+        assert math.isclose(found, least, rel_tol=1e-12)
+
+
+# -- the least of sums -------------------------------------------------------------------------
+
+
+@st.composite
+def sums(draw: st.DrawFn) -> tuple[list[Factor], list[int]]:
+    """Costs of up to three variables each, some of which are infinite."""
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    factors = []
+    for _ in range(draw(st.integers(0, 7))):
+        count = int(rng.integers(0, min(3, len(sizes)) + 1))
+        scope = tuple(sorted(rng.choice(len(sizes), count, replace=False).tolist()))
+        cost = rng.integers(0, 20, [sizes[v] for v in scope]).astype(float)
+        factors.append(Factor(scope, np.where(rng.random(cost.shape) < 0.1, math.inf, cost)))
+    return factors, sizes
+
+
+@given(sums())
+def test_all_values_one_by_one(case: tuple[list[Factor], list[int]]) -> None:
+    factors, sizes = case
+    every = list(itertools.product(*map(range, sizes)))
+    sum_of = {values: sum(float(f.cost[tuple(values[v] for v in f.scope)]) for f in factors) for values in every}
+    found = Elimination(factors, sizes)
+    assert found.least == min(sum_of.values()) == sum_of[found.values]
+    for variable, marginal in enumerate(found.marginals):
+        for value in range(sizes[variable]):
+            assert marginal[value] == min(total for values, total in sum_of.items() if values[variable] == value)
+
+
+def test_too_many_together() -> None:
+    with pytest.raises(TooLarge, match="8 kernels together"):
+        Elimination([Factor(tuple(range(8)), np.zeros([6] * 8))], [6] * 8)

@@ -50,13 +50,12 @@ def _opened(certificate: Data, above: float) -> dict[PlanClaim, str]:
 
 def _with(certificate: Data, key: str) -> Data:
     """A region that has something, in the class of the best mapping."""
-    tiles = _result().mapping.tile_count
-    best = next(each for each in certificate["classes"] if tiles in each["tile_counts"])
-    region: Data = next(region for region in best["regions"] if key in region)
+    region: Data = next(region for region in _regions(certificate) if key in region)
     return region
 
 
 def _regions(certificate: Data) -> list[Data]:
+    """The regions of the class of the best mapping."""
     tiles = _result().mapping.tile_count
     regions: list[Data] = next(each["regions"] for each in certificate["classes"] if tiles in each["tile_counts"])
     return regions
@@ -208,15 +207,9 @@ def test_of_another_result_or_document_it_is_refused() -> None:
 
 
 def test_a_result_of_two_levels_has_none() -> None:
-    result = df.solve(
-        "llama-68m",
-        "sn10-8-ring",
-        tp=8,
-        phase="prefill",
-        batch=8,
-        microbatch=1,
-        assumptions=df.Assumptions(sharding_objective="seconds"),
-    )
+    asked: Data = {"tp": 8, "phase": "prefill", "batch": 8, "microbatch": 1}
+    levels = df.Assumptions(sharding_objective="seconds")
+    result = df.solve("llama-68m", "sn10-8-ring", assumptions=levels, **asked)
     assert result.assumptions.sharding_objective != "joint" and df.check(result).certificate is None
     forged = Certificate.from_data(json.loads(_text())).model_copy(update={"result": result.seal})
     found = df.check(result, certificate=forged)

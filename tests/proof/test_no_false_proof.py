@@ -1,7 +1,4 @@
-"""What the judge's figures alone show of plans, against brute force: a claim above the best mapping is never shown.
-
-Nor by a certificate that was forged.
-"""
+"""What the judge's figures alone show of plans: no claim above the best mapping, nor by a forged certificate."""
 
 from __future__ import annotations
 
@@ -10,18 +7,25 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
+import pytest
 from brute import joint_optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from small_systems import small_system
 from strategies import World, with_dram, worlds
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.certificate import Certificate, CertifiedRegion
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
+from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
+from dfopt.proof import blocks
 from dfopt.proof.plans import PlanClaim, proven
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -96,19 +100,19 @@ def _check(world: World, dice: Random) -> None:
             assert own in proven(graph, system, chosen, claims, certificate=of).open
 
 
-@settings(deadline=None)
-@given(worlds(most=4), st.randoms(use_true_random=False))
-def test_no_claim_above_the_best_mapping_is_shown(world: World, dice: Random) -> None:
-    _check(world, dice)
+WORLDS = {
+    "of any kind": worlds(most=4),
+    "in blocks of tokens": worlds(most=4, execution="dataflow", token_blocks="allow", weights_from_dram=True),
+}
 
 
+@pytest.mark.parametrize("drawn", WORLDS.values(), ids=WORLDS)
 @settings(deadline=None)
-@given(
-    worlds(most=4, execution="dataflow", token_blocks="allow", weights_from_dram=True),
-    st.randoms(use_true_random=False),
-)
-def test_none_in_blocks_of_tokens(world: World, dice: Random) -> None:
-    _check(world, dice)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_no_claim_above_the_best_mapping_is_shown(
+    drawn: st.SearchStrategy[World], data: st.DataObject, dice: Random
+) -> None:
+    _check(data.draw(drawn), dice)
 
 
 @settings(deadline=None)
@@ -120,3 +124,61 @@ def test_none_where_memories_are_tight(world: World, share: float, dice: Random)
     assert best is not None
     need = max((sum(states.values()) for stage in best.score.stages for states in stage.states.values()), default=0.0)
     _check(World(world.graph, with_dram(world.system, max(share * need, 1.0)), world.plan, world.assumptions), dice)
+
+
+# -- one or two kernels: passes that share blocks, and a memory that is full to the last byte --
+
+
+KERNELS = (  # much work on few weights, and much to read for little work
+    Kernel(name="a", op="gemm", m=400, k=400, n=400),
+    Kernel(name="b", op="gemm", m=2000, k=500, n=1, pass_="backward"),
+)
+BOTH = Graph(name="g", kernels=KERNELS, tensors=(Tensor(src="a", dst="b", bytes=1.0),))
+LAYERS = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=400, k=400, n=40),), repeat=2)
+
+
+def machine(capacity: float) -> System:
+    return small_system(tiles=2, peak=1e8, bandwidth=2e6, capacity=capacity)
+
+
+def score_of(graph: Graph, partitions: tuple[int, ...], system: System, chosen: Assumptions, plan: Plan) -> Score:
+    """The judge's word on a mapping with these partitions."""
+    pairs = zip(graph.kernels, partitions, strict=True)
+    places = tuple(KernelMapping(name=kernel.name, partition=number) for kernel, number in pairs)
+    return evaluate(Mapping(graph="g", system="s", plan=plan, kernels=places), graph, system, chosen)
+
+
+@pytest.mark.parametrize("sets", [1500, 2])  # with 2 no blocks of several kernels are listed
+@pytest.mark.parametrize("rule", ["shared", "halves", "separate"])
+def test_passes_that_share_blocks_are_bounded_together(rule: str, sets: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of both takes as long as its work; apart, one waits for compute and the other for memory.
+
+    What hides behind what is no matter of one pass.
+    """
+    monkeypatch.setattr(blocks, "_SETS", sets)
+    system = machine(1e9)
+    chosen = Assumptions(
+        execution="dataflow", overlap="perfect", compute_utilization=1.0, forward_backward=rule, weights_from_dram=True
+    )
+    values = []
+    for partitions in ((0, 0), (0, 1)):
+        score = score_of(BOTH, partitions, system, chosen, Plan())
+        values.append(math.inf if score.violations else score.step_time_s)
+    best, claim = min(values), (Plan(), 1)
+    assert (values[0] < 0.9 * values[1]) == (rule != "separate")
+    assert claim in proven(BOTH, system, chosen, {claim: best * (1 + 1e-6)}).open
+    assert not proven(BOTH, system, chosen, {claim: best * (1 - 1e-6)}).open
+
+
+def test_a_full_memory_is_large_enough_and_a_little_less_is_not() -> None:
+    plan, chosen = (
+        Plan(layers_per_stage=2),
+        Assumptions(execution="dataflow", compute_utilization=1.0, memory_reserve=0.0),
+    )
+    [stage] = score_of(LAYERS, (0,), machine(1e9), chosen, plan).stages
+    need = sum(stage.states["dram"].values())
+    assert need > 0 and not score_of(LAYERS, (0,), machine(need), chosen, plan).violations
+    claims = {(plan, 1): math.inf}
+    for share in (1.0, 1.005):
+        assert (plan, 1) in proven(LAYERS, machine(share * need), chosen, claims).open
+    assert not proven(LAYERS, machine(0.995 * need), chosen, claims).open
