@@ -142,7 +142,7 @@ def assumptions(draw: st.DrawFn, **fixed: Any) -> Assumptions:
     lists = {name: value if isinstance(value, list) else [value] for name, value in fixed.items()}
     found = {name: dice(lists.get(name, values)) for name, values in CHOICES.items()}
     if found["gradients"] == "dfmodel" and "gradient_overlap" not in fixed:
-        found["gradient_overlap"] = None  # refused: see test_gradient_overlap
+        found["gradient_overlap"] = None  # refused: see test_beside
     return Assumptions(profile="random", **found)
 
 

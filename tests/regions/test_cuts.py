@@ -60,7 +60,7 @@ def test_the_best_partitions_of_a_vector_are_the_judges(world: World, data: st.D
 @given(covered(most=4), st.data())
 def test_stages_hold_what_the_books_say(world: World, data: st.DataObject) -> None:
     _, root = drawn_root(world, data)
-    assume(root.of.cuts is None)  # else see test_cuts
+    assume(root.of.cuts is None)  # else see the cuts below
     of, options = root.of, [data.draw(st.sampled_from(left)) for left in root.domain]
     held_hkv = of.held(of.table.exact(np.array([options])))
     found = of.holding.bytes_held(held_hkv)[:, :, 0].T.ravel().tolist()
