@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doors import assert_nothing_left
+from solver_doors import assert_nothing_left
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 from busy import BUSY
-from doors import by_both_doors, check_trace, press_ctrl_c
 from random_models import market_split
+from solver_doors import by_both_doors, check_trace, press_ctrl_c
 
 from dfopt.milp import Model, Termination, TracePoint, engine, solve, worker
 

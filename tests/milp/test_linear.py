@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from doors import press_ctrl_c
+from solver_doors import press_ctrl_c
 
 from dfopt.bnb import Clock
 from dfopt.milp import Model, Termination, solve

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from busy import BUSY
-from doors import CBC, assert_nothing_left, at_work, check_trace, press_ctrl_c
 from hypothesis import given, settings
 from random_models import KINDS, cover, market_split, random_model, small_milp
+from solver_doors import CBC, assert_nothing_left, at_work, check_trace, press_ctrl_c
 
 from dfopt.errors import PlanError
 from dfopt.milp import Model, Termination, TracePoint, cbc, check_solver, pulp_door, solve

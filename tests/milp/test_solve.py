@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doors import check_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import cover, market_split, small_milp
+from solver_doors import check_trace
 
 from dfopt.errors import PlanError
 from dfopt.milp import Model, Solution, Termination, explain_infeasible, solve, verdict
