@@ -96,6 +96,13 @@ def test_the_second_attempt_turns_presolve_around(presolve: bool) -> None:
         assert run._options()["presolve"] == ("on" if expected else "off")
 
 
+def test_nodes_and_the_way_to_the_optimum_are_kept() -> None:
+    solution = solve(market_split(3, 14))
+    assert solution.proven and solution.nodes > 1
+    assert len({point.objective for point in solution.trace}) > 1
+    check_trace(solution.trace)
+
+
 def test_lp() -> None:
     m = Model("lp")
     x = m.continuous("x", 2)
