@@ -50,8 +50,8 @@ MUTATIONS = [
     Mutation(
         "path bound: one per cent too high",
         "dfopt/regions/relaxations.py",
-        'By the paths, and all else that is shown."""\n        return facts.by_all',
-        'By the paths, and all else that is shown."""\n        return 1.01 * facts.by_all',
+        '"""\n        return facts.by_all',
+        '"""\n        return 1.01 * facts.by_all',
         (BOUNDS, WHOLE),
     ),
     Mutation(
