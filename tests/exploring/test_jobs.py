@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from child_processes import children, gone
 from design_cases import GPT2, SIZES, chosen
 from exploration_cases import FEW, answer_of, decoding
 
@@ -51,26 +53,13 @@ def test_any_number_of_processes_says_the_same() -> None:
     assert said[0] == said[1]
 
 
-def alive(number: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about does not."""
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def workers(parent: int) -> list[int]:
     """The processes that a process has started to solve."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                of = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if of == parent and b"dfopt.processes.worker" in command:
-                found.append(int(entry.name))
+    for number in children(parent):
+        with suppress(OSError):  # it may have ended
+            if b"dfopt.processes.worker" in Path(f"/proc/{number}/cmdline").read_bytes():
+                found.append(number)
     return found
 
 
@@ -93,9 +82,7 @@ def test_no_process_outlives_an_exploration(how: signal.Signals, tmp_path: Path)
     running.send_signal(how)
     out, err = running.communicate(timeout=WAIT)
     assert len(solving) == 2, err
-    while any(map(alive, solving)) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not any(map(alive, solving))
+    assert all(gone(number, WAIT) for number in solving)
     if how == signal.SIGINT:
         assert "Traceback" not in err
         assert running.returncode == 130 or json.loads(out)["status"] in ("interrupted", "optimal")

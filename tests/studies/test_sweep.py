@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from child_processes import children, gone
 from in_turn import InTurn
 from study_cases import SMALL, degrees, limits, study, swept_apart
 
@@ -150,27 +149,6 @@ def started(path: Path, store: Path, lines: int) -> subprocess.Popen[str]:
         assert time.perf_counter() < until
         time.sleep(0.002)
     return child
-
-
-def children(pid: int) -> list[int]:
-    workers: set[int] = set()
-    for path in Path("/proc").glob(f"{pid}/task/*/children"):
-        with suppress(OSError):  # a thread that ends while it is looked at has no children
-            workers |= {int(word) for word in path.read_text().split()}
-    return sorted(workers)
-
-
-def gone(pid: int, within: float = 20.0) -> bool:
-    until = time.perf_counter() + within
-    while time.perf_counter() < until:
-        try:
-            os.kill(pid, 0)
-            if " Z " in Path(f"/proc/{pid}/stat").read_text():
-                return True
-        except (ProcessLookupError, FileNotFoundError):
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
