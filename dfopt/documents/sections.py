@@ -88,8 +88,6 @@ class Layers:
     def under(self, stages: int, sizes: tuple[int, int, int], recomputed: int | None) -> Layers:
         """The layers with the first ``recomputed`` of every pipeline stage as the kind that recomputes.
 
-        ``sizes``: layers of the first stage, of each one in the middle and of the last.
-
         Parameters
         ----------
         stages, sizes : int, (int, int, int)

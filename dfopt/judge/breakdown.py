@@ -104,15 +104,12 @@ def link_time(
 def sent_by_place(case: Case, paid: Sequence[network.Paid], price: Price) -> CommunicationSeconds:
     """Seconds of all network time of partitions, by the part of a breakdown.
 
-    ``paid``: communications of the tensor-parallel group; ``price``: of each, as
-    :func:`dfopt.judge.network.price_list`.
-
     Parameters
     ----------
     case : Case
         The mapping.
     paid, price
-        Communications of the tensor-parallel group, and their prices.
+        Communications of the tensor-parallel group, and their prices (:func:`dfopt.judge.network.price_list`).
     """
     seconds_by_place: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     on_chip = ((payment, network.between_shards_s(case, payment, price)) for payment in paid)

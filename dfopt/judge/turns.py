@@ -16,8 +16,6 @@ from dfopt.judge.case import Case, Place, Rank
 def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Place, float]) -> float:
     """Seconds of two microbatches in two-batch overlap, for a pipeline stage.
 
-    ``computes``, ``sends``: seconds of every partition for one microbatch, on the chip and on the network.
-
     Parameters
     ----------
     case, rank : Case, Rank
@@ -41,16 +39,15 @@ def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Pl
 def least_s(rank: Rank, takes: Mapping[int, float], sends: Mapping[int, float]) -> float:
     """Lower bound on the seconds of two microbatches in two-batch overlap, for any partitions.
 
-    ``takes``, ``sends``: for every stage of the mapping and one microbatch, its seconds alone, and the part of them in
-    which it sends while the other microbatch computes. The bound is the largest of the seconds alone, twice the seconds
-    without sending, and twice the seconds of sending.
+    The largest of the seconds alone, twice the seconds without sending, and twice the seconds of sending.
 
     Parameters
     ----------
     rank : Rank
         The pipeline stage.
     takes, sends : dict, s
-        By stage of the mapping for one microbatch: all its time, and the part in which it sends.
+        By stage of the mapping for one microbatch: its seconds alone, and the part of them in which it sends while the
+        other microbatch computes.
     """
     alone, sent = (
         math.fsum(times * each.get(stage, 0.0) for stage, times in rank.runs.items()) for each in (takes, sends)

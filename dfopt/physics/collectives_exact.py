@@ -218,18 +218,15 @@ def exact_cost(
 ) -> Affine:
     """Affine cost (s/B and s) of a collective over dims of two or more chips, by the algorithms of this module.
 
-    ``together``: whether dims carry parts of an all-to-all at the same time, or one after the other.
-    ``charge`` gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms
-    remain those that are best on `dims`.
-
     Parameters
     ----------
     kind, dims : Collective, sequence of Dim
         The collective, and the network dims that it spans.
     charge : callable, optional
-        Replaces each dim by the one to price, with other figures and the same wiring.
+        Replaces each dim by the one to price, with other figures and the same wiring. The algorithms remain those that
+        are best on `dims`.
     together : bool
-        Whether all dims carry parts of an all-to-all at the same time.
+        Whether dims carry parts of an all-to-all at the same time, or one after the other.
 
     Examples
     --------

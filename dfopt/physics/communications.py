@@ -63,7 +63,7 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
 
 
 def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> float:
-    """Bytes that one chip sends in the communications that a kernel states itself; ``chips``: size of a dim by name.
+    """Bytes that one chip sends in the communications that a kernel states itself.
 
     Parameters
     ----------

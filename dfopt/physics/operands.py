@@ -69,8 +69,6 @@ def shard_flop(
 def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, tiled: bool = False) -> float:
     """Share of a kernel's output that one chip writes, before any collective.
 
-    ``tiled``: of a product of the backward pass that is reduced, a tile.
-
     Parameters
     ----------
     kernel, scheme, degree, rules : Kernel, str, int, str
@@ -94,14 +92,12 @@ def read_share(
 ) -> float:
     """Share of an input of ``elements`` elements that one chip reads.
 
-    ``operand``: 1 or 2. ``tiled``: for a gathered input, count one chip's tile only.
-
     Parameters
     ----------
     kernel, scheme, degree, rules : Kernel, str, int, str
         Kernel, its sharding scheme, tensor-parallel degree, and sharding rules (``exact`` or ``dfmodel``).
     operand, elements : int, float
-        Number of the input, and elements of the whole.
+        Number of the input (1 or 2), and elements of the whole.
     tiled : bool
         Whether a gathered input counts with one chip's tile only.
 

@@ -73,8 +73,7 @@ def blocks(
 ) -> list[list[ScheduledPass]]:
     """Timeline of every stage: its passes in order, each as early as its predecessors allow.
 
-    ``times``: seconds of a microbatch's forward and backward pass through each chunk of each stage. The blocks are by
-    stage, in order of time.
+    The blocks are by stage, in order of time.
 
     Parameters
     ----------

@@ -24,8 +24,7 @@ def activation_gradients(
     """Bytes on one chip of the gradient of a forward kernel's output; 0 for other kernels.
 
     Gradients of partial sums are whole on every chip. The gradient of a dropout's output has the type of its mask. That
-    of an activation computed right after its product takes no memory. ``tiled``: outputs of products with partial sums
-    are reduced tile by tile, so that a chip stores only its part of them.
+    of an activation computed right after its product takes no memory.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def activation_gradients(
     scheme, degree, rules : str, int, str
         Its sharding scheme, tensor-parallel degree, and sharding rules (``exact`` or ``dfmodel``).
     tiled : bool
-        Whether reductions overlap with products tile by tile.
+        Whether outputs with partial sums are reduced tile by tile, so that a chip stores only its part of them.
 
     Examples
     --------

@@ -45,9 +45,7 @@ def system_of(
     price_usd: float | None = None,
     memory: Dram | None = None,
 ) -> System:
-    """System of a template and one derived chip; ``price_usd`` is the price of the chip with its memory.
-
-    ``memory``: the memory of a chip with DRAM dies on it and no external DRAM.
+    """System of a template and one derived chip.
 
     Links of a role are distributed evenly over the ports of all dims that use them. DRAM and links have their sustained
     rates; cores have their peak rate, and the share of it that kernels sustain. The chip's power includes memory and
