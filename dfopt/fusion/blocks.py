@@ -254,9 +254,8 @@ def in_token_blocks(tables: StageTables, member: Bools, count_b: Floats | None =
     member : bool array, shape (blocks, kernels)
         Kernels of every block.
     count_b : float array, shape (blocks,), optional
-        Number of blocks of tokens of each, a whole number; by default the fewest that fit. Blocks of kernels that
-        do not
-        fit are not legal.
+        Number of blocks of tokens of each, a whole number; by default the fewest that fit. Blocks of kernels that do
+        not fit are not legal.
     """
     sharded, chip = tables.sharded, tables.chip
     assert sharded.token_charges is not None

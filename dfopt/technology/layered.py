@@ -214,8 +214,7 @@ def least_drawn(low: Design, high: Design) -> tuple[float, float, dict[LinkRole,
     """Lower bounds on the power of cores and of DRAM, W, and the slowest links, over all designs between two others.
 
     The fewest units draw least, and so do layers without traffic and the slowest links. ``low`` and ``high``: the
-    designs
-    with the smallest and with the largest sizes.
+    designs with the smallest and with the largest sizes.
     """
     technology, sizes = low.technology, low.sizes
     assert sizes is not None
