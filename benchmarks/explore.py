@@ -33,7 +33,7 @@ from dfopt.errors import Infeasible
 from dfopt.exploring.explore import explore, in_technologies
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.space import Box
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.heat.most_power import most_power
 from dfopt.technology.stack_models import heat_of, power_of
 
@@ -220,13 +220,13 @@ def fresh_cache() -> Iterator[None]:
         os.environ.pop("DFOPT_CACHE") if before is None else os.environ.update(DFOPT_CACHE=before)
 
 
-def _every(workload: Workload) -> Iterator[Box]:
+def _every(workload: ExplorationProblem) -> Iterator[Box]:
     for which, space in enumerate(workload.spaces):
         for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values())):
             yield Box(at, at, which)
 
 
-def _value(workload: Workload, box: Box) -> float | None:
+def _value(workload: ExplorationProblem, box: Box) -> float | None:
     system = workload.system(box)
     try:
         return None if system is None else df.solve(workload.graph, system).step_time_s

@@ -11,7 +11,7 @@ from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.exploring.costs import cost_of
 from dfopt.exploring.problems import workload_of
 from dfopt.exploring.space import Box
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.workloads import load_graph
 
 SUPPLY = {"nominal_v": 0.8, "threshold_v": 0.2, "margin_v": 0.35}
@@ -101,12 +101,12 @@ PRICED: dict[str, Any] = {
 """Prices and powers of what is beside the chips (assumptions)."""
 
 
-def problem(graph: str, designs: Sequence[Design], **asked: Any) -> Workload:
+def problem(graph: str, designs: Sequence[Design], **asked: Any) -> ExplorationProblem:
     """The problem of an exploration, of a workload as it is drawn where nothing is free."""
     return workload_of([load_graph(graph)], designs, request=ExplorationRequest(**{"gap": 0.0, **asked}))
 
 
-def check_costs(workload: Workload, box: Box, inside: Iterable[tuple[int, ...]]) -> None:
+def check_costs(workload: ExplorationProblem, box: Box, inside: Iterable[tuple[int, ...]]) -> None:
     """Hold the power and the price that are said of a box against those of designs in it."""
     least = cost_of(workload.spaces[0], box, workload.system(box))
     for at in inside:

@@ -32,7 +32,7 @@ from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError
-from dfopt.frontends.calculon import ImportedCase, load_case
+from dfopt.frontends.calculon import CalculonCase, load_case
 from dfopt.frontends.calculon.files import Execution
 from dfopt.judge import evaluate
 
@@ -85,7 +85,7 @@ def execution(row: Row) -> dict[str, object]:
     return found
 
 
-def mapping_of(case: ImportedCase) -> Mapping:
+def mapping_of(case: CalculonCase) -> Mapping:
     """The mapping that the pins leave: every kernel alone, in the order of the graph."""
     assert case.pins is not None and case.interleave is not None
     on, graph = case.pins.on_axes, case.graph

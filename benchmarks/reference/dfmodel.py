@@ -36,7 +36,7 @@ from rich.table import Table
 
 from dfopt.documents.result import Result
 from dfopt.errors import DfoptError, DocumentError
-from dfopt.frontends.dfmodel import ImportedCase, load_case
+from dfopt.frontends.dfmodel import DFModelCase, load_case
 from dfopt.search import solve
 from dfopt.search.verify import verify
 
@@ -45,7 +45,7 @@ OVERRIDES = Path(__file__).parents[2] / "tests" / "golden" / "dfmodel" / "overri
 
 # reported quantity -> ours. A step of a DLRM is one evaluation on every copy; a sample of the first generation is
 # the whole step, as its setups have no batch.
-QUANTITIES: dict[str, Callable[[Result, ImportedCase], float]] = {
+QUANTITIES: dict[str, Callable[[Result, DFModelCase], float]] = {
     "utilization": lambda result, case: result.utilization / case.padding,
     "ns_per_layer": lambda result, _: result.score.layer_time_s * 1e9,
     "ns_per_step": lambda result, _: result.score.layer_time_s * 1e9,
@@ -62,7 +62,7 @@ def reported(outputs: dict[str, Any]) -> dict[str, float]:
     return {q: float(outputs[q]) for q in QUANTITIES if isinstance(outputs.get(q), int | float)}
 
 
-def solve_case(case: ImportedCase, options: argparse.Namespace) -> Result:
+def solve_case(case: DFModelCase, options: argparse.Namespace) -> Result:
     """Solve a case under its own assumptions, or with empty partitions allowed."""
     assumptions = case.assumptions
     if options.allow_empty:
@@ -79,7 +79,7 @@ def rows_of(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows of one case file."""
     began = time.perf_counter()
     result: Result | None = None
-    case: ImportedCase | None = None
+    case: DFModelCase | None = None
     words: list[str] = []
     status = "ok"
     outputs: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.arrays import Floats
-from dfopt.calibration.numbers import Number, applied
+from dfopt.calibration.numbers import FitParameter, applied
 from dfopt.calibration.steps import MeasuredStep
 from dfopt.errors import PlanError
 from dfopt.judge import evaluate
@@ -35,7 +35,7 @@ class Fit:
     times : float array, shape (steps,), s
         Predicted time of every measured step.
     slopes : float array, shape (steps, numbers)
-        Change of every time, s, per unit of the coordinate of every value, as of :meth:`Number.coordinate`.
+        Change of every time, s, per unit of the coordinate of every value, as of :meth:`FitParameter.coordinate`.
     """
 
     values: Mapping[str, float]
@@ -53,7 +53,7 @@ def predicted(steps: Sequence[MeasuredStep], values: Mapping[str, float]) -> Flo
     return np.array(times)
 
 
-def fit(numbers: Sequence[Number], measured: Floats, times_of: Callable[[Mapping[str, float]], Floats]) -> Fit:
+def fit(numbers: Sequence[FitParameter], measured: Floats, times_of: Callable[[Mapping[str, float]], Floats]) -> Fit:
     """Least-squares fit of numbers within bounds, for relative errors predicted / measured - 1.
 
     Parameters
@@ -72,7 +72,7 @@ def fit(numbers: Sequence[Number], measured: Floats, times_of: Callable[[Mapping
 
     Examples
     --------
-    >>> numbers = [Number("matrix", 0.5, 0.01, 1.0), Number("node", 1.0, 0.01, 1.0)]
+    >>> numbers = [FitParameter("matrix", 0.5, 0.01, 1.0), FitParameter("node", 1.0, 0.01, 1.0)]
     >>> work, sent = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 0.0, 1.0, 0.0])
     >>> found = fit(numbers, work / 0.8 + sent / 0.5, lambda v: work / v["matrix"] + sent / v["node"])
     >>> {name: round(value, 6) for name, value in found.values.items()}
@@ -94,7 +94,7 @@ def fit(numbers: Sequence[Number], measured: Floats, times_of: Callable[[Mapping
 
 
 def _affine(
-    numbers: Sequence[Number], values: Mapping[str, float], times_of: Callable[[Mapping[str, float]], Floats]
+    numbers: Sequence[FitParameter], values: Mapping[str, float], times_of: Callable[[Mapping[str, float]], Floats]
 ) -> tuple[Floats, Floats]:
     """Times at some values, and their slopes in the coordinates."""
     times = times_of(values)
@@ -107,7 +107,9 @@ def _affine(
     return times, np.stack(columns, axis=1)
 
 
-def _check_identified(numbers: Sequence[Number], values: Mapping[str, float], times: Floats, slopes: Floats) -> None:
+def _check_identified(
+    numbers: Sequence[FitParameter], values: Mapping[str, float], times: Floats, slopes: Floats
+) -> None:
     """Refuse numbers that no row depends on, or that move all rows alike."""
     scale = np.array([n.coordinate(values[n.name]) if n.share else n.most for n in numbers])
     effect = slopes * scale / times[:, None]
@@ -125,13 +127,13 @@ def _check_identified(numbers: Sequence[Number], values: Mapping[str, float], ti
 
 
 def solved(
-    numbers: Sequence[Number], values: Mapping[str, float], measured: Floats, times: Floats, slopes: Floats
+    numbers: Sequence[FitParameter], values: Mapping[str, float], measured: Floats, times: Floats, slopes: Floats
 ) -> dict[str, float]:
     """Best values within bounds on the linearized model around ``values``.
 
     Parameters
     ----------
-    numbers : sequence of Number
+    numbers : sequence of FitParameter
         Numbers with their bounds.
     values : dict
         Values around which the model is linear.
@@ -155,7 +157,7 @@ def solved(
 
 
 def left_out_errors(
-    numbers: Sequence[Number], fitted: Fit, measured: Floats, sources: Sequence[str]
+    numbers: Sequence[FitParameter], fitted: Fit, measured: Floats, sources: Sequence[str]
 ) -> dict[str, float | None]:
     """Mean absolute error of each source when the numbers are fitted to all others; None if those are too few.
 
@@ -163,7 +165,7 @@ def left_out_errors(
 
     Parameters
     ----------
-    numbers, fitted : sequence of Number, Fit
+    numbers, fitted : sequence of FitParameter, Fit
         Numbers, and their fit to all sources.
     measured : float array, s, shape (steps,)
         Measured steps.

@@ -18,7 +18,7 @@ _OVERHEADS: Final = {"kernel_overhead": 50e-6, "step_overhead": 10.0}
 
 
 @dataclass(frozen=True)
-class Number:
+class FitParameter:
     """A fittable number with start and bounds; for a share, step times are about affine in its inverse.
 
     ``matrix``, ``vector`` and ``memory`` are the share of the largest kernels; smaller ones keep their ratio to it.
@@ -36,7 +36,7 @@ class Number:
 
         Examples
         --------
-        >>> Number("vector", start=0.5, least=0.01, most=1.0).coordinate(0.25)
+        >>> FitParameter("vector", start=0.5, least=0.01, most=1.0).coordinate(0.25)
         4.0
         """
         return 1 / value if self.share else value
@@ -51,7 +51,7 @@ def _top(rows: Sequence[EfficiencyRow], name: str) -> float | None:
     return max((row.share for row in rows if number_of(row) == name), default=None)
 
 
-def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]:
+def known_numbers(system: System, assumptions: Assumptions) -> dict[str, FitParameter]:
     """All fittable numbers of a system and assumptions, by name.
 
     Examples
@@ -63,15 +63,15 @@ def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]
     """
     rows = system.chip.efficiency or ()
     tops = {unit: _top(rows, unit) for unit in _UNITS}
-    numbers = {unit: Number(unit, top, 0.005, 1.0) for unit, top in tops.items() if top is not None}
-    numbers |= {dim.name: Number(dim.name, dim.efficiency or 1.0, 0.05, 1.0) for dim in system.network}
+    numbers = {unit: FitParameter(unit, top, 0.005, 1.0) for unit, top in tops.items() if top is not None}
+    numbers |= {dim.name: FitParameter(dim.name, dim.efficiency or 1.0, 0.05, 1.0) for dim in system.network}
     for name, most in _OVERHEADS.items():
         if name in type(assumptions).model_fields:
-            numbers[name] = Number(name, getattr(assumptions, name) or 0.0, 0.0, most, share=False)
+            numbers[name] = FitParameter(name, getattr(assumptions, name) or 0.0, 0.0, most, share=False)
     return numbers
 
 
-def named(names: Sequence[str], available: Mapping[str, Number]) -> tuple[Number, ...]:
+def named(names: Sequence[str], available: Mapping[str, FitParameter]) -> tuple[FitParameter, ...]:
     """Numbers by name; `PlanError` if one is unknown or repeated, or if there are none or too many."""
     for name in names:
         if name not in available:

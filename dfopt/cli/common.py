@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.help import FORMAT, RUNNING, App, Group, verbose
+from dfopt.cli.help import FORMAT, RUNNING, App, HelpGroup, verbose
 from dfopt.documents.uncollected import uncollected
 from dfopt.errors import DfoptError, PlanError, did_you_mean, visible
 from dfopt.interrupts import FIRST_AFTER, LIMIT, cause, exit_code, process_start, seconds_since_start, wall_limit
@@ -39,7 +39,7 @@ def echo(text: str, err: bool = False) -> None:
 
 
 app = App(
-    cls=Group,
+    cls=HelpGroup,
     name="dfopt",
     help="Find, prove and judge the fastest mapping of a workload graph onto a system of chips.",
     no_args_is_help=True,
@@ -49,7 +49,7 @@ app = App(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 importer = App(
-    cls=Group, rich_markup_mode=None, help="Turn other tools' files into dfopt documents.", no_args_is_help=True
+    cls=HelpGroup, rich_markup_mode=None, help="Turn other tools' files into dfopt documents.", no_args_is_help=True
 )
 app.add_typer(importer, name="import")
 

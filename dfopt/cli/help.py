@@ -160,7 +160,7 @@ _COMPLETED: Final[dict[str, tuple[str, ...]]] = {
 """Kinds of the zoo whose names a shell offers, by the word for them in help texts."""
 
 
-class Entry(NamedTuple):
+class HelpEntry(NamedTuple):
     """Documentation of an argument or option from a docstring: heading, names, metavar, limits and text."""
 
     heading: str
@@ -178,7 +178,7 @@ class Entry(NamedTuple):
         return bool | None if not self.metavar else list[str] | None if "=" in self.metavar else str | None
 
 
-def documented(doc: str) -> dict[str, Entry]:
+def documented(doc: str) -> dict[str, HelpEntry]:
     r"""Arguments and options that a docstring documents, by parameter.
 
     A line is ``name (-s --long METAVAR 1..9): text``, where all but the name may be missing.
@@ -188,7 +188,7 @@ def documented(doc: str) -> dict[str, Entry]:
     >>> list(documented("Do.\n\n    Search:\n        top (-k K 1..): Number\n            of answers.").items())
     [('top', Entry(heading='Search', names=('-k',), metavar='K', least=1.0, most=None, text='Number of answers.'))]
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, HelpEntry] = {}
     for heading, lines in re.findall(r"^ *(\w[\w ]*):\n((?: {8}.*\n?)+)", doc.partition(_EXAMPLES.strip())[0], re.M):
         for name, about, text in re.findall(r"^ {8}(\w+)(?: \((.*?)\))?(?::((?:.|\n {12})*))?$", lines, re.M):
             words = [each for each in about.split() if not re.fullmatch(r"[\d.]+\.\.[\d.]*", each)]
@@ -196,11 +196,11 @@ def documented(doc: str) -> dict[str, Entry]:
             names = tuple(word for word in words if word.startswith("-"))
             metavar = " ".join(word for word in words if word not in names)
             bounds = float(least) if least else None, float(most) if most else None
-            entries[name] = Entry(heading, names, metavar, *bounds, " ".join(text.split()))
+            entries[name] = HelpEntry(heading, names, metavar, *bounds, " ".join(text.split()))
     return entries
 
 
-def _parameter(name: str, kind: Any, usual: Any, entry: Entry) -> inspect.Parameter:
+def _parameter(name: str, kind: Any, usual: Any, entry: HelpEntry) -> inspect.Parameter:
     """A parameter of a command for typer."""
     words = {entry.metavar, *entry.metavar.split("|")}
     zoo = [kind for word, kinds in _COMPLETED.items() if word in words for kind in kinds]
@@ -245,7 +245,7 @@ def _as_left_out(parameter: Any) -> None:
     parameter.process_value = process_value
 
 
-class Command(TyperCommand):
+class HelpCommand(TyperCommand):
     """Typer command whose help has purpose, examples, and options grouped by use.
 
     A docstring has a section for each group of options, see `documented`, and ends with ``Examples:``. An option
@@ -329,7 +329,7 @@ def _write_codes(formatter: Any) -> None:
         formatter.write_dl([(str(code), text) for code, text in EXIT_CODES.items()])
 
 
-class Group(TyperGroup):
+class HelpGroup(TyperGroup):
     """Typer group whose help lists commands by task, each with an example."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -364,7 +364,7 @@ class App(typer.Typer):
 
     def command(self, name: str | None = None, **more: Any) -> Callable[[F], F]:
         """Decorator that registers a function as a command, with the common options."""
-        register = super().command(name, **{"cls": Command, **more})
+        register = super().command(name, **{"cls": HelpCommand, **more})
 
         def decorate(function: F) -> F:
             signature = inspect.signature(function, eval_str=True)

@@ -78,7 +78,7 @@ class Axis:
         return self.name.upper()
 
 
-class Share(NamedTuple):
+class AxisDegree(NamedTuple):
     """Degree and network dims of one axis of a plan."""
 
     axis: Axis

@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
 from functools import cache, cached_property, reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, cast, get_args
+from typing import Any, ClassVar, Final, Self, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -218,6 +218,9 @@ class Document(Part):
         """Digest of the document, 16 hex digits; equal for equal contents, whatever file, key order or units."""
         with uncollected():
             return digest(self)
+
+
+DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 class Named(Document):

@@ -17,9 +17,9 @@ from dfopt.documents.technology import Area, Technology
 from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Ratio, Watts
 
-BudgetName = Literal["area", "power", "perimeter"]
-Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest", "auto"]
-Shares = dict[str, Share]
+DesignBudgetName = Literal["area", "power", "perimeter"]
+BudgetShare = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest", "auto"]
+Shares = dict[str, BudgetShare]
 SLACK = 1e-9  # shares are sums of decimals
 POWER = "power"  # among what is searched
 RETICLE_MM2 = 26.0 * 33.0  # the field of today's scanners (ASML NXE:3600D)
@@ -153,7 +153,7 @@ class Design(Source):
         listed = (*self.choices.listed, *self.choices.rate) if self.sizes is not None else ()
         return (*self.chosen, *listed, *((POWER,) if self.choices.power else ()))
 
-    def shares_of(self, budget: BudgetName) -> dict[str, float]:
+    def shares_of(self, budget: DesignBudgetName) -> dict[str, float]:
         """Shares of one budget by component, as numbers.
 
         Raises `SystemSpecError` where shares are ``auto``: then this is many designs, not one.

@@ -26,7 +26,7 @@ Role = Literal[
 ]  # fmt: skip
 OPERANDS: Final[dict[Op, int]] = {"gemm": 1, "matmul": 2, "weight_update": 2, "elementwise": 1}
 """Operands of a kernel that tensors bring; an elementwise kernel may have more of its only one."""
-Count = Field(ge=1, le=10**15)
+CountField = Field(ge=1, le=10**15)
 
 
 class SequenceState(Part):
@@ -203,9 +203,9 @@ class Kernel(Part):
     op: Op
     outer: int = Field(default=1, ge=1, le=10**15)
     samples: int | None = Field(default=None, ge=1, le=10**9)
-    m: int = Count
+    m: int = CountField
     k: int = Field(default=1, ge=1, le=10**15)
-    n: int = Count
+    n: int = CountField
     stream: Literal["n", "k", "none"] | None = None
     pass_: Pass = Field(default="forward", alias="pass")
     role: Role | None = None

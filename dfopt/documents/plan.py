@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from dfopt.documents.assumptions import TensorOverlap
-from dfopt.documents.axes import AXES, Dims, Share, Splits, groups, keys
+from dfopt.documents.axes import AXES, AxisDegree, Dims, Splits, groups, keys
 from dfopt.documents.base import Document
 from dfopt.documents.copying import of_extra
 from dfopt.documents.hybrid import Hybrid
@@ -101,10 +101,10 @@ class Plan(Document, OnAxes):
     tensor_overlap: Literal["none"] | TensorOverlap | None = None
 
     @of_extra
-    def axes(self) -> tuple[Share, ...]:
+    def axes(self) -> tuple[AxisDegree, ...]:
         """Degree and dims of each axis."""
         extra = self.__pydantic_extra__
-        return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
+        return tuple(AxisDegree(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
 
     @property
     def request_fields(self) -> dict[str, Any]:

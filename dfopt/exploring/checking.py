@@ -28,8 +28,8 @@ from dfopt.exploring.judged import bounds_of, layers_of, lumped_heat, value_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import with_more
-from dfopt.exploring.space import Box, Space
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.space import Box, DesignSpace
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
 from dfopt.search.kept import PROOF
@@ -227,7 +227,9 @@ def _judged(exploration: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.value", f"found {exploration.value!r}, the result says {value!r}"
 
 
-def _place(spaces: Sequence[Space], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]) -> Box:
+def _place(
+    spaces: Sequence[DesignSpace], batches: Sequence[int], design: int, ends: dict[str, dict[str, float]]
+) -> Box:
     """The place of a box, of which both ends are given, or of a design, each with where it stands.
 
     Sizes name the batch if there are several.
@@ -249,13 +251,13 @@ def _place(spaces: Sequence[Space], batches: Sequence[int], design: int, ends: d
     return Box(first, last, design, int(low.get(BATCH, batches[0])))
 
 
-def _place_of(spaces: Sequence[Space], batches: Sequence[int], number: int, box: DesignBox) -> Box:
+def _place_of(spaces: Sequence[DesignSpace], batches: Sequence[int], number: int, box: DesignBox) -> Box:
     where = f"$.boxes[{number}]"
     return _place(spaces, batches, box.design, {f"{where}.low": box.low, f"{where}.high": box.high})
 
 
 def _best(
-    exploration: Exploration, batches: Batches, workload: Workload, time_limit: float
+    exploration: Exploration, batches: Batches, workload: ExplorationProblem, time_limit: float
 ) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
     best = _place(workload.spaces, [*batches.of], exploration.best_design, {"$.best": exploration.best})
@@ -275,7 +277,7 @@ def _best(
 
 
 def _valued(
-    exploration: Exploration, workload: Workload, box: Box, where: str, claim: OtherDesign | BudgetSensitivity
+    exploration: Exploration, workload: ExplorationProblem, box: Box, where: str, claim: OtherDesign | BudgetSensitivity
 ) -> None:
     """Hold a mapping and its value against what is priced and judged again."""
     if (system := workload.system(box)) is not None:
@@ -288,7 +290,7 @@ def _valued(
         raise _Wrong(f"{where}.value", f"found {claim.value!r}, the judge says {again!r}")
 
 
-def _sensitive(exploration: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
+def _sensitive(exploration: Exploration, workload: ExplorationProblem) -> Iterator[tuple[str, str]]:
     """What is wrong with what more of each budget would buy: derived and judged again."""
     for number, claim in enumerate(exploration.sensitivity):
         where = f"$.sensitivity[{number}]"
@@ -312,7 +314,7 @@ def _elsewhere(exploration: Exploration) -> Iterator[tuple[str, WithoutHeat]]:
 
 
 def _as_elsewhere(
-    exploration: Exploration, claim: WithoutHeat, where: str, workload: Workload
+    exploration: Exploration, claim: WithoutHeat, where: str, workload: ExplorationProblem
 ) -> list[tuple[str, str]] | None:
     """What is wrong with what another question finds: searched, mapped and judged again; none where time is up."""
 

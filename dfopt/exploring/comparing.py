@@ -16,11 +16,11 @@ from dfopt.documents.exploration_request import ComparisonName, ExplorationReque
 from dfopt.exploring.entries import best_of
 from dfopt.exploring.problems import asked_instead, workload_of
 from dfopt.exploring.space import Box
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.judge import evaluate
 
 
-def compared(workload: Workload, request: ExplorationRequest) -> Iterator[Comparison]:
+def compared(workload: ExplorationProblem, request: ExplorationRequest) -> Iterator[Comparison]:
     """Answers to the other questions of a request, each within an equal part of the time, with one part to spare."""
     end = workload.run.deadline
     try:
@@ -34,7 +34,7 @@ def compared(workload: Workload, request: ExplorationRequest) -> Iterator[Compar
 
 
 def comparison(
-    workload: Workload, request: ExplorationRequest, name: ComparisonName | None, within: Sequence[Box] = ()
+    workload: ExplorationProblem, request: ExplorationRequest, name: ComparisonName | None, within: Sequence[Box] = ()
 ) -> WithoutHeat | None:
     """Answer of another question, evaluated under the one that was asked; None if time is up first.
 

@@ -7,18 +7,18 @@ from contextlib import suppress
 
 from dfopt.documents.system import System
 from dfopt.errors import SystemSpecError
-from dfopt.exploring.space import Box, Space
+from dfopt.exploring.space import Box, DesignSpace
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.technology.as_system import system_of
 from dfopt.technology.chip_price import chip_price
 
 
-def cost_of(space: Space, box: Box, system: System | None) -> SystemCost | None:
+def cost_of(space: DesignSpace, box: Box, system: System | None) -> SystemCost | None:
     """Power and price of the system of a design; for a box of several, lower bounds. None without a system.
 
     Parameters
     ----------
-    space, box : Space, Box
+    space, box : DesignSpace, Box
         Designs of one document.
     system : System, optional
         The system of the design, or of the best corner of the box.

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from dfopt.documents.design import POWER, BudgetName, Design
+from dfopt.documents.design import POWER, Design, DesignBudgetName
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
-from dfopt.exploring.space import Box, Sizes, Space
+from dfopt.exploring.space import Box, DesignSpace, Sizes
 from dfopt.setting.reads import memoized
 from dfopt.technology.components import (
     DEGREE,
@@ -39,11 +39,11 @@ from dfopt.technology.derive import Derived, joined
 from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
 
-_BUDGETS: Final[tuple[BudgetName, ...]] = ("area", "power", "perimeter")  # as `Need` has them
+_BUDGETS: Final[tuple[DesignBudgetName, ...]] = ("area", "power", "perimeter")  # as `Need` has them
 
 
 @dataclass(frozen=True)
-class Decisions(Space):
+class Decisions(DesignSpace):
     """Design space of a document with ``auto`` shares of its budgets.
 
     Examples
@@ -188,27 +188,27 @@ class Decisions(Space):
         of = self.design.budgets
         return (of.package_area_mm2 - of.chip_area_mm2) * (1 + ROUND)
 
-    def _budget(self, budget: BudgetName) -> float:
+    def _budget(self, budget: DesignBudgetName) -> float:
         of = self.design.budgets
         return {"area": of.chip_area_mm2, "power": of.power, "perimeter": self._edge}[budget]
 
-    def _share(self, budget: BudgetName, name: str) -> float | None:
+    def _share(self, budget: DesignBudgetName, name: str) -> float | None:
         """The share of a budget that a component has whatever its size; none where that follows from its size."""
         share = getattr(self.design.shares, budget).get(name, 0.0)
         return None if isinstance(share, str) else float(share)
 
-    def _taken(self, budget: BudgetName, name: str, need: float) -> float:
+    def _taken(self, budget: DesignBudgetName, name: str, need: float) -> float:
         share = self._share(budget, name)
         return need if share is None else share * self._budget(budget)
 
-    def _others(self, budget: BudgetName, sizes: Mapping[str, float]) -> float:
+    def _others(self, budget: DesignBudgetName, sizes: Mapping[str, float]) -> float:
         """What components of some sizes take, and those whose sizes are not to be chosen, cores aside."""
         needs = {name: need_of(self.design.technology, name, size) for name, size in sizes.items()}
         taken = sum(self._taken(budget, name, getattr(need, budget)) for name, need in needs.items())
         fixed = [name for name in getattr(self.design.shares, budget) if name != "core" and name not in self.sizes]
         return taken + sum(self._share(budget, name) or 0.0 for name in fixed) * self._budget(budget)
 
-    def _core(self, budget: BudgetName, sizes: Mapping[str, float]) -> float:
+    def _core(self, budget: DesignBudgetName, sizes: Mapping[str, float]) -> float:
         """What the cores have of a budget; below 0 where nothing fits."""
         budget_total = self._budget(budget)
         left = budget_total - self._others(budget, sizes)

@@ -39,9 +39,9 @@ from dfopt.documents.exploration_request import ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.errors import PlanError
 from dfopt.exploring.problems import workload_of
-from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box, Choice, Sizes
-from dfopt.exploring.workload import SOLVE, Workload
+from dfopt.exploring.solves import SolveResources
+from dfopt.exploring.space import Box, DesignChoice, Sizes
+from dfopt.exploring.workload import SOLVE, ExplorationProblem
 from dfopt.physics.merits import MERITS
 
 BATCH: Final = "batch"
@@ -51,7 +51,7 @@ _AHEAD: Final = 4
 
 
 @dataclass
-class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice]):
+class Batches(BranchingRule[Box], Heuristic[Box, DesignChoice], LeafSolver[Box, DesignChoice]):
     """Branch-and-bound problem over designs that run one of several batches.
 
     Attributes
@@ -62,11 +62,11 @@ class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice
         Why a batch has no plan; of a single batch that is raised.
     """
 
-    workloads: tuple[Workload, ...]
+    workloads: tuple[ExplorationProblem, ...]
     refused: dict[int, PlanError] = field(default_factory=dict)
 
     @cached_property
-    def of(self) -> dict[int, Workload]:
+    def of(self) -> dict[int, ExplorationProblem]:
         """Workload of each batch."""
         return {workload.graph.batch: workload for workload in self.workloads}
 
@@ -76,7 +76,7 @@ class Batches(BranchingRule[Box], Heuristic[Box, Choice], LeafSolver[Box, Choice
         return batch | self.workloads[0].spaces[box.which].named(positions)
 
     @property
-    def problem(self) -> Problem[Box, Choice]:
+    def problem(self) -> Problem[Box, DesignChoice]:
         """The branch-and-bound problem of all designs with each batch."""
         return Problem(
             roots=[box for workload in self.workloads for box in workload.roots],
@@ -112,7 +112,7 @@ def batches_of(
     designs: Sequence[Design],
     assumptions: Assumptions | str = "default",
     request: ExplorationRequest | None = None,
-    run: Run | None = None,
+    run: SolveResources | None = None,
 ) -> Batches:
     """Exploration problem for graphs of one or more batches, each drawn in several ways.
 
@@ -128,7 +128,7 @@ def batches_of(
     SystemSpecError, PlanError
         As `dfopt.exploring.problems.workload_of`; `PlanError` too where the objective does not weigh batches.
     """
-    of, same_run, batch_of = request or ExplorationRequest(), run or Run(), attrgetter("batch")
+    of, same_run, batch_of = request or ExplorationRequest(), run or SolveResources(), attrgetter("batch")
     by_batch = [[*drawn] for _, drawn in groupby(sorted(graphs, key=batch_of), key=batch_of)]
     if len(by_batch) > 1 and MERITS[of.objective].sense == "minimize":
         rates = ", ".join(name for name, merit in MERITS.items() if merit.sense == "maximize")
@@ -172,8 +172,8 @@ def explore_boxes(
     *,
     top: int = 1,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[Snapshot[Choice]], None] | None = None,
-) -> Outcome[Box, Choice]:
+    progress: Callable[[Snapshot[DesignChoice]], None] | None = None,
+) -> Outcome[Box, DesignChoice]:
     """Branch and bound over the boxes of a design space; see :func:`branch_and_bound`.
 
     Parameters
@@ -197,7 +197,7 @@ def explore_boxes(
     )
 
 
-def best_of(workload: Workload, gap: float) -> Outcome[Box, Choice]:
+def best_of(workload: ExplorationProblem, gap: float) -> Outcome[Box, DesignChoice]:
     """The best design of a workload within a larger question, in the time that is left.
 
     Raises

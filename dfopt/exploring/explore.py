@@ -45,9 +45,9 @@ from dfopt.exploring.judged import bounds_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
-from dfopt.exploring.solves import Run
-from dfopt.exploring.space import Box, Choice
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.solves import SolveResources
+from dfopt.exploring.space import Box, DesignChoice
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.interrupts import LIMIT, cause, interruptible
 from dfopt.library import as_design
 from dfopt.machines.stacks import load_stack
@@ -158,7 +158,7 @@ def explore(  # noqa: PLR0913 - a public function with options
         objective=objective, limits=limits, options=fixed if fixed.asked() else None, heat=heat,
         stack=on, gap=gap, time_limit=time_limit, seed=seed, top=top, sensitivity=sensitivity, compare=tuple(compare),
     )  # fmt: skip
-    run = Run()
+    run = SolveResources()
     problems = [batches_of(graphs, of, assumptions, asking, run) for of in (designs, *ends)]
     processes = executor_of(None if cluster is not None and jobs == 1 else jobs, cluster, stay=True)
     with closing(processes), nullcontext() if store is None else Store(store) as opened:
@@ -282,7 +282,7 @@ def explored(
     return exploration.model_copy(update={"status": status, "asked": exploration.asked_digest()}).sealed()
 
 
-def _effort(problem: Batches, workload: Workload, box: Box, outcome: Outcome[Box, Choice]) -> Effort:
+def _effort(problem: Batches, workload: ExplorationProblem, box: Box, outcome: Outcome[Box, DesignChoice]) -> Effort:
     """What the search looked at, listed and solved."""
     return Effort(
         designs=workload.designs,
@@ -297,8 +297,11 @@ def _effort(problem: Batches, workload: Workload, box: Box, outcome: Outcome[Box
 
 
 def _searched(
-    problem: Batches, request: ExplorationRequest, time_limit: float, tell: Callable[[Snapshot[Choice]], None] | None
-) -> Outcome[Box, Choice]:
+    problem: Batches,
+    request: ExplorationRequest,
+    time_limit: float,
+    tell: Callable[[Snapshot[DesignChoice]], None] | None,
+) -> Outcome[Box, DesignChoice]:
     """The search over boxes; what a share of the time cut short goes on while time is left."""
     began = time.perf_counter()
     kept: Sequence[Candidate] = ()
@@ -322,7 +325,7 @@ def restrictions(result: Result, request: ExplorationRequest) -> tuple[str, ...]
 
 
 def _further(
-    workload: Workload, request: ExplorationRequest, box: Box
+    workload: ExplorationProblem, request: ExplorationRequest, box: Box
 ) -> tuple[tuple[Comparison, ...], WithoutHeat | None, tuple[BudgetSensitivity, ...]]:
     """What other questions find, and what more of budgets would bring, as far as it comes.
 
@@ -357,11 +360,13 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
     return Infeasible("\n".join(filter(None, lines)))
 
 
-def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> Callable[[Snapshot[Choice]], None]:
+def _telling(
+    problem: Batches, progress: Callable[[options.Progress], None]
+) -> Callable[[Snapshot[DesignChoice]], None]:
     """Tells the progress over boxes in the words of a search."""
     workload = problem.workloads[0]
 
-    def tell(now: Snapshot[Choice]) -> None:
+    def tell(now: Snapshot[DesignChoice]) -> None:
         design = None if now.solution is None else workload.spaces[now.solution.box.which].design
         front = "no design yet" if design is None else design.technology.name
         words = f"{now.regions} boxes, {sum(each.solver.count for each in problem.workloads)} solves"

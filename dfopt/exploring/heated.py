@@ -35,7 +35,7 @@ from dfopt.errors import SystemSpecError
 from dfopt.exploring.levels import Rung, intervals_of_voltage, levels_of_stack, mixture, slower
 from dfopt.exploring.space import Box
 from dfopt.exploring.together import Together, part_of, together
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.heat.least_interval import LeastJoules, least_interval_of
 from dfopt.physics.merits import MeritFigures
 from dfopt.physics.pipeline import least_step_s
@@ -51,7 +51,7 @@ _LOOKED_AT = 64  # plans of a graph whose heat is looked at
 
 
 @dataclass
-class Heated(Workload):
+class Heated(ExplorationProblem):
     """Exploration workload whose chips are stacks of dies, on the package of the stack ``on``."""
 
     on: Stack = field(kw_only=True)

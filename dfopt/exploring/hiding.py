@@ -11,13 +11,13 @@ import math
 from typing import Final
 
 from dfopt.documents.system import System
-from dfopt.exploring.space import Box, Space
+from dfopt.exploring.space import Box, DesignSpace
 from dfopt.technology.derive import Derived
 
 _LISTED: Final = 64  # designs whose rates are looked at one by one; a corner of more hides all that can be hidden
 
 
-def with_slowest_hiding(corner: System, best: Derived, box: Box, space: Space) -> System:
+def with_slowest_hiding(corner: System, best: Derived, box: Box, space: DesignSpace) -> System:
     """The corner system of a box, with products that hide collectives for as long as on its slowest design.
 
     ``best``: the chip of that corner as its space has it.

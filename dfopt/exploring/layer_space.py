@@ -16,12 +16,12 @@ from dfopt.documents.design import POWER, Design
 from dfopt.documents.design_sizes import NETWORK_ON_LOGIC
 from dfopt.errors import SystemSpecError
 from dfopt.exploring.decisions import Decisions
-from dfopt.exploring.space import Box, Sizes, Space
+from dfopt.exploring.space import Box, DesignSpace, Sizes
 from dfopt.technology.derive import Derived
 from dfopt.technology.layered import layered_chip, least_drawn
 
 
-class LayerSpace(Space):
+class LayerSpace(DesignSpace):
     """Design space of a document with ``sizes`` and lists of candidates.
 
     Examples
@@ -83,6 +83,6 @@ class LayerSpace(Space):
         return replace(corner, core=corner.core._replace(power=cores), dram=dram, links=links)
 
 
-def space_of(design: Design) -> Space:
+def space_of(design: Design) -> DesignSpace:
     """Design space of a document, by its sizes or by shares of its budgets."""
     return LayerSpace(design) if design.sizes is not None else Decisions(design)

@@ -15,8 +15,8 @@ from dfopt.exploring.costs import cost_of
 from dfopt.exploring.heated import Heated
 from dfopt.exploring.judged import layers_of
 from dfopt.exploring.layer_space import space_of
-from dfopt.exploring.solves import Run
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.solves import SolveResources
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
 from dfopt.technology.chip_price import unpriced
@@ -29,8 +29,8 @@ def workload_of(
     designs: Sequence[Design],
     assumptions: Assumptions | str = "default",
     request: ExplorationRequest | None = None,
-    run: Run | None = None,
-) -> Workload:
+    run: SolveResources | None = None,
+) -> ExplorationProblem:
     """Exploration problem for graphs of one batch: designs, their bounds, and solves on their chips.
 
     Parameters
@@ -43,7 +43,7 @@ def workload_of(
         The assumptions, or the name of their profile.
     request : ExplorationRequest, optional
         The request; by default that of all defaults.
-    run : Run, optional
+    run : SolveResources, optional
         Processes and deadline of the solves.
 
     Raises
@@ -64,9 +64,19 @@ def workload_of(
     on, most = of.stack, None if of.limits is None else of.limits.temperature
     if on is not None and most is not None:
         on = on.model_copy(update={"limits": on.limits.model_copy(update={"logic": most, "dram": most})})
-    kind: type[Workload] = Heated if on is not None and of.heat in ("throttle", "aware") else Workload
+    kind: type[ExplorationProblem] = (
+        Heated if on is not None and of.heat in ("throttle", "aware") else ExplorationProblem
+    )
     workload = kind(
-        spaces, tuple(graphs), chosen, solves, run or Run(), of.objective, limits=of.limits, heat=of.heat, on=on
+        spaces,
+        tuple(graphs),
+        chosen,
+        solves,
+        run or SolveResources(),
+        of.objective,
+        limits=of.limits,
+        heat=of.heat,
+        on=on,
     )
     _check_costs(workload)
     return workload
@@ -125,7 +135,7 @@ def _check_asked(of: ExplorationRequest, designs: Sequence[Design]) -> None:
         raise PlanError(f"objective: {of.objective} has joules of stacks, expected heat: throttle or aware")
 
 
-def _check_costs(workload: Workload) -> None:
+def _check_costs(workload: ExplorationProblem) -> None:
     """Raise `SystemSpecError` where a design does not say what the objective or a limit needs."""
     for root in workload.roots if {"w", "usd"} & set(workload.merit.needs) else ():
         space = workload.spaces[root.which]

@@ -19,7 +19,7 @@ from dfopt.errors import DfoptError
 from dfopt.exploring.entries import best_of
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.space import Box
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.physics.lumped import LIMIT_C
 
 _MORE: Final = 0.1
@@ -45,14 +45,16 @@ def raised(design: Design, budget: BudgetName) -> tuple[Design, float]:
     return design.model_copy(update={"budgets": of.model_copy(update=changed)}), more
 
 
-def with_more(workload: Workload, which: int, best: dict[str, float], budget: BudgetName) -> tuple[Workload, float]:
+def with_more(
+    workload: ExplorationProblem, which: int, best: dict[str, float], budget: BudgetName
+) -> tuple[ExplorationProblem, float]:
     """The exploration of one design with more of a budget or looser limits, and the increase.
 
     Raises `DfoptError` where there is no such design: with a layer more than can be stacked.
 
     Parameters
     ----------
-    workload : Workload
+    workload : ExplorationProblem
         The question about all designs.
     which, best : int and dict
         The place of the design, and the sizes that were found best for it.
@@ -83,13 +85,13 @@ def with_more(workload: Workload, which: int, best: dict[str, float], budget: Bu
 
 
 def budget_sensitivities(
-    workload: Workload, best: Box, budgets: Sequence[BudgetName], gap: float
+    workload: ExplorationProblem, best: Box, budgets: Sequence[BudgetName], gap: float
 ) -> Iterator[BudgetSensitivity]:
     """The best designs found with more of each budget, near the best one, until time is up.
 
     Parameters
     ----------
-    workload : Workload
+    workload : ExplorationProblem
         The problem that was searched.
     best : Box
         The best design.
@@ -109,7 +111,7 @@ def budget_sensitivities(
                 yield BudgetSensitivity(budget=budget, more=more, value=value, best=best_sizes, mapping=mapping)
 
 
-def _near(workload: Workload, sizes: dict[str, float]) -> Box:
+def _near(workload: ExplorationProblem, sizes: dict[str, float]) -> Box:
     """The designs whose sizes are near given ones: some of them, and at least the next ones on each side."""
     low, high = [], []
     for name, size in sizes.items():

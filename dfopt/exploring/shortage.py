@@ -11,14 +11,14 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.exploring.entries import Batches, explore_boxes
 from dfopt.exploring.layer_space import space_of
 from dfopt.exploring.space import Box
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.search import solve
 from dfopt.search.shortage import LeastHeld
 
 _TRIED: Final = 8  # numbers of stacks from the least that can do
 
 
-def smallest_package(workload: Workload) -> str:
+def smallest_package(workload: ExplorationProblem) -> str:
     """A sentence on the smallest feasible package over all technologies; empty if a larger one does not help.
 
     The memory shortage of the best corner of all designs gives a lower bound on the number of stacks; each number from
@@ -27,7 +27,7 @@ def smallest_package(workload: Workload) -> str:
     return min(_smallest(workload, root) for root in workload.roots)[1]
 
 
-def _smallest(workload: Workload, root: Box) -> tuple[float, str]:
+def _smallest(workload: ExplorationProblem, root: Box) -> tuple[float, str]:
     """The mm2 of the smallest package in one technology, and what it holds; infinite where none is found."""
     space, held, none = workload.spaces[root.which], None, (math.inf, "")
     if "dram" not in space.sizes or (system := workload.system(root)) is None:
@@ -45,7 +45,9 @@ def _smallest(workload: Workload, root: Box) -> tuple[float, str]:
     least = max(math.ceil(held.bytes / part.stack), int(space.sizes["dram"][-1]) + 1)
     for stacks in range(least, min(least + _TRIED, MOST_STACKS)):
         design = _with_stacks(space.design, stacks)
-        alone = Workload((space_of(design),), workload.graphs, workload.assumptions, workload.request, workload.run)
+        alone = ExplorationProblem(
+            (space_of(design),), workload.graphs, workload.assumptions, workload.request, workload.run
+        )
         outcome = explore_boxes(Batches((alone,)), 1.0, workload.run.left)  # the first that there is
         if outcome.solution is not None:
             mm2, sizes = design.budgets.package_area_mm2, alone.spaces[0].named(outcome.solution.box.low)

@@ -45,7 +45,7 @@ _WHOLE: Final = ("optimal", "optimal_per_level", "gap_reached")  # of a solve th
 
 
 @dataclass
-class Run:
+class SolveResources:
     """Resources of the solves: a deadline (`time.perf_counter`, s), a store and processes."""
 
     deadline: float = math.inf
@@ -122,7 +122,7 @@ class Solves:
     graphs: tuple[Graph, ...]
     assumptions: Assumptions
     request: Request
-    run: Run
+    run: SolveResources
     plans: Callable[[int], Sequence[Plan]]
     lows: dict[str, tuple[float, PlanLows]]
     alone: bool = False

@@ -53,7 +53,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class DesignChoice:
     """A design with its best mapping; two choices are equal if design and batch are."""
 
     box: Box
@@ -61,7 +61,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Space(ABC):
+class DesignSpace(ABC):
     """Design space of one document; subclasses bound what a box of designs can reach."""
 
     design: Design

@@ -32,8 +32,8 @@ from dfopt.exploring.costs import cost_of
 from dfopt.exploring.hiding import with_slowest_hiding
 from dfopt.exploring.judged import layers_of, lumped_heat, value_of
 from dfopt.exploring.least_plans import PlanLows, least_lows
-from dfopt.exploring.solves import Run, Solves
-from dfopt.exploring.space import Box, Choice, Space, downhill, smallest
+from dfopt.exploring.solves import SolveResources, Solves
+from dfopt.exploring.space import Box, DesignChoice, DesignSpace, downhill, smallest
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
 from dfopt.physics.merits import MERITS, Merit, MeritFigures
@@ -51,14 +51,14 @@ _REPLACED = 1.5  # times the value of a mapping that does not fit a smaller desi
 
 
 @dataclass
-class Workload:
+class ExplorationProblem:
     """Exploration problem of one batch: its bounds and trials; :mod:`dfopt.exploring.entries` searches it."""
 
-    spaces: tuple[Space, ...]  # of one design in several technologies
+    spaces: tuple[DesignSpace, ...]  # of one design in several technologies
     graphs: tuple[Graph, ...]  # the same work drawn in several ways
     assumptions: Assumptions
     request: Request
-    run: Run
+    run: SolveResources
     objective: ObjectiveName = "time"
     limits: DesignLimits | None = field(default=None, kw_only=True)
     within: tuple[Box, ...] = ()  # in place of all designs
@@ -135,7 +135,7 @@ class Workload:
         result = self.mapped(tried, system, most) if nearby is None else self.adapted(tried, system, nearby)
         value = None if result is None else self.valued(tried, system, result.score)
         if result is not None and value is not None:
-            yield Candidate(value, Choice(tried, result))
+            yield Candidate(value, DesignChoice(tried, result))
 
     def promising(self, box: Box, result: Result, best: float) -> Box | None:
         """A design for the mapping of a corner, by descent from the smallest that fits; None unless below ``best``.
@@ -214,13 +214,13 @@ class Workload:
         space = self.spaces[box.which]
         return lumped_heat(watts, layers_of(space.design, space.named(box.low), self.on), self.limits)
 
-    def narrowed(self, spaces: tuple[Space, ...]) -> Workload:
+    def narrowed(self, spaces: tuple[DesignSpace, ...]) -> ExplorationProblem:
         """The problem on some of the designs, whose bounds build on those of all."""
         (root,) = self.roots
         self._by_plans(root)
         system = self.bounding(root)
         above = None if system is None else self._planned[system.digest()][1]
-        workload = replace(self, spaces=spaces, above=above, run=Run())
+        workload = replace(self, spaces=spaces, above=above, run=SolveResources())
         workload._listed, workload.solver.latest = self._listed, self.solver.latest
         return workload
 

@@ -40,7 +40,7 @@ def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> t
     DocumentError
         If a value is missing or no number.
     """
-    file = _File(config, path)
+    file = _Configuration(config, path)
     figures = file.filled(load_strict(Path(__file__).with_suffix(".yaml")), ())
     technology = figures["technology"]
     levels = [{"name": level, **fields} for level, fields in technology["sram"].items()]
@@ -53,7 +53,7 @@ def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> t
     return design, sorted(file.unused())
 
 
-class _File:
+class _Configuration:
     """A parsed configuration, whose numbers are asked for by their keys."""
 
     def __init__(self, config: Mapping[str, Any], path: str) -> None:

@@ -21,9 +21,9 @@ import os
 import re
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from dfopt.documents.base import Document
+from dfopt.documents.base import DocumentT
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.technology import SECTIONS, Technology, TechnologyPart
@@ -32,7 +32,6 @@ from dfopt.errors import DocumentError, Issue, json_path, shown
 from dfopt.machines.references import ReferenceResolver, folder_of, schema_in_terms
 from dfopt.machines.replace import place_of, with_set
 
-DocumentT = TypeVar("DocumentT", bound=Document)
 _TERMS: Final = ("parts", "scaling", "set")
 _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(\s.*)")  # as documents write them
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
-from dfopt.documents.base import Document
+from dfopt.documents.base import Document, DocumentT
 from dfopt.documents.packed import packed, unpacked
 from dfopt.errors import refuse, shown
 
 Task = Mapping[str, Any]
-DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def pack(*documents: Document) -> str:

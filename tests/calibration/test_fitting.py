@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dfopt.calibration.fitting import fit, left_out_errors
-from dfopt.calibration.numbers import MOST_NUMBERS, Number, applied, known_numbers, named
+from dfopt.calibration.numbers import MOST_NUMBERS, FitParameter, applied, known_numbers, named
 from dfopt.documents.assumptions import Assumptions
 from dfopt.errors import PlanError
 from dfopt.library import load_system
 
-NUMBERS = (Number("matrix", 0.5, 0.01, 1.0), Number("node", 1.0, 0.05, 1.0))
+NUMBERS = (FitParameter("matrix", 0.5, 0.01, 1.0), FitParameter("node", 1.0, 0.05, 1.0))
 WORK = np.array([[1.0, 0.1], [2.0, 1.5], [0.5, 3.0], [4.0, 0.2], [1.0, 1.0]])
 Shares = st.floats(0.06, 0.99)
 

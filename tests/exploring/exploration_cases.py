@@ -22,8 +22,8 @@ from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.explore import asked_workload
 from dfopt.exploring.layer_space import LayerSpace
 from dfopt.exploring.problems import workload_of
-from dfopt.exploring.space import Box, Space
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.space import Box, DesignSpace
+from dfopt.exploring.workload import ExplorationProblem
 
 Place = tuple[int, ...]
 Judged = tuple[System, Score]
@@ -34,12 +34,12 @@ FEW: dict[str, Any] = {
 """Three designs."""
 
 
-def places(space: Space) -> Iterator[Place]:
+def places(space: DesignSpace) -> Iterator[Place]:
     """Where every design of a space is."""
     return itertools.product(*(range(len(sizes)) for sizes in space.sizes.values()))
 
 
-def every_design(workload: Workload, **asked: Any) -> dict[Place, Judged]:
+def every_design(workload: ExplorationProblem, **asked: Any) -> dict[Place, Judged]:
     """Every design with its best mapping alone; those that cannot be had, or hold nothing, are left out."""
     (space,) = workload.spaces
     found = {}
@@ -70,7 +70,7 @@ def seconds_under_heat(score: Score) -> float:
     return math.inf if on_stack.limits_broken or on_stack.runaway else on_stack.step_time_s
 
 
-def decoding(designs: list[Design], most: int | None = None) -> Workload:
+def decoding(designs: list[Design], most: int | None = None) -> ExplorationProblem:
     """Steps of decoding a small model, of at most so many ways to draw it."""
     graphs, _ = asked_workload("llama-68m", {"phase": "decode", "batch": 8, "context": 64})
     return workload_of(graphs[:most], designs)
@@ -124,7 +124,7 @@ def corners(box: Box) -> Iterator[Place]:
     return itertools.product(*(sorted({*ends}) for ends in zip(box.low, box.high, strict=True)))
 
 
-def singles_of(space: Space) -> list[Box]:
+def singles_of(space: DesignSpace) -> list[Box]:
     """Boxes of one design each, from halves of halves."""
     boxes, singles = [space.root], list[Box]()
     while boxes:

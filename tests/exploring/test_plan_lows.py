@@ -16,7 +16,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.question import Question
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.exploring.least_plans import least_lows
-from dfopt.exploring.workload import Workload
+from dfopt.exploring.workload import ExplorationProblem
 from dfopt.processes.worker import bounded
 from dfopt.solving.options import Only
 from dfopt.terms.bounds import PlanBounds
@@ -25,12 +25,12 @@ Best = dict[tuple[int, str | None], dict[Plan, float]]
 
 
 @pytest.fixture(scope="module")
-def work() -> Workload:
+def work() -> ExplorationProblem:
     return decoding([chosen()], 2)
 
 
 @pytest.fixture(scope="module")
-def best(work: Workload) -> Best:
+def best(work: ExplorationProblem) -> Best:
     """The best mapping under every plan, each solved alone."""
     found = Best()
     for number, graph in enumerate(work.graphs):
@@ -42,14 +42,14 @@ def best(work: Workload) -> Best:
     return found
 
 
-def asked(work: Workload, options: Request) -> Question:
+def asked(work: ExplorationProblem, options: Request) -> Question:
     system = work.system(work.spaces[0].root)
     return Question(graph=work.graphs[0], system=system, assumptions=work.assumptions, options=options)
 
 
 @pytest.mark.parametrize(("of_best", "gap"), [(0.5, 0.0), (1.0, 0.0), (1.3, 0.0), (1.3, 0.1), (math.inf, 0.0)])
 def test_what_is_shown_of_a_plan_is_below_its_best_mapping(
-    work: Workload, best: Best, of_best: float, gap: float
+    work: ExplorationProblem, best: Best, of_best: float, gap: float
 ) -> None:
     least = min(min(each.values()) for each in best.values())
     limits = (Limit(metric="step_time", at_most=least * of_best),) if math.isfinite(of_best) else ()
@@ -63,12 +63,14 @@ def test_what_is_shown_of_a_plan_is_below_its_best_mapping(
 
 
 @pytest.fixture(scope="module")
-def every_way() -> Workload:
+def every_way() -> ExplorationProblem:
     return decoding([chosen()])
 
 
 @given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
-def test_bounds_on_a_worse_machine_build_on_those_of_a_better_one(every_way: Workload, ends: list[float]) -> None:
+def test_bounds_on_a_worse_machine_build_on_those_of_a_better_one(
+    every_way: ExplorationProblem, ends: list[float]
+) -> None:
     space = every_way.spaces[0]
     sizes = [len(steps) for steps in space.sizes.values()]
     pairs = zip(ends[::2], ends[1::2], sizes, strict=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dfopt as df
-from dfopt.frontends.dfmodel import ImportedCase
+from dfopt.frontends.dfmodel import DFModelCase
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 
@@ -18,7 +18,7 @@ def golden(name: str = "table6_dfmodel_8x1") -> dict[str, Any]:
     return found
 
 
-def solve(case: ImportedCase, **changes: Any) -> df.Result:
+def solve(case: DFModelCase, **changes: Any) -> df.Result:
     """The best mapping of a case, with other sharding or other assumptions."""
     asked = case.options()
     if "pin_sharding" in changes:

@@ -17,7 +17,7 @@ from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.errors import DocumentError
-from dfopt.frontends.calculon import ImportedCase, load_case
+from dfopt.frontends.calculon import CalculonCase, load_case
 from dfopt.frontends.calculon import execution as executions
 from dfopt.frontends.calculon.files import Execution
 from dfopt.physics.collectives import Collective
@@ -46,16 +46,16 @@ def written(data: dict[str, Any], folder: Path) -> Path:
     return folder / "file.json"
 
 
-def loaded(model: str, system: str, execution: dict[str, Any], tmp_path: Path) -> ImportedCase:
+def loaded(model: str, system: str, execution: dict[str, Any], tmp_path: Path) -> CalculonCase:
     return load_case(HERE / f"{model}.json", HERE / f"{system}.json", written(execution, tmp_path))
 
 
-def imported(case: str, tmp_path: Path, **changes: Any) -> ImportedCase:
+def imported(case: str, tmp_path: Path, **changes: Any) -> CalculonCase:
     golden = GOLDEN["cases"][case]
     return loaded(golden["model"], golden["system"], execution(case, **changes), tmp_path)
 
 
-def judged(case: ImportedCase) -> Score:
+def judged(case: CalculonCase) -> Score:
     """The mapping that the pins leave: every kernel alone, in the order of the graph."""
     assert case.pins is not None and case.interleave is not None
     on, graph = case.pins.on_axes, case.graph

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
-from dfopt.frontends.dfmodel import ImportedCase, convert, load_case
+from dfopt.frontends.dfmodel import DFModelCase, convert, load_case
 from dfopt.frontends.dfmodel.text import parsed
 
 # two layers on eight chips, as a user writes them by hand: no workload, and no word of what the ring carries
@@ -37,7 +37,7 @@ gurobi { gap: 0.001 time: 3600 }
 """
 
 
-def imported(text: str, folder: Path) -> ImportedCase:
+def imported(text: str, folder: Path) -> DFModelCase:
     (folder / "setup.txt").write_text(text)
     return load_case(folder / "setup.txt")
 

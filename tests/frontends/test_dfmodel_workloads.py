@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import dfopt as df
 from dfopt.errors import DocumentError
-from dfopt.frontends.dfmodel import ImportedCase, convert, load_case
+from dfopt.frontends.dfmodel import DFModelCase, convert, load_case
 
 
-def solved(data: dict[str, Any]) -> tuple[ImportedCase, df.Result]:
+def solved(data: dict[str, Any]) -> tuple[DFModelCase, df.Result]:
     case = convert(data, str(data["name"]), GOLDEN)
     return case, solve(case)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dfopt as df
-from dfopt.frontends.megatron.convert import Run, load_run
+from dfopt.frontends.megatron.convert import TrainingRun, load_run
 from dfopt.frontends.megatron.files import words_of
 from dfopt.frontends.megatron.script import Script, unknown_in
 
@@ -16,7 +16,7 @@ SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32
 RUN = f"{SIZES} --micro-batch-size 1 --global-batch-size 8 --bf16"
 
 
-def imported(tmp_path: Path, text: str, name: str = "run.args") -> Run:
+def imported(tmp_path: Path, text: str, name: str = "run.args") -> TrainingRun:
     (tmp_path / name).write_text(text, encoding="utf-8")
     return load_run(tmp_path / name)
 
@@ -28,7 +28,7 @@ def refused(tmp_path: Path, text: str, name: str = "run.args") -> dict[str, str]
     return {issue.where.removeprefix("$."): f"{issue.message} ({issue.remedy})" for issue in error.value.issues}
 
 
-def noted(run: Run, beginning: str) -> list[str]:
+def noted(run: TrainingRun, beginning: str) -> list[str]:
     return [note for note in run.notes if note.startswith(beginning)]
 
 

@@ -29,7 +29,7 @@ from dfopt.show import html
 from dfopt.show.heat import gain_of
 from dfopt.show.plots.output import inline_svg
 from dfopt.show.report import Remark, heat_page, remarks, result_report
-from dfopt.show.report.page import Drawing, draw
+from dfopt.show.report.page import PageFigure, draw
 
 _closed = pytest.fixture(autouse=True)(closed_figures)
 
@@ -46,7 +46,7 @@ def report(name: str) -> str:
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of tables alone: figures take most of the time."""
     for room in ("result", "search"):
-        instead = lambda name, caption, *what, **options: Drawing(name, caption, why="it is not asked for")  # noqa: E731
+        instead = lambda name, caption, *what, **options: PageFigure(name, caption, why="it is not asked for")  # noqa: E731
         monkeypatch.setattr(import_module(f"dfopt.show.report.{room}"), "draw", instead)
 
 
@@ -206,7 +206,7 @@ def test_names_are_words_and_no_markup(hostile: Result) -> None:
 def test_figures_that_do_not_fit_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     one, figures = result("pipeline"), {}
 
-    def once(name: str, *words: Any, **options: Any) -> Drawing:
+    def once(name: str, *words: Any, **options: Any) -> PageFigure:
         figures[name] = figures.get(name) or draw(name, *words, **options)
         return figures[name]
 

@@ -30,7 +30,7 @@ _NOTES: Final = ("must_be_filled is not in system.yaml: any part of a network ma
 
 
 @dataclass(frozen=True)
-class ImportedCase:
+class CalculonCase:
     """A Calculon application, system and execution as dfopt documents.
 
     ``recipe`` is the graph as a file has it: the workload ``calculon`` with its parameters.
@@ -64,7 +64,7 @@ def load_case(
     *,
     chips: int | None = None,
     overlaps: bool = False,
-) -> ImportedCase:
+) -> CalculonCase:
     """Import Calculon files.
 
     Parameters
@@ -113,11 +113,11 @@ def load_case(
     except ValidationError as error:
         refuse(str(system), f"found what no system may have: {plain_words(error)}", "check its numbers")
     if run is None:
-        return ImportedCase(recipe, graph, machine, assumptions)
+        return CalculonCase(recipe, graph, machine, assumptions)
     shared = run.optimizer_sharding and run.training and run.data_par > 1
     pins = Pins(**laid_out(run, sizes), sharding=shardings(graph, run))
     place = placed(run, machine, str(execution))
-    return ImportedCase(recipe, graph, machine, assumptions, pins, run.pipeline_interleaving, int(shared), place)
+    return CalculonCase(recipe, graph, machine, assumptions, pins, run.pipeline_interleaving, int(shared), place)
 
 
 def _communication(run: Execution | None, overlaps: bool) -> dict[str, Any]:

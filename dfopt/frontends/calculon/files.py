@@ -18,7 +18,7 @@ from dfopt.errors import DocumentError
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
+CurveShare = Annotated[float, Field(gt=0, le=1)]
 F = TypeVar("F", bound=Part)
 
 
@@ -32,8 +32,10 @@ def _down_to_zero(curve: tuple[tuple[float, float], ...]) -> tuple[tuple[float, 
     return curve
 
 
-Size = Annotated[float, Field(ge=0)]
-Curve = Annotated[tuple[tuple[Size, Share], ...], Field(min_length=1, max_length=1000), AfterValidator(_down_to_zero)]
+CurveSize = Annotated[float, Field(ge=0)]
+Curve = Annotated[
+    tuple[tuple[CurveSize, CurveShare], ...], Field(min_length=1, max_length=1000), AfterValidator(_down_to_zero)
+]
 """Least size and share, the largest first, down to a size of 0."""
 
 
@@ -145,7 +147,7 @@ class NetworkFile(Part):
     """
 
     bandwidth: Positive
-    efficiency: Share
+    efficiency: CurveShare
     size: Count
     latency: float = Field(ge=0)
     ops: Ops

@@ -88,7 +88,7 @@ class Overrides(Document):
 
 
 @dataclass(frozen=True)
-class ImportedCase:
+class DFModelCase:
     """A DFModel case as dfopt documents.
 
     ``pins.sharding`` is the result of DFModel's inter-chip step, if the case records it (bytes alone leave ties, so it

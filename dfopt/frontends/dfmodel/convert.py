@@ -34,7 +34,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, refuse
 from dfopt.frontends.dfmodel import graph as graphs
 from dfopt.frontends.dfmodel import system as systems
-from dfopt.frontends.dfmodel.case import Data, ImportedCase, Unsupported, block_of, missing, overridden
+from dfopt.frontends.dfmodel.case import Data, DFModelCase, Unsupported, block_of, missing, overridden
 from dfopt.frontends.dfmodel.text import case_of
 
 _SHARDING: dict[str, Sharding] = {
@@ -47,7 +47,7 @@ _ALONE = "no workload is said: one evaluation of the graph; an axis without one 
 _NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED, "graph": _ALONE}
 
 
-def load_case(path: str | Path, overrides: str | Path | None = None) -> ImportedCase:
+def load_case(path: str | Path, overrides: str | Path | None = None) -> DFModelCase:
     """Import a DFModel case: a JSON file, or a setup in protobuf text format (any other suffix).
 
     ``overrides`` is a document with data that cases leave out, or the folder of a file ``overrides.yaml``. Raises
@@ -63,7 +63,7 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
         raise DocumentError(path if error.path == path.stem else error.path, error.issues) from None
 
 
-def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCase:
+def convert(data: Data, name: str, path: str | Path | None = None) -> DFModelCase:
     """Import parsed case data, like :func:`load_case`.
 
     Parameters
@@ -105,7 +105,7 @@ def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCa
     return replace(case, overrides=reasons, notes=(*(f"overridden: {reason}" for reason in reasons), *case.notes))
 
 
-def _converted(data: Data, name: str) -> ImportedCase:
+def _converted(data: Data, name: str) -> DFModelCase:
     setup, drawn = data["setup"], data["graph"]
     execution = setup["execution"]
     block = str(block_of(execution))
@@ -132,7 +132,7 @@ def _converted(data: Data, name: str) -> ImportedCase:
         partition=given,
     )
     padding = _flop(graph.kernels) / _flop(map(graphs.kernel_of, drawn["kernels"])) if block in ("hpl", "fft") else 1.0
-    return ImportedCase(graph, system, assumptions, pins, tuple(notes), padding)
+    return DFModelCase(graph, system, assumptions, pins, tuple(notes), padding)
 
 
 def _flop(kernels: Iterable[Kernel]) -> float:

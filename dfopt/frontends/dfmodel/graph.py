@@ -14,7 +14,7 @@ and how the same is said in our documents:
 * **FFT**: two products whose columns are spread over all chips, ceil(N/chips) each, and a transpose.
 
 Extents of HPL and FFT are rounded up to whole rows here, so the graph may count more FLOP than the authors, who round
-up shards only (``ImportedCase.padding``). SRAM does not bind in DLRM, HPL and FFT: their NO_TILING becomes streaming by
+up shards only (``DFModelCase.padding``). SRAM does not bind in DLRM, HPL and FFT: their NO_TILING becomes streaming by
 rows.
 """
 
@@ -29,7 +29,7 @@ from dfopt.documents.kernel import Op
 from dfopt.documents.on_axes import Group
 from dfopt.documents.passes import Pass
 from dfopt.frontends.dfmodel.case import Data, Unsupported
-from dfopt.frontends.dfmodel.system import Axis
+from dfopt.frontends.dfmodel.system import SetupAxis
 
 _SENDS = {"dlrm": ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"), "hpl": ("BROADCAST", "POINT_TO_POINT"), "fft": ("ALL_TO_ALL",)}
 # What each workload gives: its kernels, the bytes of a drawn tensor, and more fields of the graph. What lies in DRAM
@@ -37,7 +37,7 @@ _SENDS = {"dlrm": ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"), "hpl": ("BROADCAST", "P
 Built = tuple[list[Kernel], Callable[[Data], float], Data]
 
 
-def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], name: str) -> Graph:
+def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[SetupAxis, ...], name: str) -> Graph:
     """Graph of a case.
 
     Parameters
@@ -121,7 +121,7 @@ def _carried(kernels: list[Kernel], tensors: tuple[Tensor, ...]) -> tuple[Tensor
     return tuple(carried)
 
 
-def _layer(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
+def _layer(drawn: Data, block: Data, word: int, axes: tuple[SetupAxis, ...]) -> Built:
     streams = {"N_TILING": "n", "K_TILING": "k"}
     kernels = [kernel_of(k, stream=streams.get(k.get("tiling", "N_TILING"), "none")) for k in drawn["kernels"]]
     caches = {k["id"] for k in drawn["kernels"] if _is_cache(k)}
@@ -143,7 +143,7 @@ def _exchange(data: Data, over: Group, copies: int = 1) -> tuple[Communication, 
     return (Communication(kind="all_to_all", bytes=float(data["communication_bytes"]) * copies, over=over),)
 
 
-def _dlrm(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
+def _dlrm(drawn: Data, block: Data, word: int, axes: tuple[SetupAxis, ...]) -> Built:
     chips = math.prod(axis.size for axis in axes)
     kernels = [kernel_of(data, communications=_exchange(data, "dp", chips)) for data in drawn["kernels"]]
     lookups = next((i for i, kernel in enumerate(kernels) if kernel.communications), 0)
@@ -153,7 +153,7 @@ def _dlrm(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
     return kernels, lambda tensor: float(tensor["bytes"]), {"batch": int(block["global_batch_size"])}
 
 
-def _hpl(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
+def _hpl(drawn: Data, block: Data, word: int, axes: tuple[SetupAxis, ...]) -> Built:
     first, second = (axis.size for axis in axes)
     rows = {data["id"]: -(-int(data["M"]) // first) for data in drawn["kernels"]}
     size = {data["id"]: rows[data["id"]] * int(data["N"]) * word for data in drawn["kernels"]}
@@ -184,7 +184,7 @@ def _hpl(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
     return kernels, lambda tensor: 0.0, {}
 
 
-def _fft(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
+def _fft(drawn: Data, block: Data, word: int, axes: tuple[SetupAxis, ...]) -> Built:
     chips = math.prod(axis.size for axis in axes)
     kernels: list[Kernel] = []
     size = {}

@@ -13,13 +13,13 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.frontends.dfmodel.case import LETTERS, Data, Unsupported, topology_of
 
 Parallel = dict[str, tuple[str, ...]]
-Wiring = Literal["ring", "switch", "fully_connected"]
-_TOPOLOGY: dict[str, Wiring] = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
+AxisWiring = Literal["ring", "switch", "fully_connected"]
+_TOPOLOGY: dict[str, AxisWiring] = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
 _CARRIES = {"dlrm": "DP", "hpl": "TP", "fft": "TP"}
 
 
 @dataclass(frozen=True)
-class Axis:
+class SetupAxis:
     """A network axis of a DFModel setup.
 
     Attributes
@@ -35,13 +35,13 @@ class Axis:
     """
 
     name: str
-    wiring: Wiring
+    wiring: AxisWiring
     size: int
     bandwidth: float
     carries: str = ""
 
 
-def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
+def axes_of(data: Data, block: str) -> tuple[SetupAxis, ...]:
     """Network axes of a ``system`` message with the parallelism on each; empty for a single chip.
 
     Raises `Unsupported` if the workload cannot be laid on them.
@@ -55,7 +55,9 @@ def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
     key = topology_of(data)
     net = data[key] if key else {}
     axes = tuple(
-        Axis(name, _TOPOLOGY[kind], int(net[name]), float(net[f"link_bw_{name}"]) * 1e9, net.get(f"par_{name}") or "")
+        SetupAxis(
+            name, _TOPOLOGY[kind], int(net[name]), float(net[f"link_bw_{name}"]) * 1e9, net.get(f"par_{name}") or ""
+        )
         for name, kind in (zip(LETTERS, key.split("_"), strict=False) if key else ())
     )
     if "HBD" in data:
@@ -65,7 +67,7 @@ def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
     return tuple(replace(axis, carries=_CARRIES.get(block, axis.carries)) for axis in axes)
 
 
-def _folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _folded(axes: tuple[SetupAxis, ...]) -> tuple[SetupAxis, ...]:
     """The grid of an HPL run: two axes, of three the first two as one side.
 
     The program takes the links of x for what goes along the first side and those of y for the second, also where
@@ -76,10 +78,10 @@ def _folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     if len(axes) != 3:
         raise Unsupported(f"HPL on {len(axes)} network axes: a grid of chips has two sides (the program fails too)")
     x, y, z = axes
-    return Axis("xy", x.wiring, x.size * y.size, x.bandwidth), Axis("z", z.wiring, z.size, y.bandwidth)
+    return SetupAxis("xy", x.wiring, x.size * y.size, x.bandwidth), SetupAxis("z", z.wiring, z.size, y.bandwidth)
 
 
-def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
+def _with_fast_domain(axes: tuple[SetupAxis, ...], domain: int) -> tuple[SetupAxis, ...]:
     """Axes of a machine whose chips sit in fast domains (``HBD``) of some size, the rail-only study.
 
     Tensor and data parallelism use the links of x inside a domain, and beyond it those of y and z. Both may fill a
@@ -93,15 +95,15 @@ def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
         inside = min(domain, axis.size)
         if axis.size % inside:
             raise Unsupported(f"HBD of {domain} chips, which does not divide the {axis.size} chips of axis {axis.name}")
-        dims.append(Axis(axis.name + "_domain", axis.wiring, inside, tensor.bandwidth, axis.carries))
+        dims.append(SetupAxis(axis.name + "_domain", axis.wiring, inside, tensor.bandwidth, axis.carries))
         if axis.size > inside:
-            dims.append(Axis(axis.name, axis.wiring, axis.size // inside, beyond, axis.carries))
+            dims.append(SetupAxis(axis.name, axis.wiring, axis.size // inside, beyond, axis.carries))
         if axis is tensor:
             dims.append(pipeline)
     return tuple(dims)
 
 
-def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
+def system_of(data: Data, axes: tuple[SetupAxis, ...], name: str) -> tuple[System, Parallel]:
     """System of a ``system`` message, and the names of the dims of each parallelism.
 
     Parameters

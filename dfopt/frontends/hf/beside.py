@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, local_everywhere
+from dfopt.frontends.hf.layers import FamilyParameters, local_everywhere
 
 __all__ = ["as_model_max_length", "baichuan", "chatglm", "length", "local_or_told", "qwen_ffn", "turning", "wide"]
 
 
-def qwen_ffn(given: Given) -> dict[str, Any]:
+def qwen_ffn(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of Qwen's MLP, whose config states gate and up projection together."""
     if given["ffn"] % 2:
         raise ValueError(f"ffn: found {given['ffn']}, expected an even number, for gate and up projection")
@@ -27,7 +27,7 @@ def wide(data: Mapping[str, Any]) -> str | None:
 _AS_LONG: Final = "as model_max_length"
 
 
-def baichuan(given: Given) -> dict[str, Any]:
+def baichuan(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of Baichuan's positions: rotary in smaller models, ALiBi in larger ones."""
     turns, length = given.get("turns"), given.get("length")
     if None not in (turns, length) and turns != length:
@@ -52,13 +52,13 @@ def length(value: Any) -> dict[str, Any] | None:
     return {"length": value, "positions": value} if is_whole(value) else None
 
 
-def chatglm(given: Given) -> dict[str, Any]:
+def chatglm(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of ChatGLM: key and value heads, and rotary positions on half of the features."""
     if given["grouped"] and "groups" not in given:
         raise ValueError("groups: missing, but multi_query_attention is true")
     return {"kv_heads": given["groups"] if given["grouped"] else given["heads"], "rotary_dim": given["head_dim"] // 2}
 
 
-def local_or_told(given: Given) -> dict[str, Any]:
+def local_or_told(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of windows in every layer, unless the config lists layer types."""
     return {} if given.get("types") else local_everywhere(given)

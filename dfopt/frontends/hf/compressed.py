@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, mixer_of, put_together, routed
+from dfopt.frontends.hf.layers import FamilyParameters, mixer_of, put_together, routed
 
 __all__ = ["compressed_layers", "ratios"]
 
@@ -23,7 +23,7 @@ def ratios(value: Any) -> dict[str, Any] | None:
     return {"ratios": value} if valid else None
 
 
-def compressed_layers(given: Given) -> dict[str, Any]:
+def compressed_layers(given: FamilyParameters) -> dict[str, Any]:
     """Stack of expert layers with attention to a window and to compressed groups of tokens."""
     ratios, number = given["ratios"], given["layers"]
     if len(ratios) not in (number, number + given["predicts"]):

@@ -75,7 +75,7 @@ def recipe(
     _check_type(data, file)
     text = as_published(text_of(data, file))
     family = FAMILIES[text.data["model_type"]]
-    fields = _Fields(text, family)
+    fields = _ConfigFields(text, family)
     fields.read()
     if fields.issues:
         raise DocumentError(file, fields.issues)
@@ -103,7 +103,7 @@ def _check_type(data: Mapping[str, Any], file: str) -> None:
         raise DocumentError(file, [Issue("$.architectures", message)])
 
 
-class _Fields:
+class _ConfigFields:
     """The fields of a config: what they give, what the file leaves out, and what is wrong with it."""
 
     def __init__(self, text: TextConfig, family: Family) -> None:
@@ -178,7 +178,7 @@ class _Fields:
         return self.text.path(self.origin.get(parameter) or next(by_default, parameter))
 
 
-def _built(fields: _Fields, file: str) -> tuple[str, dict[str, Any]]:
+def _built(fields: _ConfigFields, file: str) -> tuple[str, dict[str, Any]]:
     """The workload of a config, and its parameters."""
     given, family = fields.given, fields.family
     if family.alike:
@@ -196,7 +196,7 @@ def _built(fields: _Fields, file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _with_types(
-    fields: _Fields, workload: str, parameters: dict[str, Any], quant_config: Mapping[str, Any] | None, file: str
+    fields: _ConfigFields, workload: str, parameters: dict[str, Any], quant_config: Mapping[str, Any] | None, file: str
 ) -> tuple[str, dict[str, Any]]:
     """The workload with the types that its quantization is described by, here or in the file beside."""
     inside = fields.data.get("quantization_config")
@@ -234,7 +234,7 @@ def _with_types(
     return results[0] if results else (workload, parameters)
 
 
-def _counted(fields: _Fields, workload: str, parameters: Mapping[str, Any], file: str) -> Counts:
+def _counted(fields: _ConfigFields, workload: str, parameters: Mapping[str, Any], file: str) -> Counts:
     """How large a model is, whose sizes must fit together."""
     try:
         stack = StackParameters(**parameters) if workload == "stack" else as_stack(DecoderParameters(**parameters))
@@ -245,7 +245,9 @@ def _counted(fields: _Fields, workload: str, parameters: Mapping[str, Any], file
     return counts(stack)
 
 
-def _document(fields: _Fields, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
+def _document(
+    fields: _ConfigFields, workload: str, parameters: dict[str, Any], kind: str, path: Path
+) -> dict[str, Any]:
     sizes = _counted(fields, workload, parameters, str(path))
     folder = Path(os.path.abspath(path)).parent.name  # of `config.json` alone it is the one that a user is in
     stem = folder if path.name == "config.json" and folder else path.stem
@@ -279,7 +281,7 @@ def _predicting(parameters: Mapping[str, Any]) -> int:
     return sum(section.get("repeat", 1) for section in parameters.get("sections", ()) if section.get("predicts"))
 
 
-def _notes(fields: _Fields, parameters: Mapping[str, Any]) -> Iterator[str]:
+def _notes(fields: _ConfigFields, parameters: Mapping[str, Any]) -> Iterator[str]:
     """What the graph leaves out, and what the config does."""
     if fields.text.left:
         yield f"{' and '.join(fields.text.left)} left out: only the {fields.text.what} is drawn and counted"

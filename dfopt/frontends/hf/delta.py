@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import HEADED, Given, every_so_many, mixer_of, put_together, routed
+from dfopt.frontends.hf.layers import HEADED, FamilyParameters, every_so_many, mixer_of, put_together, routed
 
 __all__ = ["delta_layers", "kda_layers", "linear_attention"]
 
 
-def delta_layers(given: Given) -> dict[str, Any]:
+def delta_layers(given: FamilyParameters) -> dict[str, Any]:
     """Stack of gated-delta-rule layers and gated-attention layers."""
     order, every = given.get("types"), given.get("interval")
     in_turn = None if every is None else every_so_many(given["layers"], every, "delta", "attention")
@@ -32,7 +32,7 @@ def delta_layers(given: Given) -> dict[str, Any]:
     return put_together(given, layers, order or in_turn or (), ["attention"])
 
 
-def kda_layers(given: Given) -> dict[str, Any]:
+def kda_layers(given: FamilyParameters) -> dict[str, Any]:
     """Stack of Kimi delta attention and latent attention, with a few dense layers first."""
     own, number = given["linear"], given["layers"]
     kinds = {place: "kda" for place in own["kda_layers"]} | {place: "latent" for place in own["full_attn_layers"]}

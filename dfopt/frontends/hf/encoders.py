@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dfopt.frontends.hf.fields import is_whole, number_of_layers
-from dfopt.frontends.hf.layers import Given, head_dim_of, in_sections
+from dfopt.frontends.hf.layers import FamilyParameters, head_dim_of, in_sections
 
 __all__ = ["bert", "every_so_many_global", "image", "modern", "whisper"]
 
 
-def _layer(given: Given, **more: Any) -> dict[str, Any]:
+def _layer(given: FamilyParameters, **more: Any) -> dict[str, Any]:
     """A layer in which all tokens see each other."""
     mixer = {
         "kind": "attention", "heads": given["heads"], "head_dim": head_dim_of(given), "rotary_dim": 0,
@@ -25,7 +25,7 @@ def _layer(given: Given, **more: Any) -> dict[str, Any]:
     return {"mixer": mixer, "feed_forward": {"kind": "mlp", "ffn": given["ffn"], "gated": False, "bias": True}, **more}
 
 
-def _stacked(given: Given, layer: Mapping[str, Any], **ends: Any) -> dict[str, Any]:
+def _stacked(given: FamilyParameters, layer: Mapping[str, Any], **ends: Any) -> dict[str, Any]:
     sections = [{"layers": ["layer"], "repeat": given["layers"]}]
     return {
         "hidden": given["hidden"], "word_bytes": given["word_bytes"], "norm": "layernorm", **ends,
@@ -33,7 +33,7 @@ def _stacked(given: Given, layer: Mapping[str, Any], **ends: Any) -> dict[str, A
     }  # fmt: skip
 
 
-def bert(given: Given) -> dict[str, Any]:
+def bert(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of BERT: post-norms, word, position and type embeddings, and a pooler."""
     padded = given.get("padded", 0)
     if given["positions"] <= padded:
@@ -44,7 +44,7 @@ def bert(given: Given) -> dict[str, Any]:
     return _stacked(given, _layer(given, norms="after"), **ends)
 
 
-def image(given: Given) -> dict[str, Any]:
+def image(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of vision transformers: patches, perhaps a class token, and pre-norms."""
     if given["patch"] > given["side"]:
         raise ValueError(f"patch: found {given['patch']}, expected {given['side']} at most, as of the whole image")
@@ -56,7 +56,7 @@ def image(given: Given) -> dict[str, Any]:
     return _stacked(given, _layer(given), **ends, **({"embedding_norm": True} if given.get("normed") else {}))
 
 
-def whisper(given: Given) -> dict[str, Any]:
+def whisper(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of Whisper's decoder: pairs of self-attention and cross-attention."""
     sizes = {"heads": given["heads"], "head_dim": head_dim_of(given), "bias": "no_key"}
     inside = {"kind": "mlp", "ffn": given["ffn"], "gated": False, "bias": True}
@@ -79,7 +79,7 @@ def every_so_many_global(data: Mapping[str, Any]) -> list[str] | None:
     return ["sliding_attention" if place % turn else "full_attention" for place in range(number)]
 
 
-def modern(given: Given) -> dict[str, Any]:
+def modern(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of ModernBERT: gated MLPs, rotary positions, and two-sided windows in most layers.
 
     Norms have no biases, and the first one is the embedding's; both are counted, a ten-thousandth of all.

@@ -19,7 +19,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Val
 from dfopt.documents.scalars import resolve
 from dfopt.errors import did_you_mean
 
-__all__ = ["Default", "Entry", "Family", "Field", "Gives", "Modules", "Row", "divide", "is_whole", "number_of_layers"]
+__all__ = [
+    "Default", "Entry", "Family", "Field", "FieldRow", "Gives", "WeightNames", "divide", "is_whole", "number_of_layers",
+]  # fmt: skip
 
 Gives = Callable[[Any], dict[str, Any] | None]
 """Parameters of the decoder that a value gives; none if the value is not understood."""
@@ -297,7 +299,7 @@ def _spelled_out(names: Any) -> Any:
     return tuple(expanded)
 
 
-Row = Annotated[Field, PlainValidator(_row)]
+FieldRow = Annotated[Field, PlainValidator(_row)]
 Default = Annotated[Any, PlainValidator(_default)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_spelled_out)]
 
@@ -308,7 +310,7 @@ class Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-class Modules(Entry):
+class WeightNames(Entry):
     """Weight names of a model type, by part of the model.
 
     ``few`` are small weights that always count with those of attention: routers, and gates of experts. ``*`` stands for
@@ -333,12 +335,12 @@ class Family(Entry):
 
     always: dict[str, Any] = {}
     left_out: dict[str, Default] = {}
-    fields: dict[str, Row]  # that its configs may have, in the order of the tables
+    fields: dict[str, FieldRow]  # that its configs may have, in the order of the tables
     words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
     stack: Annotated[Callable[..., dict[str, Any]] | None, BeforeValidator(_code)] = None  # its layers in full
     steps: tuple[Annotated[Callable[..., dict[str, Any]], BeforeValidator(_code)], ...] = ()  # to work out layers
     alike: bool = False  # a decoder, whose layers are all alike
     names: dict[str, str] = {}  # other names that its fields have
-    modules: Modules = Modules()
+    modules: WeightNames = WeightNames()
     classes: tuple[str, ...] = ()  # what language models of this type are called that have another name than others
     left: dict[str, str] = {}  # fields of parts that are left out, and what those are

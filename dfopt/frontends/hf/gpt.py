@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given
+from dfopt.frontends.hf.layers import FamilyParameters
 
 __all__ = [
     "as_wide",
@@ -20,12 +20,12 @@ __all__ = [
 ]
 
 
-def learned_positions(given: Given) -> dict[str, Any]:
+def learned_positions(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of learned positions, without rotary ones."""
     return {"learned_positions": given["positions"] + given.get("more_positions", 0), "rotary_dim": 0}
 
 
-def falcon(given: Given) -> dict[str, Any]:
+def falcon(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of Falcon: key and value heads, and parallel attention and MLP with one norm or two."""
     parameters: dict[str, Any] = {"rotary_dim": 0} if given["alibi"] else {}
     if given["new_architecture"]:
@@ -36,7 +36,7 @@ def falcon(given: Given) -> dict[str, Any]:
     return parameters
 
 
-def as_wide(given: Given) -> dict[str, Any]:
+def as_wide(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of a model whose embedding is as wide as the residual stream."""
     if given.get("embedded") not in (None, given["hidden"]):
         raise ValueError(f"embedded: found {given['embedded']}, expected {given['hidden']}, as hidden_size")
@@ -57,7 +57,7 @@ def turns_of_lists(value: Any) -> dict[str, Any] | None:
     return {"turns": [kind for kinds, times in value for kind in kinds * times]} if valid else None
 
 
-def neo_layers(given: Given) -> dict[str, Any]:
+def neo_layers(given: FamilyParameters) -> dict[str, Any]:
     """Stack of global and windowed attention layers (GPT-Neo)."""
     types, turns = given.get("types"), given.get("turns")
     if None not in (types, turns) and types != turns:
@@ -84,7 +84,7 @@ def mpt_attention(value: Any) -> dict[str, Any] | None:
     return {"of_attention": heads[kind]}
 
 
-def mpt_layers(given: Given) -> dict[str, Any]:
+def mpt_layers(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of MPT: key and value heads of its attention block, and no rotary positions."""
     return {"rotary_dim": 0, **given["of_attention"]}
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, experts_behind
+from dfopt.frontends.hf.layers import FamilyParameters, experts_behind
 
 __all__ = ["gated_alike", "heads_of_kinds", "laguna", "mimo", "other_heads", "places_in_words", "step"]
 
 
-def heads_of_kinds(given: Given) -> dict[str, Any]:
+def heads_of_kinds(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of layers whose number of heads depends on their type."""
     heads = given.get("heads_of_layers")
     if heads is None:
@@ -33,7 +33,7 @@ def gated_alike(value: Any) -> dict[str, Any] | None:
     return {"gates": gates[value[0]]} if alike and isinstance(value[0], str) and value[0] in gates else None
 
 
-def laguna(given: Given) -> dict[str, Any]:
+def laguna(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of Laguna, whose config states gates and dense layers in two ways."""
     if given.get("gates", given["gate"]) != given["gate"]:
         raise ValueError(f"gates: found gates of every {given['gates']}, but gating says of every {given['gate']}")
@@ -64,7 +64,7 @@ def other_heads(value: Any) -> dict[str, Any] | None:
     return {"own_of_windows": sizes} if local and same and all(map(is_whole, sizes.values())) else None
 
 
-def step(given: Given) -> dict[str, Any]:
+def step(given: FamilyParameters) -> dict[str, Any]:
     """Stack of global and windowed layers, whose lists also have the prediction modules (Step)."""
     number, more = given["layers"], given["predicts"]
     parameters: dict[str, Any] = {}
@@ -89,7 +89,7 @@ def step(given: Given) -> dict[str, Any]:
     return {**parameters, "own": {"local": windows}}
 
 
-def mimo(given: Given) -> dict[str, Any]:
+def mimo(given: FamilyParameters) -> dict[str, Any]:
     """Stack of global and windowed layers with different heads, sinks and narrow values (MiMo)."""
     sizes = {"swa_heads": "heads", "swa_dim": "head_dim", "swa_value_dim": "value_dim"}
     for name, other in sizes.items():

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from dfopt.frontends.hf.fields import divide, is_whole
-from dfopt.frontends.hf.layers import HEADED, Given, mixer_of, put_together
+from dfopt.frontends.hf.layers import HEADED, FamilyParameters, mixer_of, put_together
 from dfopt.frontends.hf.mamba import mamba2_of
 
 __all__ = ["bamba", "falcon_h1", "granite", "half_of_a_head", "lfm2"]
 
 
-def _scan(given: Given, inner: int) -> dict[str, Any]:
+def _scan(given: FamilyParameters, inner: int) -> dict[str, Any]:
     """The mixer of Mamba 2, whose heads have so many features together."""
     heads, dim = given["m_heads"], given["m_dim"]
     dim = inner // heads if dim == "auto" else dim
@@ -22,15 +22,15 @@ def _scan(given: Given, inner: int) -> dict[str, Any]:
     return mamba2_of({**given, "m_dim": dim})
 
 
-def _attention(given: Given, **more: Any) -> dict[str, Any]:
+def _attention(given: FamilyParameters, **more: Any) -> dict[str, Any]:
     return mixer_of("attention", given, *HEADED, "bias", "rotary_dim", **more)
 
 
-def _mlp(given: Given) -> dict[str, Any]:
+def _mlp(given: FamilyParameters) -> dict[str, Any]:
     return {"kind": "mlp", "ffn": given["ffn"], **({"bias": True} if given.get("mlp_bias") else {})}
 
 
-def _in_places(given: Given, usual: str, other: str) -> list[str]:
+def _in_places(given: FamilyParameters, usual: str, other: str) -> list[str]:
     """The kinds of layers, of which those that a list names are of the other one."""
     number, places = given["layers"], given.get("places") or []
     if any(place >= number for place in places):
@@ -38,7 +38,7 @@ def _in_places(given: Given, usual: str, other: str) -> list[str]:
     return [other if place in places else usual for place in range(number)]
 
 
-def bamba(given: Given) -> dict[str, Any]:
+def bamba(given: FamilyParameters) -> dict[str, Any]:
     """Stack of Mamba 2 layers and listed attention layers, each with an MLP (Bamba)."""
     layers = {
         "mamba": {"mixer": _scan(given, given["expand"] * given["hidden"]), "feed_forward": _mlp(given)},
@@ -53,7 +53,7 @@ def half_of_a_head(data: Mapping[str, Any]) -> int | None:
     return dim // 2 if is_whole(dim, 2) else None
 
 
-def granite(given: Given) -> dict[str, Any]:
+def granite(given: FamilyParameters) -> dict[str, Any]:
     """Stack of Mamba 2 and attention layers, each with an MLP and perhaps experts (Granite)."""
     inside: dict[str, Any] = {"kind": "mlp", "ffn": given["shared_ffn"]}
     if given["experts"]:
@@ -72,14 +72,14 @@ def granite(given: Given) -> dict[str, Any]:
     return put_together(given, layers, given["types"])
 
 
-def falcon_h1(given: Given) -> dict[str, Any]:
+def falcon_h1(given: FamilyParameters) -> dict[str, Any]:
     """Stack of layers with attention and Mamba 2 in parallel, and an MLP (Falcon H1)."""
     inner = given["inner"] or given["expand"] * given["hidden"]
     both = {"kind": "beside", "mixers": [_attention(given), _scan(given, inner)]}
     return put_together(given, {"layer": {"mixer": both, "feed_forward": _mlp(given)}}, ["layer"] * given["layers"])
 
 
-def lfm2(given: Given) -> dict[str, Any]:
+def lfm2(given: FamilyParameters) -> dict[str, Any]:
     """Stack of gated-convolution and attention layers, with MLPs or experts after some dense layers (LFM2)."""
     types = given.get("types")
     if types is None and given.get("places") is None:
@@ -101,7 +101,7 @@ def lfm2(given: Given) -> dict[str, Any]:
     return put_together(given, layers, kinds)
 
 
-def _adjusted(given: Given) -> int:
+def _adjusted(given: FamilyParameters) -> int:
     """The features inside an MLP: two thirds of what is said, in so many steps of a size."""
     size: int = given["ffn"]
     if not given.get("adjusts"):

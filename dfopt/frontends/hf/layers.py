@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "HEADED", "Given", "Step", "dense_first", "every_so_many", "experts_behind", "experts_in_turn", "head_dim_of",
-    "in_sections", "layers_of", "local_everywhere", "local_in_turn", "mixer_of", "put_together", "routed",
+    "HEADED", "FamilyParameters", "Step", "dense_first", "every_so_many", "experts_behind", "experts_in_turn",
+    "head_dim_of", "in_sections", "layers_of", "local_everywhere", "local_in_turn", "mixer_of", "put_together",
+    "routed",
 ]  # fmt: skip
 
-Given = Mapping[str, Any]
-Step = Callable[[Given], dict[str, Any]]
+FamilyParameters = Mapping[str, Any]
+Step = Callable[[FamilyParameters], dict[str, Any]]
 """What a family works out of the parameters that its fields give."""
 
 _KEPT: Final = (
@@ -35,7 +36,7 @@ _OF_EXPERTS: Final = (
 _LOCAL: Final = {"local": "window", "chunked": "chunk"}
 
 
-def layers_of(given: Given) -> dict[str, Any]:
+def layers_of(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of a decoder as a stack of layers.
 
     Parameters
@@ -74,26 +75,26 @@ def layers_of(given: Given) -> dict[str, Any]:
     return put_together(given, layers, names, names[-1:] * given.get("predicting", 1))
 
 
-def mixer_of(kind: str, given: Given, *names: str, **more: Any) -> dict[str, Any]:
+def mixer_of(kind: str, given: FamilyParameters, *names: str, **more: Any) -> dict[str, Any]:
     """Parameters of a mixer of some kind, from the given fields with these names."""
     return {"kind": kind, **{name: given[name] for name in names if given.get(name) is not None}, **more}
 
 
-def head_dim_of(given: Given) -> int:
+def head_dim_of(given: FamilyParameters) -> int:
     """Default head size: residual features divided by heads."""
     if given["hidden"] % given["heads"]:
         raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
     return int(given["hidden"] // given["heads"])
 
 
-def routed(given: Given) -> dict[str, Any]:
+def routed(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of experts with equal shared experts and a router with bias."""
     shared = {"shared": given["shared"] * given["expert_ffn"]} if given["shared"] else {}
     return mixer_of("moe", given, "experts", "chosen", ffn=given["expert_ffn"], router_bias=True) | shared
 
 
 def put_together(
-    given: Given, layers: Mapping[str, Any], order: Sequence[str], predicting: Sequence[str] = ()
+    given: FamilyParameters, layers: Mapping[str, Any], order: Sequence[str], predicting: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Parameters of a stack from kinds of layers and their order.
 
@@ -143,7 +144,7 @@ def _labels(*words: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*differ, strict=True)) if differ else [("layer",)] * len(words[0])
 
 
-def _attention(given: Given, kind: str) -> dict[str, Any]:
+def _attention(given: FamilyParameters, kind: str) -> dict[str, Any]:
     of = "mla" if "rank" in given else "attention"
     mixer = mixer_of(of, given, *_MIXERS[of])
     if kind in _LOCAL:
@@ -162,7 +163,7 @@ def _attention(given: Given, kind: str) -> dict[str, Any]:
     return mixer
 
 
-def _forward(given: Given, *, sparse: bool) -> dict[str, Any]:
+def _forward(given: FamilyParameters, *, sparse: bool) -> dict[str, Any]:
     shape = ({"gated": False} if given.get("gated") is False else {}) | (
         {"bias": True} if given.get("mlp_bias") else {}
     )
@@ -183,7 +184,7 @@ def every_so_many(layers: int, period: int, usual: str, other: str) -> list[str]
     return [usual if (place + 1) % period else other for place in range(layers)]
 
 
-def local_in_turn(given: Given) -> dict[str, Any]:
+def local_in_turn(given: FamilyParameters) -> dict[str, Any]:
     """Stack of windowed layers with global attention in the last of every ``pattern``, or as ``types`` lists."""
     if given.get("pattern") is None:
         return {}
@@ -193,12 +194,12 @@ def local_in_turn(given: Given) -> dict[str, Any]:
     return {"types": kinds}
 
 
-def local_everywhere(given: Given) -> dict[str, Any]:
+def local_everywhere(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of a window in every layer, if there is one."""
     return {"types": ["local" if given.get("window") else "global"] * given["layers"]}
 
 
-def experts_behind(given: Given) -> dict[str, Any]:
+def experts_behind(given: FamilyParameters) -> dict[str, Any]:
     """Stack of dense layers followed by expert layers, or as ``sparse`` lists."""
     if "dense" not in given and "sparse" in given:
         return {}
@@ -209,12 +210,12 @@ def experts_behind(given: Given) -> dict[str, Any]:
     return {"sparse": sparse}
 
 
-def dense_first(given: Given) -> dict[str, Any]:
+def dense_first(given: FamilyParameters) -> dict[str, Any]:
     """Stack of dense layers followed by expert layers with shared experts."""
     return {**experts_behind(given), "shared": given.get("shared", 0) * given["expert_ffn"]}
 
 
-def experts_in_turn(given: Given) -> dict[str, Any]:
+def experts_in_turn(given: FamilyParameters) -> dict[str, Any]:
     """Stack with expert layers at regular intervals, without listed ones."""
     turns = every_so_many(given["layers"], given["sparse_step"], "dense", "experts")
     dense = given.get("only_dense") or ()

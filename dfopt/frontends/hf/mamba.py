@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dfopt.frontends.hf.layers import HEADED, Given, mixer_of, put_together
+from dfopt.frontends.hf.layers import HEADED, FamilyParameters, mixer_of, put_together
 
 __all__ = ["jamba_layers", "layers_of_predictors", "one_of_each", "one_scan2_each", "one_scan_each", "signs"]
 
 
-def one_scan_each(given: Given) -> dict[str, Any]:
+def one_scan_each(given: FamilyParameters) -> dict[str, Any]:
     """Stack of Mamba layers only."""
     inner = given.get("inner") or given["expand"] * given["hidden"]
     if inner != given["expand"] * given["hidden"]:
@@ -19,7 +19,7 @@ def one_scan_each(given: Given) -> dict[str, Any]:
     return put_together(given, {"layer": {"mixer": mixer}}, ["layer"] * given["layers"])
 
 
-def _rank_of_steps(given: Given) -> int:
+def _rank_of_steps(given: FamilyParameters) -> int:
     """The rank of time steps, of which auto is a sixteenth of the features, rounded up."""
     return -(-given["hidden"] // 16) if given["time_rank"] == "auto" else int(given["time_rank"])
 
@@ -27,14 +27,14 @@ def _rank_of_steps(given: Given) -> int:
 _OF_MAMBA2: Final = ("state", "convolution", "chunk", "conv_bias", "state_bytes")
 
 
-def mamba2_of(given: Given) -> dict[str, Any]:
+def mamba2_of(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of a Mamba 2 mixer."""
     return mixer_of(
         "mamba2", given, *_OF_MAMBA2, heads=given["m_heads"], head_dim=given["m_dim"], groups=given["m_groups"]
     )
 
 
-def one_scan2_each(given: Given) -> dict[str, Any]:
+def one_scan2_each(given: FamilyParameters) -> dict[str, Any]:
     """Stack of Mamba 2 layers only."""
     inner = given["expand"] * given["hidden"]
     if given["m_heads"] * given["m_dim"] != inner:
@@ -45,7 +45,7 @@ def one_scan2_each(given: Given) -> dict[str, Any]:
 _SIGNS: Final = {"M": "mamba", "*": "attention", "-": "mlp", "E": "experts"}
 
 
-def one_of_each(given: Given) -> dict[str, Any]:
+def one_of_each(given: FamilyParameters) -> dict[str, Any]:
     """Stack of layers with one block each: Mamba 2, attention, MLP or experts."""
     order, listed_too = given.get("types"), given.get("listed")
     if order is None and listed_too is None:
@@ -76,7 +76,7 @@ def layers_of_predictors(data: Mapping[str, Any]) -> list[str] | None:
     return ["attention", "moe"] if asked and not pattern else None
 
 
-def jamba_layers(given: Given) -> dict[str, Any]:
+def jamba_layers(given: FamilyParameters) -> dict[str, Any]:
     """Stack of Mamba and attention layers, every other one with experts (Jamba)."""
     places = range(given["layers"])
     inner = given["expand"] * given["hidden"]

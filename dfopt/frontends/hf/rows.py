@@ -9,25 +9,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from dfopt.frontends.hf import values
-from dfopt.frontends.hf.fields import Entry, Field, Row
+from dfopt.frontends.hf.fields import Entry, Field, FieldRow
 from dfopt.frontends.hf.tables import table
 
 __all__ = ["BY_FAMILY", "COSMETIC", "EVERYWHERE", "FIELDS", "MEANINGS", "STACKS"]
 
 
-class _Fields(Entry):
+class _FieldsFile(Entry):
     """The file of fields."""
 
-    meanings: dict[str, Row]
-    alike: dict[str, Row]
+    meanings: dict[str, FieldRow]
+    alike: dict[str, FieldRow]
     by_family: frozenset[str]
-    stacks: dict[str, Row]
-    everywhere: dict[str, Row]
+    stacks: dict[str, FieldRow]
+    everywhere: dict[str, FieldRow]
     cosmetic: dict[str, frozenset[str]]
 
 
 _CODE: Final = {name: getattr(values, name) for name in values.__all__}
-_FILE: Final = _Fields.model_validate(table("fields"), context=_CODE)
+_FILE: Final = _FieldsFile.model_validate(table("fields"), context=_CODE)
 MEANINGS: Final[Mapping[str, Field]] = _FILE.meanings
 """Rows that fields of several names have."""
 FIELDS: Final[Mapping[str, Field]] = _FILE.alike

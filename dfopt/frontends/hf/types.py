@@ -1,7 +1,7 @@
 """Which weights of a model a description of its quantization means, and the types of the graph that follow.
 
 A description says what is quantized, and by patterns of names what is not. All weights of the model are gone through by
-their names (:class:`dfopt.frontends.hf.fields.Modules`), layer by layer, and belong to attention, to dense MLPs, to
+their names (:class:`dfopt.frontends.hf.fields.WeightNames`), layer by layer, and belong to attention, to dense MLPs, to
 experts or to experts that every token uses. What belongs together must be of one type in all layers; otherwise, and
 where a pattern means no weight at all, the file is refused by the pattern's path. Head, embedding, norms, the few
 weights that decide about experts, and what is not drawn (towers for images, layers that predict further tokens) are
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from dfopt.documents.dtypes import FORMATS
 from dfopt.errors import Issue
-from dfopt.frontends.hf.fields import Modules
+from dfopt.frontends.hf.fields import WeightNames
 from dfopt.frontends.hf.quantization import TABLE, Quantized, Scheme
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 
@@ -99,7 +99,7 @@ class _Patterns:
             return own[0]
         return (None, matches[0][1]) if matches else (self.quantized.scheme, "")
 
-    def without_predictors(self, parameters: Mapping[str, Any], layers: int, modules: Modules) -> Mapping[str, Any]:
+    def without_predictors(self, parameters: Mapping[str, Any], layers: int, modules: WeightNames) -> Mapping[str, Any]:
         """Without modules that predict further tokens if their weights are left as they are, and others are not."""
         few = tuple(f".{name}" for name in modules.few)
         kept = any(
@@ -155,7 +155,7 @@ def _is_no_weight(pattern: str) -> bool:
 
 
 def typed(
-    workload: str, parameters: Mapping[str, Any], quantized: Quantized, wide: object, modules: Modules
+    workload: str, parameters: Mapping[str, Any], quantized: Quantized, wide: object, modules: WeightNames
 ) -> tuple[str, dict[str, Any], list[Issue]]:
     """Graph parameters of a model with the data types of its quantization.
 
@@ -167,7 +167,7 @@ def typed(
         The description.
     wide : object
         Data type of everything that is not quantized, as of ``torch_dtype``.
-    modules : Modules
+    modules : WeightNames
         Names of the weights of this type of model.
 
     Returns

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf.fields import is_whole
-from dfopt.frontends.hf.layers import Given, every_so_many, experts_behind
+from dfopt.frontends.hf.layers import FamilyParameters, every_so_many, experts_behind
 
 __all__ = [
     "all_one",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-def llama_4(given: Given) -> dict[str, Any]:
+def llama_4(given: FamilyParameters) -> dict[str, Any]:
     """Stack with global layers without positions and expert layers at intervals (Llama 4)."""
     number = given["layers"]
     placed = given.get("placed") or every_so_many(number, given["unplaced_turn"], "chunked", "global")
@@ -48,12 +48,12 @@ def all_one(value: Any) -> dict[str, Any] | None:
     return {} if isinstance(value, list) and all(type(number) is int and number == 1 for number in value) else None
 
 
-def predicted(given: Given) -> dict[str, Any]:
+def predicted(given: FamilyParameters) -> dict[str, Any]:
     """Parameters of multi-token prediction modules, if the model has them."""
     return {"predicts": given.get("modules", 0) if given.get("has_modules") else 0}
 
 
-def minimax_3(given: Given) -> dict[str, Any]:
+def minimax_3(given: FamilyParameters) -> dict[str, Any]:
     """Stack of block-sparse attention and expert layers as listed (MiniMax).
 
     Each group of heads chooses blocks of its own, as many as all heads here. Weights of the indexer's heads, which this
@@ -95,14 +95,14 @@ def sparse_attention(value: Any) -> dict[str, Any] | None:
     return {"types": types, "indexer": {**sizes, "reads": "hidden"}}
 
 
-def no_positions(given: Given) -> dict[str, Any]:
+def no_positions(given: FamilyParameters) -> dict[str, Any]:
     """Stack with layers without positions at regular intervals."""
     placed = given.get("placed") or every_so_many(given["layers"], given["unplaced_turn"], "chunked", "global")
     kinds = {"chunked": "rotary", "global": "plain"}
     return {"types": [kinds[place] for place in placed], "own": {"plain": {"rotary_dim": 0}}}
 
 
-def hybrid(given: Given) -> dict[str, Any]:
+def hybrid(given: FamilyParameters) -> dict[str, Any]:
     """Stack of windowed layers, and global layers without positions."""
     types, turns = given.get("types") or [], given.get("turns")
     if turns is not None and given.get("window") is not None and not types:
@@ -121,7 +121,7 @@ def turns(value: Any) -> dict[str, Any] | None:
     return {"turns": value} if isinstance(value, str) and value and set(value) <= {"L", "G"} else None
 
 
-def shared_indexers(given: Given) -> dict[str, Any]:
+def shared_indexers(given: FamilyParameters) -> dict[str, Any]:
     """Stack of sparse-attention layers, some of which reuse an earlier layer's selection."""
     if "types" not in given:
         if given.get("index_turn", 1) != 1 or given.get("index_pattern") is not None:
@@ -131,7 +131,7 @@ def shared_indexers(given: Given) -> dict[str, Any]:
     return {"own": {"shared": {"sparse": {**sizes, "shared": True}}}}
 
 
-def gemma_4(given: Given) -> dict[str, Any]:
+def gemma_4(given: FamilyParameters) -> dict[str, Any]:
     """Stack of windowed and global layers with different heads, and experts next to an MLP (Gemma 4)."""
     missing = [name for name in ("experts", "chosen", "expert_ffn") if given.get(name) is None]
     if given["experts_beside"] and missing:

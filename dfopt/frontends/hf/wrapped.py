@@ -45,7 +45,7 @@ class Wrapper(Entry):
     flat: str = ""  # the type of the text model of a file that has its fields beside the parts, as older ones do
 
 
-class _File(Entry):
+class _WrappersFile(Entry):
     """The file of wrappers."""
 
     wrappers: dict[str, Wrapper]
@@ -54,10 +54,10 @@ class _File(Entry):
     not_drawn: dict[str, tuple[str, ...]]
 
 
-def _read() -> _File:
+def _read() -> _WrappersFile:
     data = table("wrappers")
     wrappers = data["wrappers"]
-    return _File.model_validate(data | {"wrappers": {name: full_entry(wrappers, name) for name in wrappers}})
+    return _WrappersFile.model_validate(data | {"wrappers": {name: full_entry(wrappers, name) for name in wrappers}})
 
 
 _FILE: Final = _read()

@@ -20,7 +20,7 @@ def _digits(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_digits), Field(ge=1)]
+DigitCount = Annotated[int, BeforeValidator(_digits), Field(ge=1)]
 
 
 def _listed(value: Any) -> Any:
@@ -190,25 +190,25 @@ class Arguments(Part):
     256
     """
 
-    num_layers: Count
-    hidden_size: Count
-    num_attention_heads: Count
-    kv_channels: Count | None = None
+    num_layers: DigitCount
+    hidden_size: DigitCount
+    num_attention_heads: DigitCount
+    kv_channels: DigitCount | None = None
     group_query_attention: bool = False
-    num_query_groups: Count = 1
-    ffn_hidden_size: Count | None = None
-    seq_length: Count
-    max_position_embeddings: Count | None = None
-    vocab_size: Count | None = None
-    padded_vocab_size: Count | None = None
-    make_vocab_size_divisible_by: Count = 128
+    num_query_groups: DigitCount = 1
+    ffn_hidden_size: DigitCount | None = None
+    seq_length: DigitCount
+    max_position_embeddings: DigitCount | None = None
+    vocab_size: DigitCount | None = None
+    padded_vocab_size: DigitCount | None = None
+    make_vocab_size_divisible_by: DigitCount = 128
     swiglu: bool = False
     quick_geglu: bool = False
     normalization: Literal["LayerNorm", "RMSNorm"] = "LayerNorm"
     position_embedding_type: Literal["learned_absolute", "rope", "mrope", "none"] = "learned_absolute"
     use_rotary_position_embeddings: bool = False
     no_position_embedding: bool = False
-    rotary_base: Count = 10000
+    rotary_base: DigitCount = 10000
     use_rope_scaling: bool = False
     rope_scaling_factor: float = Field(default=8.0, gt=0)
     qk_layernorm: bool = False
@@ -217,33 +217,33 @@ class Arguments(Part):
     untie_embeddings_and_output_weights: bool = False
     attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
-    num_experts: Count | None = None
-    moe_router_topk: Count = 2
-    moe_ffn_hidden_size: Count | None = None
+    num_experts: DigitCount | None = None
+    moe_router_topk: DigitCount = 2
+    moe_ffn_hidden_size: DigitCount | None = None
     moe_token_dispatcher_type: Literal["allgather", "alltoall", "flex"] = "allgather"
-    micro_batch_size: Count
-    global_batch_size: Count
-    tensor_model_parallel_size: Count = 1
-    pipeline_model_parallel_size: Count = 1
-    context_parallel_size: Count = 1
+    micro_batch_size: DigitCount
+    global_batch_size: DigitCount
+    tensor_model_parallel_size: DigitCount = 1
+    pipeline_model_parallel_size: DigitCount = 1
+    context_parallel_size: DigitCount = 1
     cp_comm_type: Literal["p2p", "a2a", "allgather", "a2a+p2p"] = "p2p"
-    expert_model_parallel_size: Count = 1
-    expert_tensor_parallel_size: Count | None = None
+    expert_model_parallel_size: DigitCount = 1
+    expert_tensor_parallel_size: DigitCount | None = None
     sequence_parallel: bool = False
     tp_comm_overlap: bool = False
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     no_overlap_p2p_communication: bool = False
-    num_layers_per_virtual_pipeline_stage: Count | None = None
-    num_virtual_stages_per_pipeline_rank: Count | None = None
-    decoder_first_pipeline_num_layers: Count | None = None
-    decoder_last_pipeline_num_layers: Count | None = None
+    num_layers_per_virtual_pipeline_stage: DigitCount | None = None
+    num_virtual_stages_per_pipeline_rank: DigitCount | None = None
+    decoder_first_pipeline_num_layers: DigitCount | None = None
+    decoder_last_pipeline_num_layers: DigitCount | None = None
     account_for_embedding_in_pipeline_split: bool = False
     account_for_loss_in_pipeline_split: bool = False
     recompute_activations: bool = False
     recompute_granularity: Literal["full", "selective"] | None = None
     recompute_method: Literal["uniform", "block"] | None = None
-    recompute_num_layers: Count | None = None
+    recompute_num_layers: DigitCount | None = None
     recompute_modules: Annotated[
         tuple[Literal["core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe"], ...], BeforeValidator(_listed)
     ] = ("core_attn",)
@@ -253,7 +253,7 @@ class Arguments(Part):
     use_distributed_optimizer: bool = False
     use_megatron_fsdp: bool = False
     data_parallel_sharding_strategy: Literal["no_shard", "optim", "optim_grads", "optim_grads_params"] = "no_shard"
-    num_distributed_optimizer_instances: Count = 1
+    num_distributed_optimizer_instances: DigitCount = 1
     bf16: bool = False
     fp16: bool = False
     grad_reduce_in_bf16: bool = False

@@ -40,7 +40,7 @@ _OPTIONS: Final = {
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """A Megatron-LM training step as dfopt documents.
 
     ``recipe`` is the graph as in a file, ``fixed`` the arguments of ``dfopt.optimize`` in addition to graph and system,
@@ -64,7 +64,7 @@ class Run:
         return words + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
-def load_run(path: str | Path) -> Run:
+def load_run(path: str | Path) -> TrainingRun:
     """Import a file of Megatron-LM arguments.
 
     The number of chips is no argument: it is that of the system, and the number of replicas follows from it and the
@@ -100,7 +100,7 @@ def load_run(path: str | Path) -> Run:
         fixed["parameter_overlap"] = "forward" if a.overlap_param_gather else "none"
     if fixed["interleave"] > 1:
         fixed["point_to_point_overlap"] = "none" if a.no_overlap_p2p_communication else "interleaved"
-    return Run(recipe, graph, pins, fixed, (*notes, *_notes(a), *free))
+    return TrainingRun(recipe, graph, pins, fixed, (*notes, *_notes(a), *free))
 
 
 def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:

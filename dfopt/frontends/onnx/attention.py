@@ -19,10 +19,10 @@ from dfopt.documents.phase import Segment
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import OnnxNode, Type
 from dfopt.frontends.onnx.ops import OPERATORS, Draw
-from dfopt.frontends.onnx.values import Axes, Value, normalized, one_each
+from dfopt.frontends.onnx.values import Axes, OnnxValue, normalized, one_each
 
 _MS: Final = "com.microsoft"
-Given = Sequence[Type | None]
+InputTypes = Sequence[Type | None]
 _NORM_FLOP: Final = {"SkipLayerNormalization": 7, "SkipSimplifiedLayerNormalization": 4}
 
 
@@ -57,9 +57,9 @@ class _Sizes:
 def attend(
     canvas: Canvas,
     node: OnnxNode,
-    reads: Sequence[Value],
+    reads: Sequence[OnnxValue],
     sizes: _Sizes,
-    masks: Sequence[Value],
+    masks: Sequence[OnnxValue],
     keeps: bool,
     flop: int = 6,
 ) -> tuple[str, Axes]:
@@ -101,7 +101,7 @@ def attend(
         kept = SequenceState(name=name, sequences=sizes.sequences, heads=sizes.kv_heads, bytes_per_token=each, **tokens)
         return {"states": (kept,)}
 
-    def product(part: str, last: int, inner: int, first: Value, other: Value, **more: Any) -> str:
+    def product(part: str, last: int, inner: int, first: OnnxValue, other: OnnxValue, **more: Any) -> str:
         extents = {"outer": sizes.heads, "m": last, "k": inner, "n": sizes.new}
         if sizes.sequences > 1:
             extents["samples"] = sizes.sequences
@@ -124,12 +124,12 @@ def _merged(axes: Axes) -> Axes:
     return sample, token, (*head, *feature)
 
 
-def _optional(canvas: Canvas, node: OnnxNode, place: int) -> Value | None:
+def _optional(canvas: Canvas, node: OnnxNode, place: int) -> OnnxValue | None:
     name = node.inputs[place] if place < len(node.inputs) else ""
     return canvas.value(name) if name else None
 
 
-def _present(canvas: Canvas, node: OnnxNode, places: Sequence[int], pasts: Sequence[Value | None]) -> bool:
+def _present(canvas: Canvas, node: OnnxNode, places: Sequence[int], pasts: Sequence[OnnxValue | None]) -> bool:
     """Whether keys and values are held; what is held goes to DRAM as a state and to no other kernel."""
     if any(past is not None and (past.source or past.constant) for past in pasts):
         raise node.refuse("its past keys and values are computed", "they are read where they are inputs of the model")
@@ -192,7 +192,7 @@ def _projected(canvas: Canvas, node: OnnxNode) -> None:
         raise node.refuse("its weights are computed")
     bias, mask, past = (_optional(canvas, node, place) for place in (2, 3, 4))
     heads, (batch, new, width) = node.attributes["num_heads"], given.shape
-    reads, rows = list[Value](), one_each("nnm", given.shape)[:2]
+    reads, rows = list[OnnxValue](), one_each("nnm", given.shape)[:2]
     for part, size in zip("QKV", _projections(node, weight.type), strict=True):
         kernel = canvas.draw(node, "gemm", {"m": size, "k": width, "n": batch * new}, (given, 1), part=part)
         canvas.weigh(kernel, weight)
@@ -288,15 +288,15 @@ def _activation(flop: int) -> Draw:
 
 
 # -- shapes where ONNX has no rule -----------------------------------------------------------------
-def _like_first(node: OnnxNode, given: Given) -> list[Type | None]:
+def _like_first(node: OnnxNode, given: InputTypes) -> list[Type | None]:
     return [given[0]]
 
 
-def _skip_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
+def _skip_shapes(node: OnnxNode, given: InputTypes) -> list[Type | None]:
     return [given[0], None, None, given[0]]
 
 
-def _matmul_shape(node: OnnxNode, given: Given) -> list[Type | None]:
+def _matmul_shape(node: OnnxNode, given: InputTypes) -> list[Type | None]:
     a, b = given[:2]
     assert a is not None and b is not None
     if any(node.attributes.get(key) for key in ("transBatchA", "transBatchB")) or min(len(a.shape), len(b.shape)) < 2:
@@ -308,7 +308,7 @@ def _matmul_shape(node: OnnxNode, given: Given) -> list[Type | None]:
     return [Type(a.kind, (*map(max, left, right), rows, columns))]
 
 
-def _attended_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
+def _attended_shapes(node: OnnxNode, given: InputTypes) -> list[Type | None]:
     """The output of an attention and, where they are stored by head, its present keys and values."""
     query, key, value = given[0], given[1] if len(given) > 1 else None, given[2] if len(given) > 2 else None
     if query is None or len(query.shape) != 3:
@@ -331,7 +331,7 @@ def _attended_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
     return [Type(query.kind, (batch, new, v_wide)), *kept]
 
 
-def _projected_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
+def _projected_shapes(node: OnnxNode, given: InputTypes) -> list[Type | None]:
     hidden, weight = given[0], given[1]
     if hidden is None or weight is None or len(hidden.shape) != 3 or node.attributes.get("do_rotary"):
         raise node.refuse("only sequences of tokens without a rotary embedding are understood")
@@ -342,7 +342,7 @@ def _projected_shapes(node: OnnxNode, given: Given) -> list[Type | None]:
     return [Type(hidden.kind, (*hidden.shape[:2], last)), kept]
 
 
-ShapeRule = Callable[[OnnxNode, Given], list[Type | None]]
+ShapeRule = Callable[[OnnxNode, InputTypes], list[Type | None]]
 _FUSED: Final[dict[str, tuple[ShapeRule, Draw]]] = {
     "Attention": (_projected_shapes, _projected),
     "MultiHeadAttention": (_attended_shapes, _multi_head),

@@ -12,7 +12,7 @@ from typing import Final
 from dfopt.documents.graph import SequenceState
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import STANDARD, OnnxNode
-from dfopt.frontends.onnx.values import Value, resized
+from dfopt.frontends.onnx.values import OnnxValue, resized
 
 _VIEWS: Final = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
@@ -39,7 +39,7 @@ def draw_cache(canvas: Canvas, node: OnnxNode) -> bool:
     about = {"name": "cache", "heads": heads, "bytes_per_token": round(each)}
     state = SequenceState(sequences=sequences, **about, **tokens)
     axes = resized(new.axes, out.shape)
-    canvas.values[name] = Value(name, out, axes, new.source, new.elements, new.part, cache=state)
+    canvas.values[name] = OnnxValue(name, out, axes, new.source, new.elements, new.part, cache=state)
     canvas.kept.add(name)
     return True
 

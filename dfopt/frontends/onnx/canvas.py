@@ -13,7 +13,7 @@ from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, T
 from dfopt.documents.kernel import needed
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.onnx.model import ELEMENTS, FLOATS, OnnxModel, OnnxNode, Type
-from dfopt.frontends.onnx.values import Axes, Value, extents, of_products, one_each
+from dfopt.frontends.onnx.values import Axes, OnnxValue, extents, of_products, one_each
 
 Operand = Literal[1, 2] | None
 _INDICES: Final = frozenset({"INT32", "INT64"})  # shapes and axes, with which weights were reshaped
@@ -45,8 +45,8 @@ class Canvas:
         self.model, self.kind = model, _kind_of_activations(model)
         self.word = ELEMENTS[self.kind][0]
         self.kernels: dict[str, dict[str, Any]] = {}
-        self.reads: list[tuple[str, Operand, Value]] = []
-        self.values: dict[str, Value] = {}
+        self.reads: list[tuple[str, Operand, OnnxValue]] = []
+        self.values: dict[str, OnnxValue] = {}
         self.size_of = Counter[str]()
         self.weights: dict[str, tuple[frozenset[str], str]] = {}
         self.held: list[_Held] = []
@@ -55,9 +55,9 @@ class Canvas:
         for name in model.inputs:
             kind = model.types[name]
             letters = "n" * (len(kind.shape) - 1) + "m" if len(kind.shape) > 1 else "n" * len(kind.shape)
-            self.values[name] = Value(name, kind, one_each(letters, kind.shape), "", kind.size)
+            self.values[name] = OnnxValue(name, kind, one_each(letters, kind.shape), "", kind.size)
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> OnnxValue:
         """A drawn value or a constant, by name."""
         value = self.values.get(name)
         if value is not None:
@@ -67,9 +67,9 @@ class Canvas:
             message = f"{name!r} is an output that is not understood of the operator that produces it"
             raise DocumentError("", [Issue("$.graph", message, "export the model without it")])
         axes = one_each("?" * len(kind.shape), kind.shape)
-        return Value(name, kind, axes, constant=True, made_of=self.model.constants.get(name, frozenset()))
+        return OnnxValue(name, kind, axes, constant=True, made_of=self.model.constants.get(name, frozenset()))
 
-    def inputs(self, node: OnnxNode) -> list[Value]:
+    def inputs(self, node: OnnxNode) -> list[OnnxValue]:
         """All inputs that a node has."""
         return [self.value(name) for name in node.inputs if name]
 
@@ -78,7 +78,7 @@ class Canvas:
         node: OnnxNode,
         op: str,
         sizes: dict[str, Any],
-        *reads: Value | tuple[Value, Operand],
+        *reads: OnnxValue | tuple[OnnxValue, Operand],
         part: str = "",
         **more: Any,
     ) -> str:
@@ -101,7 +101,7 @@ class Canvas:
         again = (f"{name}_{number}" for number in range(2, len(self.kernels) + 3))
         return next(other for other in (name, *again) if other not in self.kernels)
 
-    def hold(self, kernel: str, value: Value, read: float | None = None) -> None:
+    def hold(self, kernel: str, value: OnnxValue, read: float | None = None) -> None:
         """Let a kernel read a constant, or ``read`` elements of it, from DRAM; scalars are ignored."""
         if value.type.size > 1:
             kinds = [self.model.types[name] for name in value.made_of]
@@ -120,42 +120,44 @@ class Canvas:
                 read, size = constant.read * share, constant.size * share
                 self.held.append(replace(constant, kernel=part, made_of=of, read=read, size=size))
 
-    def weigh(self, kernel: str, weight: Value) -> None:
+    def weigh(self, kernel: str, weight: OnnxValue) -> None:
         """Set a constant as the weight of a product."""
         self.weights[kernel] = weight.made_of, self._stored(weight).kind
 
-    def _stored(self, value: Value) -> Type:
+    def _stored(self, value: OnnxValue) -> Type:
         """The type in which a constant lies in DRAM: that of the largest tensor it is made of, if that is smaller."""
         kinds = [self.model.types[name] for name in value.made_of]
         largest = max((t for t in kinds if t.kind not in _INDICES), key=lambda t: t.size, default=value.type)
         return min(value.type, largest, key=lambda kind: kind.item_bytes)
 
-    def give(self, name: str, kernel: str, axes: Axes) -> Value:
+    def give(self, name: str, kernel: str, axes: Axes) -> OnnxValue:
         """Register a kernel's output as the value ``name``."""
         kind = self.model.types[name]
         self.size_of[kernel] += kind.size
         several = self.size_of[kernel] > kind.size
-        self.values[name] = Value(name, kind, axes, kernel, kind.size, name if several else "")
+        self.values[name] = OnnxValue(name, kind, axes, kernel, kind.size, name if several else "")
         return self.values[name]
 
-    def inner(self, kernel: str, axes: Axes) -> Value:
+    def inner(self, kernel: str, axes: Axes) -> OnnxValue:
         """Output of a kernel for another kernel of the same node."""
         sizes = extents(axes)
         kind = Type("FLOAT", (math.prod(sizes.values()),))
         self.size_of[kernel] = kind.size
-        return Value(kernel, kind, axes, kernel, kind.size)
+        return OnnxValue(kernel, kind, axes, kernel, kind.size)
 
-    def pointwise(self, node: OnnxNode, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
+    def pointwise(
+        self, node: OnnxNode, axes: Axes, *reads: OnnxValue, flop: int = 1, part: str = "", **more: Any
+    ) -> str:
         """Draw an elementwise kernel with these output axes and ``flop`` FLOP per element; return its name."""
         return self.draw(node, "elementwise", extents(axes), *reads, part=part, flop_per_element=flop, **more)
 
     def product(
         self,
         node: OnnxNode,
-        a: tuple[Value, Sequence[str]],
-        b: tuple[Value, Sequence[str]],
+        a: tuple[OnnxValue, Sequence[str]],
+        b: tuple[OnnxValue, Sequence[str]],
         out: Sequence[str],
-        *others: Value,
+        *others: OnnxValue,
         part: str = "",
         **more: Any,
     ) -> tuple[str, Axes]:
@@ -211,7 +213,7 @@ class Canvas:
         kernels = {name: Kernel(**fields) for name, fields in self.kernels.items()}
         most, numbers = {name: kernel.matrices * needed(kernel) for name, kernel in kernels.items()}, self._numbers()
 
-        def size(value: Value) -> float:
+        def size(value: OnnxValue) -> float:
             return float(min(value.elements, most[value.source]) * self.word)
 
         tensors, inputs = list[Tensor](), list[Input]()
@@ -278,9 +280,9 @@ class Canvas:
                     numbers[source, elements, part] = str(number)
         return numbers
 
-    def _distinct_reads(self) -> list[tuple[str, Operand, Value]]:
+    def _distinct_reads(self) -> list[tuple[str, Operand, OnnxValue]]:
         """What kernels read; an elementwise kernel takes the same thing once."""
-        distinct: dict[tuple[Any, ...], tuple[str, Operand, Value]] = {}
+        distinct: dict[tuple[Any, ...], tuple[str, Operand, OnnxValue]] = {}
         for dst, operand, value in self.reads:
             what = value.source or value.name
             distinct.setdefault((dst, operand, what, value.part, value.elements), (dst, operand, value))

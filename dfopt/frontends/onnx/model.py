@@ -135,14 +135,14 @@ def read_model(
     """
     file = os.fspath(path)
     try:
-        return _Reader(parse(Path(path), file), dims, shapes_of).read()
+        return _ModelReader(parse(Path(path), file), dims, shapes_of).read()
     except DocumentError as error:
         if error.path:
             raise
         raise DocumentError(file, error.issues) from None
 
 
-class _Reader:
+class _ModelReader:
     """A walk through the nodes of a model."""
 
     def __init__(

@@ -22,14 +22,14 @@ from dfopt.frontends.onnx.cache import draw_cache
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import OnnxNode
 from dfopt.frontends.onnx.recurrent import draw_cells
-from dfopt.frontends.onnx.values import Axes, Value, broadcast, normalized, one_each, regrouped, resized
+from dfopt.frontends.onnx.values import Axes, OnnxValue, broadcast, normalized, one_each, regrouped, resized
 
 Draw = Callable[[Canvas, OnnxNode], None]
 _MOST_FLOP: Final = 10**6  # of an element, as a kernel says it
 
 
 # -- nothing to compute ----------------------------------------------------------------------------
-def _view(axes_of: Callable[[Canvas, OnnxNode, Value, tuple[int, ...]], Axes]) -> Draw:
+def _view(axes_of: Callable[[Canvas, OnnxNode, OnnxValue, tuple[int, ...]], Axes]) -> Draw:
     """An operator that only looks at its first input in another way."""
 
     def draw(canvas: Canvas, node: OnnxNode) -> None:
@@ -42,12 +42,12 @@ def _view(axes_of: Callable[[Canvas, OnnxNode, Value, tuple[int, ...]], Axes]) -
     return draw
 
 
-def _transposed(canvas: Canvas, node: OnnxNode, given: Value, shape: tuple[int, ...]) -> Axes:
+def _transposed(canvas: Canvas, node: OnnxNode, given: OnnxValue, shape: tuple[int, ...]) -> Axes:
     order = node.attributes.get("perm") or range(len(shape))[::-1]
     return tuple(given.axes[place] for place in order)
 
 
-def _blocks(canvas: Canvas, node: OnnxNode, given: Value, shape: tuple[int, ...]) -> Axes:
+def _blocks(canvas: Canvas, node: OnnxNode, given: OnnxValue, shape: tuple[int, ...]) -> Axes:
     return one_each("nm" + "n" * (len(shape) - 2), shape)
 
 
@@ -79,7 +79,7 @@ def _gather(canvas: Canvas, node: OnnxNode) -> None:
 
 
 # -- element by element ----------------------------------------------------------------------------
-def _each(flop: int | Callable[[OnnxNode, list[Value]], int], role: Role | None = None) -> Draw:
+def _each(flop: int | Callable[[OnnxNode, list[OnnxValue]], int], role: Role | None = None) -> Draw:
     """An operator that computes each element of its output from one of every input."""
 
     def draw(canvas: Canvas, node: OnnxNode) -> None:
@@ -94,25 +94,25 @@ def _each(flop: int | Callable[[OnnxNode, list[Value]], int], role: Role | None 
     return draw
 
 
-def _bias(node: OnnxNode, values: Sequence[Value]) -> dict[str, Any]:
+def _bias(node: OnnxNode, values: Sequence[OnnxValue]) -> dict[str, Any]:
     """The role of a sum with a constant of features, which is a bias; none of other sums."""
     added = [len(value.shape) for value in values if value.constant]
     return {"role": "bias"} if node.op == "Add" and added == [1] else {}
 
 
-def _operands(node: OnnxNode, values: list[Value]) -> int:
+def _operands(node: OnnxNode, values: list[OnnxValue]) -> int:
     return max(len(values) - 1, 1)
 
 
-def _gelu(node: OnnxNode, values: list[Value]) -> int:
+def _gelu(node: OnnxNode, values: list[OnnxValue]) -> int:
     return 8 if node.attributes.get("approximate") == "tanh" else 5
 
 
-def _clip(node: OnnxNode, values: list[Value]) -> int:
+def _clip(node: OnnxNode, values: list[OnnxValue]) -> int:
     return max(len(values) - 1, 1) if node.opset >= 11 else 2
 
 
-def _resize(node: OnnxNode, values: list[Value]) -> int:
+def _resize(node: OnnxNode, values: list[OnnxValue]) -> int:
     """A sum over the points that an element is interpolated from, each with a factor."""
     points = {"nearest": 1, "linear": 2, "cubic": 4}[node.attributes.get("mode", "nearest")]
     return 2 * points ** (len(values[0].shape) - 2) - 1 if points > 1 else 1
@@ -191,7 +191,7 @@ def _whole_norm(flop: int) -> Draw:
     return draw
 
 
-def _channels(value: Value) -> Axes:
+def _channels(value: OnnxValue) -> Axes:
     """The axes of an image: channels are features, everything else are tokens."""
     return one_each("nm" + "n" * (len(value.shape) - 2), value.shape)
 
@@ -217,7 +217,7 @@ def _reduces(flop: int) -> Draw:
     return draw
 
 
-def _reduced(canvas: Canvas, node: OnnxNode, given: Value, over: set[int], flop: int) -> None:
+def _reduced(canvas: Canvas, node: OnnxNode, given: OnnxValue, over: set[int], flop: int) -> None:
     """Over features a kernel has the extents of its input, as it needs all of them; over tokens those of its output."""
     size = math.prod(given.shape[dim] for dim in over)
     left = [dim for place, dim in enumerate(given.axes) if place not in over]
@@ -241,7 +241,7 @@ def _pools(canvas: Canvas, node: OnnxNode) -> None:
 
 def _pools_all(canvas: Canvas, node: OnnxNode) -> None:
     given = canvas.value(node.inputs[0])
-    _reduced(canvas, node, Value(**{**vars(given), "axes": _channels(given)}), set(range(2, len(given.shape))), 1)
+    _reduced(canvas, node, OnnxValue(**{**vars(given), "axes": _channels(given)}), set(range(2, len(given.shape))), 1)
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _matmul(canvas: Canvas, node: OnnxNode) -> None:
     a, b = canvas.inputs(node)[:2]
     batch = [f"b{place}" for place in range(max(len(a.shape), len(b.shape)) - 2)]
 
-    def labels(value: Value, own: str, turned: bool) -> list[str]:
+    def labels(value: OnnxValue, own: str, turned: bool) -> list[str]:
         rank = len(value.shape)
         inner = [own, "k"] if turned else ["k", own]
         return ["k"] if rank == 1 else [*batch[len(batch) - rank + 2 :], *inner]

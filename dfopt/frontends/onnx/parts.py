@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dfopt.frontends.onnx.canvas import Canvas
-from dfopt.frontends.onnx.values import Value, extents
+from dfopt.frontends.onnx.values import OnnxValue, extents
 
 
 def draw_parts(canvas: Canvas) -> None:
@@ -75,7 +75,7 @@ def _split(canvas: Canvas, name: str, parts: dict[str, int]) -> None:
     canvas.kernels = drawn
 
 
-def _part(value: Value, part: str, features: int, fields: dict[str, Any]) -> Value:
+def _part(value: OnnxValue, part: str, features: int, fields: dict[str, Any]) -> OnnxValue:
     """What a part of a kernel reads: of what has all of its features, if it is elementwise, the same part."""
     if fields["op"] == "gemm" or value.elements != _size(fields):
         return value

@@ -15,7 +15,7 @@ from typing import Final
 
 from dfopt.frontends.onnx.canvas import Canvas
 from dfopt.frontends.onnx.model import OnnxNode
-from dfopt.frontends.onnx.values import Value, one_each
+from dfopt.frontends.onnx.values import OnnxValue, one_each
 
 CELLS: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Gates of a cell."""
@@ -36,11 +36,11 @@ def draw_cells(canvas: Canvas, node: OnnxNode) -> None:
     (directions, rows, width), features = weight.shape, recurrent.shape[2]
     tokens = entering.type.size // width
 
-    def state(part: str, each: int, flop: int, *reads: Value | None) -> str:
+    def state(part: str, each: int, flop: int, *reads: OnnxValue | None) -> str:
         axes = one_each("nhm", (tokens, directions, each))
         return canvas.pointwise(node, axes, *filter(None, reads), flop=flop, part=part)
 
-    def of(kernel: str, each: int) -> Value:
+    def of(kernel: str, each: int) -> OnnxValue:
         return canvas.inner(kernel, one_each("nhm", (tokens, directions, each)))
 
     sizes = {"outer": directions, "m": rows, "k": width + features, "n": tokens}
@@ -61,4 +61,4 @@ def draw_cells(canvas: Canvas, node: OnnxNode) -> None:
     for name, kernel, along in zip(node.outputs, (last, last, cells), letters, strict=False):
         if name in canvas.model.types:
             kind = canvas.model.types[name]
-            canvas.values[name] = Value(name, kind, one_each(along, kind.shape), kernel, kind.size, name)
+            canvas.values[name] = OnnxValue(name, kind, one_each(along, kind.shape), kernel, kind.size, name)

@@ -22,7 +22,7 @@ _PRODUCT: Final = {"m": "h", "h": "h", "n": "s", "s": "s", "?": "s"}
 
 
 @dataclass(frozen=True)
-class Value:
+class OnnxValue:
     """A value: elements of a kernel's output, of a model input, or a constant.
 
     ``part`` selects elements: the name of the value that was cut out, empty for all elements. ``elements`` is their
@@ -44,7 +44,7 @@ class Value:
         """Sizes of the dims."""
         return self.type.shape
 
-    def seen_as(self, name: str, kind: Type, axes: Axes) -> Value:
+    def seen_as(self, name: str, kind: Type, axes: Axes) -> OnnxValue:
         """A value with the same elements, or a part of them, under another name and shape."""
         kind = kind if self.source else Type(self.type.kind, kind.shape)
         if kind.size < self.elements:
@@ -145,7 +145,7 @@ def resized(axes: Axes, shape: Sequence[int]) -> Axes:
     return tuple(dims)
 
 
-def broadcast(shape: Sequence[int], values: Iterable[Value]) -> Axes:
+def broadcast(shape: Sequence[int], values: Iterable[OnnxValue]) -> Axes:
     """Axes of an elementwise result: each dim from the largest value that has it in full."""
     axes: list[tuple[tuple[str, int], ...]] = []
     ordered = sorted((value for value in values if not value.constant), key=lambda value: -value.type.size)

@@ -25,7 +25,7 @@ _HEAD: Final = 0.09  # inches of an arrow's head, and between the arrows that co
 
 
 @dataclass(frozen=True)
-class Sketch:
+class Diagram:
     """Boxes and arrows of a dataflow plot.
 
     Attributes
@@ -50,7 +50,7 @@ class Sketch:
     note: str = ""
 
 
-def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
+def sketch(what: Result | Graph, limit: int = 150) -> Diagram:
     """Boxes and arrows of a result or graph, at most ``limit``: of larger ones whole partitions or first kernels."""
     graph, placed = (what.graph, what.mapping.kernels) if isinstance(what, Result) else (what, ())
     index, count = graph.index(), len(graph.kernels)
@@ -79,7 +79,7 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
                 cuts[ends] = cuts.get(ends, 0.0) + size
         shades = tuple(colours[olds[0]] for olds in inside.values())
         note = f"{count} kernels: each box is a partition"
-        return Sketch(tuple(labels), shades, tuple(cuts), (True,) * len(cuts), tuple(cuts.values()), note)
+        return Diagram(tuple(labels), shades, tuple(cuts), (True,) * len(cuts), tuple(cuts.values()), note)
     drawn_: nx.DiGraph[int] = nx.DiGraph()
     drawn_.add_nodes_from(range(count))
     drawn_.add_edges_from(pairs)
@@ -87,7 +87,7 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
     kept = list(range(count) if count <= limit else islice(nx.lexicographical_topological_sort(drawn_), limit))
     new = {old: i for i, old in enumerate(kept)}
     edges = {ends: size for ends, size in pairs.items() if ends[0] in new and ends[1] in new}
-    return Sketch(
+    return Diagram(
         tuple(f"{words.get(place[old], '')} {short([graph.kernels[old].name], letters(44))}".strip() for old in kept),
         tuple(colours[old] for old in kept),
         tuple((new[src], new[dst]) for src, dst in edges),
@@ -154,7 +154,7 @@ def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> 
     return ax
 
 
-def _head(ax: Axes, what: Result | Graph, drawing: Sketch, largest: float) -> None:
+def _head(ax: Axes, what: Result | Graph, drawing: Diagram, largest: float) -> None:
     handles = []
     if isinstance(what, Result):
         parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})

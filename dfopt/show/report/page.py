@@ -22,7 +22,7 @@ _WIDE, _NARROW = 1100, 380  # pixels of a figure, on a desk and on a phone of 42
 
 
 @dataclass(frozen=True)
-class Drawing:
+class PageFigure:
     """A figure of a page as SVG, or the reason why there is none.
 
     ``narrow`` is the same for a phone. ``paper``: its colours mean an order, as in a map of temperatures, so that it
@@ -53,7 +53,9 @@ def needs_matplotlib() -> None:
     matplotlib_for("report", "figures").use("Agg")
 
 
-def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Drawing:
+def draw(
+    name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any
+) -> PageFigure:
     """Draw a figure of a page; if the plot raises a `PlanError`, its text takes the place.
 
     Parameters
@@ -77,9 +79,9 @@ def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: b
         for kind, pixels, prefix in (("svg", _WIDE, name), ("narrow", _NARROW, f"{name}-narrow")):
             with width(pixels, alone=False):
                 drawings[kind] = inline_svg(plot(*what, **options).get_figure(root=True), prefix, caption)
-        return Drawing(name, caption, paper=paper, **drawings)
+        return PageFigure(name, caption, paper=paper, **drawings)
     except PlanError as error:
-        return Drawing(name, caption, why=str(error).rstrip("."))
+        return PageFigure(name, caption, why=str(error).rstrip("."))
     finally:
         for number in set(plt.get_fignums()) - before:  # those of the caller stay open
             plt.close(number)
@@ -91,11 +93,11 @@ class PagePart:
 
     name: str
     title: str
-    parts: Sequence[Html | Drawing | None]
+    parts: Sequence[Html | PageFigure | None]
 
-    def inner(self, figures: Mapping[str, Drawing]) -> str:
+    def inner(self, figures: Mapping[str, PageFigure]) -> str:
         """HTML of the section below its heading, with the given figures."""
-        return join(*(figures[part.name].html if isinstance(part, Drawing) else part for part in self.parts)).code
+        return join(*(figures[part.name].html if isinstance(part, PageFigure) else part for part in self.parts)).code
 
 
 def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
@@ -140,7 +142,7 @@ def assemble(title: str, head: Html, sections: Iterable[PagePart | None], versio
         If it is too large without any figure.
     """
     shown = [section for section in sections if section is not None]
-    figures = {part.name: part for section in shown for part in section.parts if isinstance(part, Drawing)}
+    figures = {part.name: part for section in shown for part in section.parts if isinstance(part, PageFigure)}
     while True:
         document = _written(title, head, shown, figures, version)
         size = len(document.encode())
@@ -157,11 +159,13 @@ def assemble(title: str, head: Html, sections: Iterable[PagePart | None], versio
         figures[largest.name] = replace(largest, svg="", why=why)
 
 
-def _size(figure: Drawing) -> int:
+def _size(figure: PageFigure) -> int:
     return len(figure.svg) + len(figure.narrow)
 
 
-def _written(title: str, head: Html, sections: Sequence[PagePart], figures: Mapping[str, Drawing], version: str) -> str:
+def _written(
+    title: str, head: Html, sections: Sequence[PagePart], figures: Mapping[str, PageFigure], version: str
+) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything

@@ -23,7 +23,7 @@ from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.plots.partitions import longest
 from dfopt.show.report.inputs import Remark, inputs_section
-from dfopt.show.report.page import LIMIT, Drawing, PagePart, assemble, draw, heading, needs_matplotlib
+from dfopt.show.report.page import LIMIT, PageFigure, PagePart, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
 from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import Dimension, number, show_unit
@@ -112,7 +112,7 @@ def _broken(violations: Iterable[str]) -> list[Html]:
 def _time(result: Result) -> PagePart:
     """Where the time goes: the step by its parts, over stages, and inside of a layer."""
     pipeline, trains = result.plan.stages > 1, result.graph.trains
-    parts: list[Html | Drawing | None] = [
+    parts: list[Html | PageFigure | None] = [
         draw("breakdown", "What takes the time of a step; the parts add up to it.", plots.breakdown, result),
         draw("step", "The same by the passes of training.", plots.step, result) if trains else None,
         draw("timeline", "When each stage works on which microbatch, and what communication hides behind work.",

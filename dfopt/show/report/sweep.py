@@ -13,7 +13,7 @@ from dfopt.show import plots
 from dfopt.show.html import Html, TableCell, facts, mark, paragraph, subtitle, table
 from dfopt.show.plots.cells import axis_columns, figure_of, label_of, named, rows_of, scatter_columns, text_of, varying
 from dfopt.show.report.inputs import Remark, inputs_section
-from dfopt.show.report.page import LIMIT, Drawing, PagePart, assemble, draw, heading, needs_matplotlib
+from dfopt.show.report.page import LIMIT, PageFigure, PagePart, assemble, draw, heading, needs_matplotlib
 from dfopt.show.tables import percent, seconds
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
@@ -83,7 +83,7 @@ def sweep_report(  # noqa: PLR0913 - a public function with options
     return assemble(f"{name}: dfopt report", _head(name, rows, about, claims), sections, version, limit)
 
 
-def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | None) -> list[Drawing]:
+def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | None) -> list[PageFigure]:
     """For every workload of a sweep a heat map of one figure, and two figures against each other."""
     graphs = list(dict.fromkeys(text_of(row, "graph") for row in rows)) if "graph" in varying(rows) else []
     others = varying(rows, ["graph"])
@@ -104,7 +104,7 @@ def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str, by: str | N
         figures.append(draw(f"pareto-{number}", words, plots.pareto, members, x, y, by))
     if len(graphs) > _MAPS:
         why = f"the first {_MAPS} of {len(graphs)} workloads are; `dfopt plot` draws the others"
-        figures.append(Drawing("more", "Figures of all workloads.", why=why))
+        figures.append(PageFigure("more", "Figures of all workloads.", why=why))
     return figures
 
 
