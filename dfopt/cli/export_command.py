@@ -56,7 +56,7 @@ def import_megatron(
 
             lines = write_again(arguments, result, out_dir)
         else:
-            from dfopt.frontends.megatron.convert import write_run
+            from dfopt.frontends.megatron.training_run import write_run
 
             lines = write_run(arguments, out_dir)
         for line in lines:

@@ -13,7 +13,7 @@ from dfopt.exports.decisions import decisions_of
 from dfopt.exports.tool import Exported, exported
 from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron.arguments import Arguments
-from dfopt.frontends.megatron.files import option, read, words_of
+from dfopt.frontends.megatron.launch_files import option, read, words_of
 
 LEFT_OUT = "not-expressed.txt"
 """The file that lists what a tool cannot say."""

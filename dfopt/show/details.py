@@ -19,7 +19,7 @@ from dfopt.show.decisions import decisions
 from dfopt.show.grid import FactList, Grid
 from dfopt.show.html import TableCell
 from dfopt.show.inputs import routing_facts, type_words
-from dfopt.show.matrices import grids
+from dfopt.show.matrix_tables import grids
 from dfopt.show.omissions import Judged, JudgedResult, omissions
 from dfopt.show.parts import RESOURCES, dollars, held_words, parts_words, time_facts
 from dfopt.show.physical import physical_facts, physical_tables

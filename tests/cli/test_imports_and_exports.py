@@ -11,8 +11,8 @@ from cli_tools import Answer, Data, answered, assert_refused, call, changed, own
 
 import dfopt as df
 from dfopt.exports.tools import TOOLS
-from dfopt.frontends.megatron.convert import load_run
 from dfopt.frontends.megatron.shardings import megatron_shardings
+from dfopt.frontends.megatron.training_run import load_run
 from dfopt.workloads import load_graph
 
 _inside = pytest.fixture(autouse=True)(own_folder)

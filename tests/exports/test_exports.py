@@ -25,9 +25,9 @@ from dfopt.exports.sizes import ModelSizes, Unlike, sizes_of
 from dfopt.exports.tool import Lacks, exported
 from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron.arguments import Arguments
-from dfopt.frontends.megatron.convert import load_run
-from dfopt.frontends.megatron.files import FLAGS, REFUSED, UNPRICED, VALUES, option
+from dfopt.frontends.megatron.launch_files import FLAGS, REFUSED, UNPRICED, VALUES, option
 from dfopt.frontends.megatron.shardings import megatron_shardings
+from dfopt.frontends.megatron.training_run import load_run
 from dfopt.workloads import load_graph
 from dfopt.workloads.recompute import RECOMPUTES, SOME
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dfopt.frontends.hf import families, layers, values
+from dfopt.frontends.hf import families, field_values, layers
 from dfopt.frontends.hf.families import SORTS
 from dfopt.frontends.hf.fields import Family
 from dfopt.frontends.hf.rows import MEANINGS
@@ -60,7 +60,7 @@ def test_every_function_template_and_row_is_named_by_an_entry() -> None:
     folder = Path(families.__file__).with_name("model_types")
     text = "\n".join((folder / f"{name}.yaml").read_text(encoding="utf-8") for name in names)
     words = set(re.findall(r"[\w-]+", re.sub(r"#.*", "", text)))
-    code = {name for module in families._MODULES if module not in (layers, values) for name in module.__all__}
+    code = {name for module in families._MODULES if module not in (layers, field_values) for name in module.__all__}
     assert not code - words
     assert not set(table("shared")["templates"]) - words
     assert not {name for name in MEANINGS if not re.search(rf"as: {name}\b", text)}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import dfopt as df
-from dfopt.frontends.megatron.convert import TrainingRun, load_run
-from dfopt.frontends.megatron.files import words_of
+from dfopt.frontends.megatron.launch_files import words_of
 from dfopt.frontends.megatron.script import Script, unknown_in
+from dfopt.frontends.megatron.training_run import TrainingRun, load_run
 
 GOLDEN = Path(__file__).parents[1] / "golden/megatron"
 SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32"

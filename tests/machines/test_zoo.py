@@ -15,7 +15,7 @@ from dfopt.library import load_any
 from dfopt.machines.compose import compose, load_system
 from dfopt.machines.topologies import TOPOLOGIES
 from dfopt.physics.cost import system_cost
-from dfopt.show.report.inputs import remarks
+from dfopt.show.report.sources import remarks
 
 STUDY_CHIPS = ("tpu-v4", "sn30", "h100", "wse-2")  # DFModel, table V
 ALL_PARTS = [(kind, name) for kind in PART_KINDS for name in zoo(kind)]

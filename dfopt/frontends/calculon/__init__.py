@@ -1,5 +1,5 @@
 """Calculon's applications, systems and executions as graph, system, assumptions and pins."""
 
-from dfopt.frontends.calculon.convert import CalculonCase, load_case, write_case
+from dfopt.frontends.calculon.calculon_case import CalculonCase, load_case, write_case
 
 __all__ = ["CalculonCase", "load_case", "write_case"]

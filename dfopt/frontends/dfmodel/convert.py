@@ -33,7 +33,7 @@ from dfopt.documents.mapping import Pins, Sharding
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, refuse
 from dfopt.frontends.dfmodel import graph as graphs
-from dfopt.frontends.dfmodel import system as systems
+from dfopt.frontends.dfmodel import setup_system
 from dfopt.frontends.dfmodel.case import Data, DFModelCase, Unsupported, block_of, missing, overridden
 from dfopt.frontends.dfmodel.text import case_of
 
@@ -111,9 +111,9 @@ def _converted(data: Data, name: str) -> DFModelCase:
     block = str(block_of(execution))
     _refuse(setup["system"], execution, block)
     notes = [_NOTES[block]] if block in _NOTES else []
-    axes = systems.axes_of(setup["system"], block)
+    axes = setup_system.axes_of(setup["system"], block)
     graph = graphs.graph_of(block, drawn, execution, axes, name)
-    system, dims = systems.system_of(setup["system"], axes, name)
+    system, dims = setup_system.system_of(setup["system"], axes, name)
     assumptions = _assumptions(setup, execution, block)
     if block == "training":
         graph = _with_weight_setup(graph, execution["training"], setup["system"], notes)

@@ -29,7 +29,7 @@ from dfopt.documents.kernel import Op
 from dfopt.documents.on_axes import Group
 from dfopt.documents.passes import Pass
 from dfopt.frontends.dfmodel.case import Data, Unsupported
-from dfopt.frontends.dfmodel.system import SetupAxis
+from dfopt.frontends.dfmodel.setup_system import SetupAxis
 
 _SENDS = {"dlrm": ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"), "hpl": ("BROADCAST", "POINT_TO_POINT"), "fft": ("ALL_TO_ALL",)}
 # What each workload gives: its kernels, the bytes of a drawn tensor, and more fields of the graph. What lies in DRAM

@@ -23,12 +23,12 @@ from dfopt.frontends.hf import (
     delta,
     encoders,
     experts,
+    field_values,
     gpt,
     heads,
     hybrids,
     layers,
     mamba,
-    values,
     windows,
 )
 from dfopt.frontends.hf.fields import Family
@@ -47,7 +47,7 @@ _SORTS: Final = (
     "beside", "encoders", "heads",
 )  # fmt: skip
 _MODULES: Final = (
-    beside, compressed, delta, encoders, experts, gpt, heads, hybrids, layers, mamba, values, windows,
+    beside, compressed, delta, encoders, experts, gpt, heads, hybrids, layers, mamba, field_values, windows,
 )  # fmt: skip
 _CODE: Final = {name: getattr(module, name) for module in _MODULES for name in module.__all__}
 

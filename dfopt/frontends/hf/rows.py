@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dfopt.frontends.hf import values
+from dfopt.frontends.hf import field_values
 from dfopt.frontends.hf.fields import Entry, Field, FieldRow
 from dfopt.frontends.hf.tables import table
 
@@ -26,7 +26,7 @@ class _FieldsFile(Entry):
     cosmetic: dict[str, frozenset[str]]
 
 
-_CODE: Final = {name: getattr(values, name) for name in values.__all__}
+_CODE: Final = {name: getattr(field_values, name) for name in field_values.__all__}
 _FILE: Final = _FieldsFile.model_validate(table("fields"), context=_CODE)
 MEANINGS: Final[Mapping[str, Field]] = _FILE.meanings
 """Rows that fields of several names have."""

@@ -1,5 +1,5 @@
 """ONNX models: nodes drawn as kernels."""
 
-from dfopt.frontends.onnx.convert import read
+from dfopt.frontends.onnx.model_graph import read
 
 __all__ = ["read"]

@@ -11,6 +11,7 @@ same in grey.
 from __future__ import annotations
 
 from dfopt.show.plots.breakdown import breakdown, step
+from dfopt.show.plots.convergence import progress
 from dfopt.show.plots.dataflow import dataflow
 from dfopt.show.plots.fronts import pareto
 from dfopt.show.plots.matrices import matrices
@@ -19,7 +20,6 @@ from dfopt.show.plots.output import save
 from dfopt.show.plots.partitions import partitions
 from dfopt.show.plots.pipeline import timeline
 from dfopt.show.plots.plan import plan
-from dfopt.show.plots.progress import progress
 from dfopt.show.plots.roofline import roofline
 from dfopt.show.plots.style import width
 from dfopt.show.plots.sweeps import heat_map, heat_maps

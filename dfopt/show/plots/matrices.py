@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.show.matrices import MARKS, marks_of
+from dfopt.show.matrix_tables import MARKS, marks_of
 from dfopt.show.plots.style import GREY, PALETTE, Axes, about, axes, drawn, head, short
 
 _COLOURS = {"A": "black", "B": "green", "H": "orange", "D": "sky", "L": GREY}

@@ -22,9 +22,9 @@ from dfopt.show.details import memory_details, time_details
 from dfopt.show.html import Html, TableCell, facts, mark, paragraph, table
 from dfopt.show.physical import physical_facts, physical_tables
 from dfopt.show.plots.partitions import longest
-from dfopt.show.report.inputs import Remark, inputs_section
 from dfopt.show.report.page import LIMIT, PageFigure, PagePart, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
+from dfopt.show.report.sources import Remark, inputs_section
 from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import Dimension, number, show_unit
 

@@ -12,8 +12,8 @@ from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.show import plots
 from dfopt.show.html import Html, TableCell, facts, mark, paragraph, subtitle, table
 from dfopt.show.plots.cells import axis_columns, figure_of, label_of, named, rows_of, scatter_columns, text_of, varying
-from dfopt.show.report.inputs import Remark, inputs_section
 from dfopt.show.report.page import LIMIT, PageFigure, PagePart, assemble, draw, heading, needs_matplotlib
+from dfopt.show.report.sources import Remark, inputs_section
 from dfopt.show.tables import percent, seconds
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED

@@ -12,7 +12,7 @@ from dfopt.documents.mapping import Pins
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.megatron.arguments import Arguments
-from dfopt.frontends.megatron.files import read
+from dfopt.frontends.megatron.launch_files import read
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.workloads import expand
 from dfopt.workloads.recompute import recompute_of
