@@ -1,6 +1,8 @@
-"""Types of arrays, of which the suffix of a name says the axes, and the order of whole numbers."""
+"""Types of arrays, of which the suffix of a name says the axes, the order of whole numbers, and limits of rounding."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +10,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+ROUNDING: Final = 1e-12
+"""Share by which a sum may be off: an addition rounds by 1e-16 of it, and sums here have up to thousands of terms."""
+LEAST_UNIT: Final = 1e-30
+"""Least unit in which figures are counted: it divides all of them, also where each is 0, and is far below any other."""
+LEAST_DIVISOR: Final = 1e-300
+"""Least divisor where it may be 0: near the least of all floats, so that no other divisor is changed."""
 
 
 def stable_order(numbers: Ints) -> Ints:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import ROUNDING, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.system import EfficiencyRow
 from dfopt.formulation.choices import Choices, OptionClasses, Scope
@@ -28,8 +28,6 @@ from dfopt.terms.incidence import Incidence, Inside, counts
 from dfopt.terms.sram import FITS, parts_of
 from dfopt.terms.table import Table, amounts_left
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenRows
-
-_ROUNDED = 1e-12
 
 
 class ChargeRows:
@@ -271,7 +269,7 @@ class ChargeRows:
         # of the columns of a term one at most is not 0
         most_b = sum((np.where(columns >= 0, np.maximum(amounts, 0.0), 0.0)).max(axis=1) for columns, amounts in moved)
         unit = float(np.max(most_b)) or 1.0
-        least = np.array([row.bytes or 0.0 for row in rows]) / unit * (1 - _ROUNDED)
+        least = np.array([row.bytes or 0.0 for row in rows]) / unit * (1 - ROUNDING)
         falls = [shares[j:].min() < share for j, share in enumerate(shares)]
         below = np.where(falls, np.append(least[1:], 1.0), 1.0)  # a faster row is taken wherever it is reached
         reached = self.model.binary("rate", (blocks, len(rows)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.mapping import Sharding
 from dfopt.formulation.block_rows import ChargeRows
@@ -178,7 +178,7 @@ def _unit_s(table: Table, chip: ChipModel, latency_l: Floats, domain: Domain) ->
     for charge, columns in zip(table.charges, table.columns_c, strict=True):
         if charge.resource in seconds and isinstance(charge.incidence, Has):
             seconds[charge.resource] += float(np.min(least_c[columns] * per_unit[charge.resource]))
-    return max(1e-30, *seconds.values()) / 4
+    return max(LEAST_UNIT, *seconds.values()) / 4
 
 
 def _may_wait(held: HeldBytes, table: Table, domain: Domain, stage_k: Ints | None) -> bool:

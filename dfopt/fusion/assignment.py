@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
@@ -33,7 +33,7 @@ class Assignment:
     def __init__(self, tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITED) -> None:
         self.tables, self.limits, self.clock = tables, limits, clock
         clock.check()
-        self.unit_s = max(lower_bound(tables, limits), 1e-30) / 4
+        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / 4
         self.unit_b = tables.chip.sram
         self.model = model = Model("intrachip")
         n, p = tables.kernels, limits.p_max

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_DIVISOR, ROUNDING, Bools, Floats, Ints
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
 from dfopt.fusion.adding import added
@@ -156,7 +156,7 @@ def stage_tables(sharded: ShardedGraph, chip: ChipModel) -> StageTables:
     )
     held = replace(tables, sharded=replace(sharded, token_charges=None))
     alone = price_each(held, singles(tables))
-    oversized = alone.sram_bytes > chip.sram * (1 + 1e-12)
+    oversized = alone.sram_bytes > chip.sram * (1 + ROUNDING)
     if not oversized.any():
         return tables
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
@@ -389,7 +389,7 @@ def tiles_of(tables: StageTables, member: Bools) -> Ints:
         return np.where(member, tables.tiles_kl[:, np.searchsorted(tables.latency_l, latency)].T, 0)
     work = np.where(member, tables.sharded.compute_k, 0.0)
     spare = tables.chip.tiles - member.sum(axis=1)
-    exact = work / np.maximum(work.sum(axis=1), 1e-300)[:, None] * spare[:, None]
+    exact = work / np.maximum(work.sum(axis=1), LEAST_DIVISOR)[:, None] * spare[:, None]
     tiles = np.floor(exact).astype(np.int64)
     rest = spare - tiles.sum(axis=1)
     order = np.argsort(np.where(member, tiles - exact, np.inf), axis=1, kind="stable")

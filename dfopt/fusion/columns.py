@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Model
@@ -40,7 +40,7 @@ class Columns:
         self.search, self.clock = search, clock
         limits, lattice = search.limits, search.lattice
         self.before, self.after, self.seconds = near_blocks(search) if blocks is None else blocks
-        self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
+        self.unit_s = max(float(self.seconds.max(initial=0.0)), LEAST_UNIT)
         self.model = Model("columns")
         last = len(lattice.size) - 1
         if search.numbered:  # then a node is a down-set and a count
@@ -85,7 +85,7 @@ class Columns:
         """
         if value.shape != self.seconds.shape:
             raise ValueError(f"side row {name!r}: shape {value.shape}, there are {len(self.seconds)} blocks")
-        unit = max(float(np.abs(value).max(initial=0.0)), 1e-30)
+        unit = max(float(np.abs(value).max(initial=0.0)), LEAST_UNIT)
         columns = self.x[: len(self.block)]
         self.model.rows(name, [(columns[None, :], value[self.block][None, :] / unit)], lower / unit, upper / unit)
 

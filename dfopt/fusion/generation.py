@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Floats, Ints
 from dfopt.bnb import Clock, OutOfTime
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
@@ -95,7 +95,7 @@ class Generation:
         self.tables, self.limits, self.seed = tables, limits, seed
         self.cutoff = np.inf if cutoff is None else cutoff
         least_s = lower_bound(tables, limits)
-        self.unit, self.bound = max(least_s, 1e-30), max(least_s, floor)
+        self.unit, self.bound = max(least_s, LEAST_UNIT), max(least_s, floor)
         self.classes = distinct(tables)
         self.best_s = np.inf
         self.best: Ints | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.arrays import Ints
+from dfopt.arrays import ROUNDING, Ints
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion.assignment import Assignment
@@ -162,7 +162,7 @@ def optimize_intrachip(  # noqa: PLR0913 - a public function with options
         solver=solver,
     )
     form = "assignment" if formulation == "assignment" else "columns"
-    if best is not None and task.value <= task.floor * (1 + 1e-12) and solver == "highs":
+    if best is not None and task.value <= task.floor * (1 + ROUNDING) and solver == "highs":
         return _as_it_is(task, Termination.OPTIMAL, form, "the greedy start meets the lower bound")
     if best is not None and clock.over:
         return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, "no time left; the start is returned")

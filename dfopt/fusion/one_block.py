@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
@@ -51,7 +51,7 @@ class OneBlock:
         self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock = UNLIMITED
     ) -> None:
         self.tables, self.limits, self.classes = tables, limits, classes
-        self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
+        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / 10
         self.model = model = Model("one_block")
         size, first = classes.size_c, classes.first_c
         free = tables.parts_k[first] == 1  # a kernel whose weight is cut into parts is a block of its own
@@ -119,7 +119,7 @@ class Listed:
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> None:
         self.tables, self.limits = tables, limits
-        self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
+        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / 10
         self.blocks = [*singles(tables), *library.several(tables.sharded, clock)]
         prices = price_each(tables, self.blocks)
         self.seconds = np.where(prices.legal, prices.time, np.inf)

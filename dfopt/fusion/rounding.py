@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.classes import KernelClasses
 from dfopt.milp import Model, solve
@@ -40,7 +40,7 @@ def whole_blocks(
     model.rows("each_kernel", [(np.broadcast_to(x, counts.T.shape), counts.T)], size_c, size_c)
     if exactly or p_max < int(size_c.sum()):
         model.rows("partitions", [(x[None, :], 1.0)], float(p_max) if exactly else 1.0, float(p_max))
-    unit = max(float(seconds.max(initial=0.0)), 1e-30)
+    unit = max(float(seconds.max(initial=0.0)), LEAST_UNIT)
     model.minimize([(x, seconds / unit)])
     solution = solve(model, gap=1e-4, clock=clock, seed=seed)
     if solution.x is None:

@@ -16,14 +16,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_DIVISOR, ROUNDING, Bools, Floats, Ints
 from dfopt.milp import Model, Terms
 from dfopt.terms.chip import ChipModel
 from dfopt.terms.incidence import AnyOf, Has, Incidence, Inside
 from dfopt.terms.sram import FITS
 from dfopt.terms.token_blocks import TOKEN_RESOURCES, TokenCharges, TokenRows, blocks_needed, shares_of
-
-_ROUNDED = 1e-12
 
 
 @dataclass(frozen=True)
@@ -183,14 +181,14 @@ class TokenBlockRows:
         terms: Terms = [] if uncut is None else uncut.scaled(1 / self._sram)
         if "token_bytes" in self._sums:
             most_b = self._sums["token_bytes"].most_b
-            room = self._sram * (1 + FITS) / np.maximum(self._share_n * most_b[:, None], 1e-300)
+            room = self._sram * (1 + FITS) / np.maximum(self._share_n * most_b[:, None], LEAST_DIVISOR)
             columns = self._shared_out("token_bytes", np.minimum(room, 1.0))
             terms.append((columns, self._share_n * most_b[:, None] / self._sram))
         if not terms:
             return
         if uncut is not None:
             terms.append((self._ways[:, 0], -np.maximum(uncut.most_b / self._sram - 1.0, 0.0)))
-        self.model.rows("token_sram", terms, upper=1.0 + _ROUNDED)
+        self.model.rows("token_sram", terms, upper=1.0 + ROUNDING)
 
     def _forbid(self) -> None:
         """Blocks with a kernel that needs all tokens at once hold their weights."""

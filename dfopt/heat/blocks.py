@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_DIVISOR, Bools, Floats, Ints
 from dfopt.fusion.blocks import StageTables, crossings, holding, in_token_blocks, may_take_blocks, tiles_of, tolls
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
@@ -241,7 +241,7 @@ class HotStage:
         for spent, times_b in of_kernels:
             alone = alone + times_b * (part @ spent.seconds_k)
             reads, writes = reads + times_b * (part @ spent.bytes_dk[0]), writes + times_b * (part @ spent.bytes_dk[1])
-        fewer = 2 * np.minimum(reads, writes) / np.maximum(reads + writes, 1e-300)  # 1 where as much is read
+        fewer = 2 * np.minimum(reads, writes) / np.maximum(reads + writes, LEAST_DIVISOR)  # 1 where as much is read
         return np.asarray(alone * (1 + heat.turning * fewer))
 
     def _accessed_s(self, part: Bools, further_b: Floats) -> Floats:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.arrays import Floats
+from dfopt.arrays import LEAST_UNIT, Floats
 from dfopt.bnb import Clock
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
@@ -96,7 +96,7 @@ class _MasterProblem:
         self.problem, self.paths, self.gap = problem, paths, gap
         self.best = min(starts, key=problem.period)
         self.period = problem.period(self.best)
-        self.unit = max(self.period, 1e-30)
+        self.unit = max(self.period, LEAST_UNIT)
         self.active = np.zeros(problem.rows.budget_ri.shape, dtype=bool)
         self.seen: list[set[bytes]] = [set() for _ in problem.stages]
         self.stage_p: list[int] = []

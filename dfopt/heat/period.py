@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Bools, Floats, Ints
 from dfopt.fusion.columns import flow_rows
 from dfopt.heat.bound import HeatBound, bound
 from dfopt.heat.paths import Paths
@@ -239,7 +239,7 @@ class _HeatModel:
 
     def __init__(self, task: _PeriodSearch, keep: list[Bools], active: Bools) -> None:
         problem = task.problem
-        self.problem, self.unit = problem, max(task.period, 1e-30)
+        self.problem, self.unit = problem, max(task.period, LEAST_UNIT)
         self.model = Model("heat")
         period = self.model.continuous("period", 1, lower=problem.floor / self.unit)
         self.model.minimize([(period, 1.0)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.arrays import Ints
+from dfopt.arrays import ROUNDING, Ints
 from dfopt.documents.mapping import Mapping, PartitionClock, Pause
 from dfopt.documents.physical_score import PhysicalScore
 from dfopt.documents.score import Score
@@ -221,7 +221,7 @@ class HeatSettler:
         busy = problem.busy(choice)
         slowest = int(np.argmax(busy))
         idle = period_s - float(busy[slowest])
-        if period_s <= problem.floor * (1 + 1e-12) or idle <= 1e-12 * period_s:
+        if period_s <= problem.floor * (1 + ROUNDING) or idle <= ROUNDING * period_s:
             return ()
         stages = np.flatnonzero(self.runs_rs[slowest] > 0)
         alone = [s for s in stages.tolist() if (self.runs_rs[:, s] > 0).sum() == 1]

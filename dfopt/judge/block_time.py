@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import ROUNDING, Bools, Floats, Ints
 from dfopt.judge import limits, token_blocks, traffic
 from dfopt.judge.case import Case
 from dfopt.physics import ops
@@ -36,8 +36,6 @@ RESOURCES: Final = (
     "accessed again",  # bytes read from SRAM again for each further block of tokens
 )
 """What blocks pay, whatever memories a chip has; of each of these there are three more."""
-ROUNDED: Final = 1e-12
-"""Share by which sums may be too large that are rounded: what the judge says fits has to fit."""
 
 
 def reread(tier: str) -> str:
@@ -131,7 +129,7 @@ class BlockTime:
         buffers_b, cut_b, parts_b = of["buffers"], of["cut"], np.ones(len(sums_br))
         if self.case.assume.weight_tiling != "forbid":
             for b in np.flatnonzero(alone_b & (cut_b > 0) & (buffers_b + cut_b > capacity)).tolist():
-                count = traffic.parts_of(float(buffers_b[b]), float(cut_b[b]), capacity * (1 + ROUNDED))
+                count = traffic.parts_of(float(buffers_b[b]), float(cut_b[b]), capacity * (1 + ROUNDING))
                 parts_b[b] = np.inf if count is None else count
         runs_b = np.isfinite(parts_b)
         parts_b[~runs_b] = 1.0
@@ -159,7 +157,7 @@ class BlockTime:
         """Fewest blocks of tokens for which the largest one leaves room; as many as rows where none does."""
         room_b = self.case.system.chip.sram.capacity * (1 + limits.SLACK) - beside_b
         share_b = np.clip(room_b / np.where(cut_b > 0, cut_b, 1.0), 0.0, 1.0)
-        largest_b = np.where(cut_b > 0, np.floor(rows * share_b * (1 + ROUNDED)), rows).clip(1, rows)
+        largest_b = np.where(cut_b > 0, np.floor(rows * share_b * (1 + ROUNDING)), rows).clip(1, rows)
         return np.asarray(-(-rows // largest_b), dtype=np.int64)
 
     def _by_name(self, sums_br: Floats) -> dict[str, Floats]:
@@ -170,7 +168,7 @@ class BlockTime:
         return tuple(self.case.system.chip.tiers)
 
     def _fits(self, sram_b: Floats) -> Bools:
-        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK) * (1 + 10 * ROUNDED))
+        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK) * (1 + 10 * ROUNDING))
 
     def _seconds(
         self, of: dict[str, Floats], more: dict[str, Floats], accessed_b: Floats, *, decided: bool = False
@@ -205,5 +203,5 @@ class BlockTime:
             return np.asarray(moved_b / (chip.tiers[tier].bandwidth * most))
         found_b = at(moved_b)
         for row in rows if self.by_bytes and not decided else ():
-            found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - ROUNDED))))
+            found_b = np.minimum(found_b, at(np.maximum(moved_b, (row.bytes or 0.0) * (1 - ROUNDING))))
         return found_b

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.breakdown import Breakdown, LinkTime
 from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.judge import network
@@ -60,7 +61,7 @@ def breakdown(
     # what a stage waits for its neighbours beyond its own work, and for a slower one
     own = case.plan.rounds * stage.time_s
     hop = own - math.fsum(seconds for each in spent.values() for seconds in each)
-    spent["pipeline_parallel_s"] += [hop if hop > 1e-12 * step.total else 0.0, step.point_to_point]
+    spent["pipeline_parallel_s"] += [hop if hop > ROUNDING * step.total else 0.0, step.point_to_point]
     behind = step.gradient_reduction + step.optimizer
     updates = step.optimizer if ends is None else min(ends[1], behind)
     added = step.gradient_reduction if ends is None else min(ends[0], behind - updates)

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import ROUNDING, Floats, Ints
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.judge import breakdown, limits, network, timing, token_blocks, traffic
-from dfopt.judge.block_time import ROUNDED, again, reread
+from dfopt.judge.block_time import again, reread
 from dfopt.judge.case import Case, Consumer, End, Fan, Place, Placed
 from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
@@ -266,7 +266,7 @@ class ItemTables:
         A block needs no less where tensors inside it are buffered for two tiles at least.
         """
         case = self.cases[0]
-        capacity = case.system.chip.sram.capacity * (1 + ROUNDED)
+        capacity = case.system.chip.sram.capacity * (1 + ROUNDING)
         buffered = all(reader.depth >= 2 for fan in case.fans for reader in fan.consumers)
         if buffered or case.assume.weight_tiling == "forbid":
             return

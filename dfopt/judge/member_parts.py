@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
@@ -287,7 +288,7 @@ class Parts:
             tokens = getattr(kernel, axis)
             here, every = self._spread(tokens), experts.always or 0
             own = tokens * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
-            new[axis] = max(math.ceil(own - 1e-12 * own), 1)
+            new[axis] = max(math.ceil(own - ROUNDING * own), 1)
             if every > 0:  # whoever holds them has seen some of the tokens
                 new |= self._alike(kernel, every / here.held)
             if kernel.experts is not None:

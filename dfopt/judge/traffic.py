@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.placement import Item
 from dfopt.judge import token_blocks
 from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
@@ -61,7 +62,7 @@ def parts_of(uncut: float, cut: float, capacity: float) -> int | None:
 
     ``uncut``, ``cut``, ``capacity``: bytes that parts do not divide, bytes that they divide, and bytes of SRAM.
     """
-    return None if uncut >= capacity else math.ceil(cut / (capacity - uncut) - 1e-12)
+    return None if uncut >= capacity else math.ceil(cut / (capacity - uncut) - ROUNDING)
 
 
 def buffered(of: Fan | End) -> Iterator[tuple[int, float, bool]]:

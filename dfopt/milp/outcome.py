@@ -11,7 +11,7 @@ from enum import Enum, auto
 import numpy as np
 import scipy
 
-from dfopt.arrays import Floats
+from dfopt.arrays import ROUNDING, Floats
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.solution import TracePoint
@@ -180,7 +180,7 @@ class SolverRun(Worker):
         if self.settings.cutoff is not None:
             # Branches above the cutoff are dropped unexplored, so nothing beyond it is proven.
             bound = min(bound, self.settings.cutoff)
-        if math.isfinite(bound) and bound > self.bound + slack(bound, 1e-12):
+        if math.isfinite(bound) and bound > self.bound + slack(bound, ROUNDING):
             self.bound = bound
             state = self._state()
             if not self.points or state.seconds - self.points[-1].seconds >= _BOUND_EVERY:

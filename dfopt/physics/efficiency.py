@@ -20,13 +20,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dfopt.arrays import Floats
+from dfopt.arrays import ROUNDING, Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Kernel
 from dfopt.documents.system import Chip, EfficiencyRow
 
 # FLOP of a shard are a product with a rounded share such as 1/3: what is a threshold but for rounding reaches it.
-_ROUNDING = 1e-12
 
 
 def efficiency_share(
@@ -78,7 +77,7 @@ def efficiency_share(
 def _conditions(rows: tuple[EfficiencyRow, ...]) -> tuple[NDArray[Any], ...]:
     """Of rows about kernels: of the vector unit or not, least FLOP, least extent, op or nothing, and the share."""
     conditions = [
-        (row.unit == "vector", (row.flop or 0.0) * (1 - _ROUNDING), row.extent or 1, row.op or "", row.share)
+        (row.unit == "vector", (row.flop or 0.0) * (1 - ROUNDING), row.extent or 1, row.op or "", row.share)
         for row in rows
         if row.unit != "memory"
     ]
@@ -122,7 +121,7 @@ def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str
     """
     moved = np.asarray(moved, dtype=float)
     of_memory = [row for row in rows if row.unit == "memory" and row.memory in (None, memory)]
-    applies = [moved >= (row.bytes or 0.0) * (1 - _ROUNDING) for row in of_memory]
+    applies = [moved >= (row.bytes or 0.0) * (1 - ROUNDING) for row in of_memory]
     if not of_memory:
         return np.ones_like(moved)
     share: Floats = np.select(applies, [row.share for row in of_memory], default=1.0)
@@ -141,7 +140,7 @@ def vector_share(rows: Sequence[EfficiencyRow], flop: float) -> float:
     shares = (
         row.share
         for row in rows
-        if row.unit == "vector" and row.op is None and flop >= (row.flop or 0.0) * (1 - _ROUNDING)
+        if row.unit == "vector" and row.op is None and flop >= (row.flop or 0.0) * (1 - ROUNDING)
     )
     return next(shares, math.nan)
 
@@ -155,7 +154,7 @@ def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str
     (0.9, 1.0)
     """
     of_memory = (row for row in rows if row.unit == "memory" and row.memory in (None, memory))
-    return next((row.share for row in of_memory if moved >= (row.bytes or 0.0) * (1 - _ROUNDING)), 1.0)
+    return next((row.share for row in of_memory if moved >= (row.bytes or 0.0) * (1 - ROUNDING)), 1.0)
 
 
 def memory_rows(

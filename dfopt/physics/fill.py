@@ -37,7 +37,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dfopt.arrays import Floats
+from dfopt.arrays import LEAST_DIVISOR, ROUNDING, Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 
@@ -185,12 +185,12 @@ class Line:
         >>> Line(places=(0, 1, 1, 2), rounds=8, chunks=1, turns=True).most_s(15.0, [1.0, 1.0, 1.2], 2)
         1.5
         """
-        unit = max(*stages, 1e-300)
+        unit = max(*stages, LEAST_DIVISOR)
         without, with_unit = ([*stages[:position], at, *stages[position + 1 :]] for at in (0.0, unit))
         fixed = self.chains(without)
         slope = (self.chains(with_unit) - fixed) / unit
         rising = slope > 0.25 / self.chunks  # no coefficient that is not 0 is smaller than 1 / chunks
-        if (fixed[~rising] > through_s * (1 + 1e-12)).any():
+        if (fixed[~rising] > through_s * (1 + ROUNDING)).any():
             return 0.0
         return float(((through_s - fixed[rising]) / slope[rising]).min())
 

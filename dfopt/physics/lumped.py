@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dfopt.arrays import ROUNDING
+
 WARNING_C: Final = 85.0
 LIMIT_C: Final = 95.0
 _AMBIENT_C: Final = 35.0
@@ -38,4 +40,4 @@ def clock(watts: float, layers: int, limit_c: float = LIMIT_C) -> float:
     if kelvin <= 0:
         return 0.0
     rise = temperature_c(watts, layers) - _AMBIENT_C
-    return 1.0 if rise <= kelvin * (1 + 1e-12) else float((kelvin / rise) ** (1 / 3))
+    return 1.0 if rise <= kelvin * (1 + ROUNDING) else float((kelvin / rise) ** (1 / 3))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
 from dfopt.physics.collectives import NOTHING, Affine, Collective, CollectiveModel, Dim, DimFit, Topology, affine_cost
@@ -152,7 +153,7 @@ def parts_of_messages(names: Sequence[str], system: System, assumptions: Assumpt
     )
     return Affine(
         *(
-            0.0 if math.isclose(a + b, c, rel_tol=1e-12) else a + b - c
+            0.0 if math.isclose(a + b, c, rel_tol=ROUNDING) else a + b - c
             for a, b, c in zip(scatter, gather, reduce, strict=True)
         )
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import Item
@@ -65,7 +66,6 @@ class Kind:
     exists_from: int = 0
 
 
-_ROUNDED = 1e-12
 KINDS: Final = tuple(Kind(**entry) for entry in load_strict(Path(__file__).with_suffix(".yaml"))["kinds"])
 LABELS: Final = {kind.name: kind.label for kind in KINDS}
 """Names of states, in the order in which people read them."""
@@ -78,7 +78,7 @@ def capacities(chip: Chip, reserve: float | None = None) -> dict[str, float]:
 
     They are slightly larger than stated, so that an exact fit holds for any order of summation.
     """
-    share = (1 - (reserve or 0.0)) * (1 + _ROUNDED)
+    share = (1 - (reserve or 0.0)) * (1 + ROUNDING)
     return {name: memory.capacity * share for name, memory in chip.tiers.items() if memory.capacity is not None}
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import ROUNDING, Floats, Ints
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.cuts import Cuts
 from dfopt.setting.reads import memoized
@@ -154,7 +154,7 @@ class Pipelines:
             slower = False
             for pair in fresh:
                 seconds, within[pair] = self._within(v, *pair, float(room_uu[pair]))
-                if seconds > work_uu[pair] * (1 + 1e-12):
+                if seconds > work_uu[pair] * (1 + ROUNDING):
                     work_uu[pair], slower = seconds, True
             if not slower:
                 empty = np.zeros(0, dtype=np.int64)

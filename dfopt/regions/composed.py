@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import ROUNDING, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.turns import LayerTurns, pieces, together
 from dfopt.physics.pipeline import with_point_to_point
@@ -37,8 +37,6 @@ _CHOICES = 20_000
 """Choices of a path for every kind of layer that are valued, at most."""
 _SHARES = 1 / 64, 1 / 16, 1 / 4, 1.0
 """Of what lies between the least step and the cutoff, how much is looked at: the closer, the fewer paths matter."""
-_ROUNDED = 1e-12
-"""Share by which a path may be longer than a cutoff says: sums are rounded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +94,11 @@ class Composed:
             return math.inf, None, math.inf
         paths = [path for _, path in self._shortest_k]
         value, low = float(self._values([[path] for path in paths])[0]), float(self._least()[0])
-        if value <= low * (1 + _ROUNDED):
+        if value <= low * (1 + ROUNDING):
             return value, paths, math.inf
-        most, shown = min(cutoff, value * (1 + _ROUNDED)), low
+        most, shown = min(cutoff, value * (1 + ROUNDING)), low
         for share in _SHARES:
-            limit = min(low + share * (most - low), value * (1 + _ROUNDED))
+            limit = min(low + share * (most - low), value * (1 + ROUNDING))
             menus = self._menus(limit)
             if menus is None or math.prod(map(len, menus)) > _CHOICES:
                 return value, paths, shown
@@ -127,7 +125,7 @@ class Composed:
         """Paths of every kind that may be below a cutoff, and that none beats; none if there are too many."""
         menus = []
         for kind, (arcs, price_b) in enumerate(zip(self.arcs_k, self._price_kb, strict=True)):
-            most = float(self.of.steps.most(cutoff, self._layer_k, kind, self.beside_layers)[0]) * (1 + _ROUNDED)
+            most = float(self.of.steps.most(cutoff, self._layer_k, kind, self.beside_layers)[0]) * (1 + ROUNDING)
             few = arcs.kept(arcs.through(price_b)[1] <= most)
             if few is None:
                 return [[] for _ in self.arcs_k]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
@@ -121,7 +121,7 @@ class _Row:
     @property
     def unit(self) -> float:
         """The largest value of a block: rows are scaled with it, so tolerances are relative to it."""
-        return max(float(np.abs(self.value).max(initial=0.0)), 1e-30)
+        return max(float(np.abs(self.value).max(initial=0.0)), LEAST_UNIT)
 
 
 @dataclass(frozen=True)

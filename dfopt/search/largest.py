@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -202,7 +203,7 @@ def _most(single: PlanTable, two: PlanTable, each: int) -> Room:
     first_mr, capacity_m, unit_r = single.least_held_mr, single.holding.capacity_m, unit_i[single.plan_r]
     grow_mr = two.least_held_mr - first_mr
     with np.errstate(divide="ignore", invalid="ignore"):
-        units_mr = (capacity_m[:, None] - first_mr + grow_mr) / grow_mr * each / unit_r * (1 + 1e-12)
+        units_mr = (capacity_m[:, None] - first_mr + grow_mr) / grow_mr * each / unit_r * (1 + ROUNDING)
     sequences_mr = np.where(grow_mr > 0, np.maximum(np.floor(units_mr), 0) * unit_r, np.inf)
     i = int((-single.slowest(-sequences_mr.min(axis=0))).argmax())
     fullest_mr = np.where(single.plan_r == i, sequences_mr, np.inf)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.plan_records import GraphRecord, PlanRecord, SolveRecord
@@ -15,10 +16,8 @@ from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.search.kept import Kept
 from dfopt.search.status_record import AnyRecord, StatusRecord
 
-_SAME: Final = 1e-12
-"""Relative: values that differ by less are one value, as computed."""
 _CLOSE: Final = 1e-9
-"""The same of a value that is reached and a bound that is proven."""
+"""Relative: a value that is reached and a bound that is proven are one if they differ by less."""
 
 TiledPlan = tuple[Plan, int | None]
 """A plan, and a number of tiles where that is a choice: what has a record of its own."""
@@ -118,7 +117,7 @@ class UnitState:
             note = (late if self.late else open_) if short else ""
             own_gap = (self.value - low) / self.value
             return {"status": "limit" if short else "solved", "value": self.value, "gap": own_gap, "note": note}
-        if self.low >= beat * (1 - _SAME):
+        if self.low >= beat * (1 - ROUNDING):
             return {"status": "pruned_by_bound", "note": ""}
         if self.low >= beat * (1 - gap):
             return {"status": "limit", "note": NEAR}

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Literal
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.kernel import needed, operand_shape
@@ -19,7 +20,6 @@ from dfopt.physics.spread import ExpertLoad, spread
 
 Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys", "gradient"]
 
-_CLOSE = 1e-12
 _ONWARDS: Final = ("forward", "recompute")
 """Passes of kernels that are no gradients."""
 _OVER_KEYS: Final = {"scores": "m", "softmax": "m", "scores_dropout": "m", "context": "k"}
@@ -257,7 +257,7 @@ class Laid:
             raise Unsplit(f"{kernel.name!r} is no work on tokens apart")
         here = self.spread(kernel)
         part = ((experts.chosen - always) * here.load + always / self.members) / experts.chosen
-        changes: dict[str, Any] = {axis: max(math.ceil(getattr(kernel, axis) * part * (1 - _CLOSE)), 1)}
+        changes: dict[str, Any] = {axis: max(math.ceil(getattr(kernel, axis) * part * (1 - ROUNDING)), 1)}
         if always:  # on every chip, for some of the tokens
             changes |= self._copied(kernel, always / here.held)
         if kernel.experts is not None:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Container, Hashable, Iterator
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, Dims, groups
 from dfopt.documents.dim_names import block_name, split_part_name
@@ -177,6 +178,6 @@ class Orders:
 def _no_more(some: OrderPrice, others: OrderPrice) -> bool:
     """Whether an order can do all that another one can, and takes no longer for any of it."""
     return all(
-        use in some and all(a <= b + 1e-12 * abs(b) for a, b in zip(some[use], seconds, strict=True))
+        use in some and all(a <= b + ROUNDING * abs(b) for a, b in zip(some[use], seconds, strict=True))
         for use, seconds in others.items()
     )

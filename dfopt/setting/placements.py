@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
@@ -212,7 +213,7 @@ def _check_rates(system: System, assumptions: Assumptions) -> None:
 
     least = fastest[1].bandwidth * min(shares(fastest[0]))
     for name, memory in others:
-        if memory.bandwidth * max(shares(name)) > least * (1 + 1e-12):
+        if memory.bandwidth * max(shares(name)) > least * (1 + ROUNDING):
             raise PlanError(
                 f"offload: {name} may sustain more than {fastest[0]} by the rows of unit memory of {system.name}, so"
                 " that what lies where is no matter of room alone; fix it with place"

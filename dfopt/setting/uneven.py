@@ -8,13 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from dfopt.arrays import ROUNDING
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.physics import ops
 from dfopt.physics.identity import Same
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
 
-_SAME = 1e-12
 StageLayers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
 
@@ -195,7 +195,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
         weighs = np.cumsum([weight_of[id(kernels)] for kernels in layers])
         wanted = 2.0 * float(sum(map(measure, own)))
         if wanted > 0 and weighs[-1] > 0:
-            most = max(most, min(int(np.searchsorted(weighs * (1 + _SAME), wanted)) + 1, len(layers)))
+            most = max(most, min(int(np.searchsorted(weighs * (1 + ROUNDING), wanted)) + 1, len(layers)))
     return most
 
 
@@ -263,7 +263,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 
     def worse(most: int) -> bool:
         return all(
-            most * (1 + part / max(most - 1, 1)) > (even + worst) * (1 + part / max(even - 1, 1)) * (1 + _SAME)
+            most * (1 + part / max(most - 1, 1)) > (even + worst) * (1 + part / max(even - 1, 1)) * (1 + ROUNDING)
             for part in (0, stages - 1)
         )
 

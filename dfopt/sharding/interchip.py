@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from dfopt.arrays import Floats, Ints
+from dfopt.arrays import LEAST_UNIT, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -262,7 +262,7 @@ def _report(progress: Callable[[TracePoint], None], first: Solution | None, scal
 
 def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formulation, list[Terms], float, str]:
     """The model, its objectives in order of importance, the unit of the first and its name."""
-    unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), 1e-30)
+    unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), LEAST_UNIT)
     formulation = _Formulation(tables, assumptions.stage_time, unit_s)
     if assumptions.sharding_objective == "bytes":
         unit = max(float(tables.bytes_o.max(initial=0.0)), float(tables.conversion_bytes_tll.max(initial=0.0)), 1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dfopt.arrays import Ints
+from dfopt.arrays import LEAST_UNIT, ROUNDING, Ints
 from dfopt.bnb import Clock
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from dfopt.fusion.intrachip import IntraChipMapping
 
 _AGREE = 1e-6
-_ROUNDED = 1e-12
-"""Relative: seconds that differ by less are the same, added up in two orders."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def fused(
             return Pruned(incumbent, tuple(records))
         partition_k[stage.members] = numbered(stage.tables, stage.limits, best.partition_k)
         times[number] = best.objective
-        if best.bound < best.objective * (1 - _ROUNDED):
+        if best.bound < best.objective * (1 - ROUNDING):
             least_share = min(least_share, best.bound / best.objective)
         shown = best.formulation, best.solution, best.objective, best.bound, best.note
         records.append(record_of("intrachip", number, *shown))
@@ -235,7 +233,7 @@ def check_stage(score: Score, stage: int, seconds: float) -> None:
         If they differ.
     """
     judged_s = sum(part.time_s for part in score.partitions if part.stage == stage)
-    if abs(judged_s - seconds) > _AGREE * max(seconds, 1e-30):
+    if abs(judged_s - seconds) > _AGREE * max(seconds, LEAST_UNIT):
         raise ScoreMismatch(f"time of stage {stage}", seconds, judged_s)
 
 
@@ -277,7 +275,7 @@ def scored(
     model = ready.instance.setting.model
     score = evaluate(mapping, model, ready.instance.system, ready.instance.assumptions, physical=False)
     value = score.step_time_s
-    if expected is not None and abs(value - expected) > _AGREE * max(expected, 1e-30):
+    if expected is not None and abs(value - expected) > _AGREE * max(expected, LEAST_UNIT):
         raise ScoreMismatch("step_time", expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Floats
+from dfopt.arrays import ROUNDING, Floats
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import EfficiencyRow, System
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
@@ -23,7 +23,6 @@ A chip whose SRAM has a bandwidth has a fourth, ``sram``. SRAM seconds of a kern
 CROSSING_TILES = 2.0
 """Tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on."""
 
-_ROUNDED = 1e-12  # a row of shares is of its bytes less this part, too
 
 ResourceSeconds = Sequence[Floats] | Floats  # of every resource of a chip: of one kernel or block, or arrays of them
 
@@ -178,7 +177,7 @@ class ChipModel:
         seconds = self._by_share(moved)
         for row in self.memory_rows if self.rises else ():
             if row.bytes is not None:  # seconds fall only where the share of another row begins
-                begins = np.array(row.bytes * (1 - _ROUNDED))
+                begins = np.array(row.bytes * (1 - ROUNDING))
                 seconds = np.where(moved < begins, np.minimum(seconds, self._by_share(begins)), seconds)
         return seconds
 

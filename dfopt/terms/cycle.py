@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import ROUNDING, Bools, Floats, Ints
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import Chip
@@ -20,8 +20,6 @@ from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import slowdown
 from dfopt.setting.instance import Instance
-
-_ROUNDED = 1e-12
 
 
 def compute_menu(instance: Instance, kernel: Kernel, scheme: Sharding, tiles: int) -> tuple[Ints, Floats]:
@@ -136,7 +134,7 @@ def tiles_for(menu: tuple[Ints, Floats], latency_l: Floats, too_many: int) -> In
     [9, 2, 2, 1]
     """
     used, seconds = menu
-    entry = np.searchsorted(-seconds, -latency_l * (1 + _ROUNDED))  # the first that is fast enough
+    entry = np.searchsorted(-seconds, -latency_l * (1 + ROUNDING))  # the first that is fast enough
     reached = entry < len(used)
     needed = np.full(len(latency_l), too_many, dtype=np.int64)
     needed[reached] = used[entry[reached]]

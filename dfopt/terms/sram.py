@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import ROUNDING, Bools, Floats, Ints
 from dfopt.terms.chip import ChipModel
 
 FITS = 1e-9
 """Share of the SRAM by which a block may exceed it: sums of bytes are rounded."""
-_ROUNDED = 1e-12
 
 
 def parts_of(chip: ChipModel, rest: Floats, cut: Floats) -> Floats:
@@ -43,9 +42,9 @@ def parts_of(chip: ChipModel, rest: Floats, cut: Floats) -> Floats:
     [1.0, 3.0, inf]
     """
     may_cut = (cut > 0) & (chip.cuts_weights)
-    short = (rest + cut > chip.sram * (1 + _ROUNDED)) & may_cut
+    short = (rest + cut > chip.sram * (1 + ROUNDING)) & may_cut
     room = np.where(short & (rest < chip.sram), chip.sram - rest, np.inf)
-    parts = np.maximum(np.ceil(cut / room - _ROUNDED), 1.0)
+    parts = np.maximum(np.ceil(cut / room - ROUNDING), 1.0)
     return np.asarray(np.where(short & (rest >= chip.sram), np.inf, parts))
 
 

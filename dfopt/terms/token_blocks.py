@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats, Ints
+from dfopt.arrays import ROUNDING, Bools, Floats, Ints
 from dfopt.physics import ops
 from dfopt.physics.token_blocks import most_blocks
 from dfopt.terms.chip import ChipModel
@@ -24,8 +24,6 @@ TOKEN_SUMS: Final = "beside_token_bytes", "token_bytes", "block_reread_bytes", "
 """Resources that say what blocks of kernels need and move in blocks of tokens, beside those of every block."""
 TOKEN_RESOURCES: Final = (*TOKEN_SUMS, "all_tokens")
 """These, and the one that says which blocks of kernels cannot."""
-
-_ROUNDED: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +105,9 @@ def blocks_needed(chip: ChipModel, of: TokenRows, fixed: Floats, cut: Floats) ->
     >>> blocks_needed(chip, TokenRows(8, 8), np.array([2.0, 2.0, 9.5]), np.array([8.0, 20.0, 8.0])).tolist()
     [1.0, 3.0, inf]
     """
-    room = chip.sram * (1 + _ROUNDED) - fixed
+    room = chip.sram * (1 + ROUNDING) - fixed
     # rows of the largest block; of no bytes as many as there are
-    fitting = np.floor(of.rows * np.minimum(room / np.where(cut > 0, cut, 1.0) + (cut <= 0), 1.0) * (1 + _ROUNDED))
+    fitting = np.floor(of.rows * np.minimum(room / np.where(cut > 0, cut, 1.0) + (cut <= 0), 1.0) * (1 + ROUNDING))
     rows = np.clip(fitting, 1.0, of.rows)
     needed = np.ceil(of.rows / rows)
     fits = (room >= 0) & (fitting >= 1) & (needed <= of.most)

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dfopt.arrays import Bools, Floats
+from dfopt.arrays import ROUNDING, Bools, Floats
 from dfopt.physics.fill import chains
 from dfopt.physics.window import by_window
 from dfopt.terms.bounds.exposed import Exchanging, Exposed
@@ -31,8 +31,6 @@ _HALVINGS = 60
 """How often the interval is halved in which the step rule is turned around: 1e-18 of it are left."""
 _POINTS = 63
 """Points of an interval that are looked at together, at most, over all plans: of few plans one takes as long as all."""
-_ROUNDED = 1e-12
-"""Share that is added to what is turned around, so that rounding excludes nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +271,7 @@ class StepBounds:
             point_in = low_i[:, None] + (high_i - low_i)[:, None] * (np.arange(parts + 1) / parts)
             below_i = (np.arange(1, parts) * (step(point_in[:, 1:-1]) <= cutoff)).max(axis=1)
             low_i, high_i = point_in[np.arange(plans), below_i], point_in[np.arange(plans), below_i + 1]
-        most_i = np.where(always_i, np.inf, high_i * (1 + _ROUNDED))
+        most_i = np.where(always_i, np.inf, high_i * (1 + ROUNDING))
         return np.where(at_all_i, most_i, -1.0)
 
     @cached_property
