@@ -18,7 +18,7 @@ from dfopt.formulation.choices import Choices
 from dfopt.formulation.held import HeldBytes
 from dfopt.formulation.places import BlockList, BlockStructure, Ordered, Places, listed
 from dfopt.formulation.stages import StageRows
-from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.partitioning import SCALE, IntraChipLimits
 from dfopt.milp import Model
 from dfopt.physics.overlap import hides
 from dfopt.setting.instance import Instance
@@ -178,7 +178,7 @@ def _unit_s(table: Table, chip: ChipModel, latency_l: Floats, domain: Domain) ->
     for charge, columns in zip(table.charges, table.columns_c, strict=True):
         if charge.resource in seconds and isinstance(charge.incidence, Has):
             seconds[charge.resource] += float(np.min(least_c[columns] * per_unit[charge.resource]))
-    return max(LEAST_UNIT, *seconds.values()) / 4
+    return max(LEAST_UNIT, *seconds.values()) / SCALE
 
 
 def _may_wait(held: HeldBytes, table: Table, domain: Domain, stage_k: Ints | None) -> bool:

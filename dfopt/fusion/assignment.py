@@ -19,7 +19,7 @@ from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import distinct
-from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
+from dfopt.fusion.partitioning import SCALE, IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Terms
 
@@ -33,7 +33,7 @@ class Assignment:
     def __init__(self, tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITED) -> None:
         self.tables, self.limits, self.clock = tables, limits, clock
         clock.check()
-        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / 4
+        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / SCALE
         self.unit_b = tables.chip.sram
         self.model = model = Model("intrachip")
         n, p = tables.kernels, limits.p_max

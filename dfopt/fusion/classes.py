@@ -10,6 +10,7 @@ names the kernels that pay it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,13 @@ from numpy.typing import NDArray
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.blocks import StageTables
+
+GOLDEN: Final = 0x9E3779B97F4A7C15
+"""2^64 over the golden ratio: multiples of it are spread evenly over words of 64 bits (Knuth, TAOCP 3, 6.4)."""
+# The finalizer of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+_MIX: Final = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_SHIFT: Final = 29, 32
+_WORK: Final = 100.0  # units of work of one refinement, about as long as it takes
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def interchangeable(tables: StageTables, clock: Clock = UNLIMITED) -> KernelClas
     own_g = _numbered(np.array([tables.bytes_g, tables.tile_g], dtype=np.float64).T)
     kinds = 0
     while True:
-        clock.check(100.0)
+        clock.check(_WORK)
         colour = np.append(colour_k, -1)  # the last is whatever lies outside the stage
         group_g = own_g
         if len(src):
@@ -110,10 +118,10 @@ def _numbered(rows: Floats) -> Ints:
 
 def _mixed(*numbers: Ints) -> NDArray[np.uint64]:
     """One well-spread 64-bit number per entry, so that sums of them tell multisets apart."""
-    hashes = np.full(len(numbers[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    hashes = np.full(len(numbers[0]), GOLDEN, dtype=np.uint64)
     for values in numbers:
-        hashes = (hashes ^ values.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
-        hashes ^= hashes >> np.uint64(29)
-        hashes *= np.uint64(0x94D049BB133111EB)
-        hashes ^= hashes >> np.uint64(32)
+        hashes = (hashes ^ values.astype(np.uint64)) * np.uint64(_MIX[0])
+        hashes ^= hashes >> np.uint64(_SHIFT[0])
+        hashes *= np.uint64(_MIX[1])
+        hashes ^= hashes >> np.uint64(_SHIFT[1])
     return hashes

@@ -20,6 +20,8 @@ from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.segments import order_by_rank, precedence
 
+_LEVEL, _SETS = 10.0, 10  # units of work of one size of down-sets, and down-sets listed in a further one
+
 
 class Steps(NamedTuple):
     """All arcs between down-sets that are a block of a library, sorted by the down-set before, then after.
@@ -131,7 +133,7 @@ def down_sets(
     for size in range(1, n + 1):
         parent, last = np.nonzero((wait == 0) & (label > last[:, None]) & (label < size + most))
         count += len(parent)
-        clock.charge(10.0 + len(parent) / 10)
+        clock.charge(_LEVEL + len(parent) / _SETS)
         if count > budget or clock.over:
             return None
         member, wait = member[parent], wait[parent]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import scipy
@@ -29,9 +29,10 @@ from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
-from dfopt.fusion.one_block import CountedBlock, Listed, OneBlock, pricing, slack
+from dfopt.fusion.one_block import TOLERANCE, CountedBlock, Listed, OneBlock, pricing, slack
 from dfopt.fusion.partitioning import (
     SAME,
+    TIES,
     IntraChipLimits,
     blocks_of,
     keeps,
@@ -51,6 +52,10 @@ _BATCH = 100  # blocks added to the LP at once
 _CLOSED = 5e-7  # relative distance of LP and bound at which nothing is left to prove
 _ROUNDING = 0.15  # of the work that is left, for choosing whole blocks once
 _FIRM = 0.5  # weight of the proven prices, less with every proof
+_LOOSE: Final = 1e-4  # weight of the proven prices at which what was proven counts as unweighted
+_DEAR: Final = 10.0  # times all kernels alone: what an LP is left with that cannot keep p_max so far
+_DIGITS: Final = 10  # of a column's seconds in units: columns that differ by less are one
+_USED: Final = 1e-6  # of a column in the LP's point: less is tolerance of the solver
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class Generation:
         self.lp = GrowingLp(least, most)
         # always feasible, never cheap: what the LP is left with where p_max cannot be kept so far
         alone = price_each(self.tables, singles(self.tables)).time
-        self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], scipy.sparse.csc_array(most[:, None]))
+        self.lp.add_columns([_DEAR * float(alone.sum()) / self.unit], scipy.sparse.csc_array(most[:, None]))
         self.columns.append(Column(self.classes.size_c.astype(np.float64), np.inf, None))
         self._add([np.array([k]) for k in self.classes.first_c])
         if self.tables.chip.library:
@@ -185,7 +190,7 @@ class Generation:
     def _offer(self, columns: list[Column]) -> int:
         new = []
         for column in columns:
-            key = (column.counts.tobytes(), round(column.seconds / self.unit, 10))
+            key = (column.counts.tobytes(), round(column.seconds / self.unit, _DIGITS))
             if key not in self.keys:
                 self.keys.add(key)
                 new.append(column)
@@ -209,7 +214,7 @@ class Generation:
                 reduced = band.time - worth[None, first + 1 : first + 1 + columns] + worth[first : first + rows, None]
                 end = np.argmin(reduced, axis=1)
                 value = reduced[i, end] - row
-                for r in np.flatnonzero(value < -1e-8 * self.unit):
+                for r in np.flatnonzero(value < -TOLERANCE * self.unit):
                     kernels = order[first + r : first + 1 + end[r]]
                     candidates.append((float(value[r]), kernels, float(band.time[r, end[r]])))
         candidates.sort(key=lambda entry: entry[0])
@@ -286,7 +291,7 @@ class Generation:
                 return False
             price_c, row = self._prices(point)
             relaxed = self._value(price_c, row)
-            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4
+            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < _LOOSE
             # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
             if len(self.columns) > rounded and (closed or self.best_s - relaxed > relaxed - self.bound):
                 rounded = len(self.columns)
@@ -335,7 +340,7 @@ class Generation:
             price_k = price_c[self.classes.class_k]
             if self._from_pool(price_k, row):
                 continue
-            used = [self.columns[i].kernels for i in np.argsort(-point.x) if point.x[i] > 1e-6]
+            used = [self.columns[i].kernels for i in np.argsort(-point.x) if point.x[i] > _USED]
             real = [kernels for kernels in used if kernels is not None]
             if not self._add(self.moves.improve(real, price_k, -row, self.clock)):
                 return point
@@ -369,7 +374,7 @@ class Generation:
         half = self.clock.spent + clock.work_left / 2
         for i in np.argsort(-point.x).tolist():
             kernels = self.columns[i].kernels
-            if point.x[i] < 1e-6 or self.clock.spent >= half:
+            if point.x[i] < _USED or self.clock.spent >= half:
                 break
             if kernels is not None and self.moves.usable:
                 rank = np.where(self.moves.reach[:, kernels].any(axis=1), 0, 2)
@@ -378,7 +383,7 @@ class Generation:
         real = [column for column in self.columns if column.kernels is not None]
         counts, seconds = np.array([column.counts for column in real]), np.array([column.seconds for column in real])
         # a block dearer than this cannot be part of anything better
-        useful = seconds - counts @ price_c - row <= max(self.best_s - self.bound, 0.0) + 1e-9 * self.unit
+        useful = seconds - counts @ price_c - row <= max(self.best_s - self.bound, 0.0) + TIES * self.unit
         limits, counts, size_c = self.limits, counts[useful], self.classes.size_c
         taken = whole_blocks(counts, seconds[useful], size_c, limits.p_max, limits.exactly, clock, self.seed)
         if not taken:

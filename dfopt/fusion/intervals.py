@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from dfopt.terms.chip import CROSSING_TILES, combine
 from dfopt.terms.sram import keeps_chip
 
 _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)
+_BAND, _PRICED = 10.0, 20  # units of work of a band of intervals, and intervals priced in a further one
+_ROW: Final = 50.0  # units of work of one start of blocks that a kernel's tiles decide
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def price_intervals(
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
         columns = min(rows - 1 + longest, n - first)
-        clock.check(10.0 + rows * columns / 20)
+        clock.check(_BAND + rows * columns / _PRICED)
         i = first + np.arange(rows)[:, None]
         j = first + 1 + np.arange(columns)[None, :]
         length = j - i
@@ -167,7 +170,7 @@ def _one_by_one(tables: StageTables, order: Ints, forward_backward: str, longest
         rows = min(_ROWS, n - first)
         time = np.full((rows, min(rows - 1 + longest, n - first)), np.inf)
         for row in range(rows):
-            clock.check(50.0)
+            clock.check(_ROW)
             start = first + row
             ends = np.arange(start + 1, min(start + longest, n) + 1)
             if separate:

@@ -281,7 +281,7 @@ def _by_columns(task: _FusionProblem, search: ShortestPath, path: PathResult) ->
     ).in_units(columns.unit_s)
     if solution.x is None:
         raise unanswered(solution)
-    if solution.proven and abs(solution.objective - value) > max(task.gap, 1e-6) * value:
+    if solution.proven and abs(solution.objective - value) > max(task.gap, SAME) * value:
         raise SolverFailure(f"{task.solver} proves {solution.objective:.9g} s where the shortest path is {value:.9g} s")
     note = f"{path.note}, {len(columns.seconds)} blocks in the MILP, solved by {task.solver}"
     return IntraChipMapping(columns.decode(solution.x), replace(solution, message=note), "columns")
@@ -347,7 +347,7 @@ def _by_assignment(task: _FusionProblem) -> IntraChipMapping:
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
     # of a solve that was stopped the columns of the times tell nothing: then they may be larger than needed
     value = objective(linear, partition_k)
-    if solution.proven and abs(value - solution.objective) > max(task.gap, 1e-6) * value:
+    if solution.proven and abs(value - solution.objective) > max(task.gap, SAME) * value:
         raise SolverFailure(f"{task.solver} proves {solution.objective:.9g} s, its partitions take {value:.9g} s")
     bound = min(max(solution.bound, floor), value)
     if task.tables.chip.memory_rows:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -24,11 +25,15 @@ from dfopt.fusion import library
 from dfopt.fusion.adding import added
 from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
+from dfopt.fusion.partitioning import TIES, IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
 from dfopt.terms.blocks import BlockPrices
 from dfopt.terms.chip import combine
-from dfopt.terms.sram import keeps_chip
+from dfopt.terms.sram import FITS, keeps_chip
+
+_PAIRS: Final = 20  # pairs of down-sets that a unit of work lists,
+_LOT, _BLOCKS = 20.0, 2  # units of work of a lot of blocks, and blocks priced in a further one
+_POINTS: Final = 100  # of a trace, about: a result keeps them all
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class ShortestPath:
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float) -> None:
         self.tables, self.limits, self.lattice = tables, limits, lattice
-        self.upper = best_known * (1 + 1e-9)
+        self.upper = best_known * (1 + TIES)
         sharded = tables.sharded
         weight = lattice.member.astype(float)
         self.terms = [added(weight, term) for term in least_terms(tables, limits)]
@@ -125,15 +130,15 @@ class ShortestPath:
             trace.append(TracePoint(time.perf_counter() - began, value, value))
         blocks = sum(len(i) for i, _, _ in self.kept)
         note = f"{len(lattice.size)} down-sets, {self.pairs} pairs, {blocks} blocks could improve"
-        # a hundred points at most, the last among them: a result keeps them all
-        sparse = trace[:: -max(-(-len(trace) // 100), 1)][::-1]
+        # the last point is always among them
+        sparse = trace[:: -max(-(-len(trace) // _POINTS), 1)][::-1]
         return PathResult(complete, partition_k, value, bound, note, tuple(sparse))
 
     def _reach(self, level: Ints, size: int) -> int:
         """First of the down-sets that are all too large to be reached from a level with one block."""
         if not len(level):
             return 0
-        room = self.stationary[level].max() + self.tables.chip.sram * (1 + 1e-9)
+        room = self.stationary[level].max() + self.tables.chip.sram * (1 + FITS)
         heavy = int(np.searchsorted(self.least, room, side="right"))
         large = int(np.searchsorted(self.lattice.size, size + self.longest, side="right"))
         return min(heavy, large)
@@ -143,7 +148,7 @@ class ShortestPath:
         lattice, limits, chip = self.lattice, self.limits, self.tables.chip
         i, j = self._between(level, last, end)
         self.pairs += len(i)
-        self.clock.charge(len(i) / 20)
+        self.clock.charge(len(i) / _PAIRS)
         nearest = self.dist[:, i].min(axis=0)
         block = self._least(i, j)
         count = lattice.size[j] - lattice.size[i]
@@ -153,7 +158,7 @@ class ShortestPath:
         i, j, nearest = i[keep], j[keep], nearest[keep]
         for start in range(0, len(i), self.lot):
             part = slice(start, start + self.lot)
-            self.clock.check(20.0 + len(i[part]) / 2)
+            self.clock.check(_LOT + len(i[part]) / _BLOCKS)
             self._price(i[part], j[part], nearest[part])
 
     def _between(self, level: Ints, last: int, end: int) -> tuple[Ints, Ints]:

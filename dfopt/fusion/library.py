@@ -6,12 +6,15 @@ Those lie in one set (:mod:`dfopt.physics.library`), and tensors join them. Suff
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from dfopt.arrays import Bools, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.terms.sharded_graph import ShardedGraph
+
+_GROWN: Final = 10.0  # units of work of looking for all kernels that a block can grow by
 
 
 def largest(sharded: ShardedGraph) -> int:
@@ -81,7 +84,7 @@ def convex(src_t: Ints, dst_t: Ints, sets_k: Bools, clock: Clock = UNLIMITED) ->
     blocks: dict[frozenset[int], None] = {}
     last = [frozenset([k]) for k in range(n) if near[k]]
     while last:
-        clock.check(10.0 * len(last))
+        clock.check(_GROWN * len(last))
         last = [larger for larger in dict.fromkeys(g for block in last for g in grown(block)) if larger not in blocks]
         blocks |= dict.fromkeys(last)
     return [np.array(sorted(block), dtype=np.int64) for block in blocks]

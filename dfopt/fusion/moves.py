@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import scipy
 
@@ -14,6 +16,9 @@ from dfopt.fusion.partitioning import IntraChipLimits
 _STEPS = 8  # moves from one block at most: the prices change before long
 _ENOUGH = 200  # blocks in one go: then the prices should be looked at again
 _MOST = 3000  # kernels: the reachability matrix grows with their square
+_STEP: Final = 50.0  # units of work of one step, beside one for each block it prices
+_TAKEN: Final = 5  # best neighbours of a step that are kept: others are nearly the same blocks
+_LESS_S: Final = 1e-12  # seconds that a step must gain: far below those of a kernel, and it ends where sums round
 
 
 class Moves:
@@ -65,12 +70,12 @@ class Moves:
                 near = self._neighbours(block)
                 if not len(near):
                     break
-                clock.charge(50.0 + len(near))
+                clock.charge(_STEP + len(near))
                 prices = price_blocks(self.tables, near)
                 reduced = np.where(prices.legal, prices.time - near @ price_k + fixed, np.inf)
-                best = np.argsort(reduced)[:5]
+                best = np.argsort(reduced)[:_TAKEN]
                 improving += [np.flatnonzero(near[i]) for i in best if reduced[i] < 0]
-                if not reduced[best[0]] < value - 1e-12:
+                if not reduced[best[0]] < value - _LESS_S:
                     break
                 value, block = float(reduced[best[0]]), near[best[0]]
         return improving

@@ -9,6 +9,7 @@ else every block is still one of its points, at no more than its true time, so t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound
 from dfopt.fusion.rows import BlockRows
 from dfopt.milp import Model, Solution, Termination, Terms, closed_form, solve
 
-TOLERANCE = 1e-8  # of `unit_s`: what a block must be worth more than its time
+TOLERANCE = 1e-8  # of a unit of seconds: what a block must be worth more than its time
+_SCALE: Final = 10  # units of the lower bound of a stage: a block is a small part of it, and its times are some units
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class OneBlock:
         self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock = UNLIMITED
     ) -> None:
         self.tables, self.limits, self.classes = tables, limits, classes
-        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / 10
+        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / _SCALE
         self.model = model = Model("one_block")
         size, first = classes.size_c, classes.first_c
         free = tables.parts_k[first] == 1  # a kernel whose weight is cut into parts is a block of its own
@@ -119,7 +121,7 @@ class Listed:
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> None:
         self.tables, self.limits = tables, limits
-        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / 10
+        self.unit_s = max(lower_bound(tables, limits), LEAST_UNIT) / _SCALE
         self.blocks = [*singles(tables), *library.several(tables.sharded, clock)]
         prices = price_each(tables, self.blocks)
         self.seconds = np.where(prices.legal, prices.time, np.inf)

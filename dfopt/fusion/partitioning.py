@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,10 @@ from dfopt.fusion.blocks import StageTables, members_of_groups, over_groups, pri
 from dfopt.terms.chip import combine
 
 SAME = 1e-6  # relative: objective and bound are one, as for a MILP
+TIES: Final = 1e-9
+"""Relative: what is slower by less than a limit is kept, since seconds of blocks are added up in several orders."""
+SCALE: Final = 4
+"""Units of the objective of a model at its lower bound: some, so that tolerances of a solver are small beside it."""
 
 
 @dataclass(frozen=True)

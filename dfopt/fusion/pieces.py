@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,10 @@ from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock, OutOfTime
 from dfopt.fusion.blocks import StageTables, part_of, price_each
 from dfopt.fusion.lattice import PathResult
-from dfopt.fusion.partitioning import IntraChipLimits, objective
+from dfopt.fusion.partitioning import TIES, IntraChipLimits, objective
 from dfopt.fusion.segments import precedence, topological_orders
 from dfopt.milp import Model, solve
+from dfopt.terms.sram import FITS
 
 _LONG = 0.4  # share of the kernels that lie on one path, at least: other graphs are more wide than long
 _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for all
@@ -37,6 +39,8 @@ _NOTHING = 1e-12  # relative: rounding of a sum
 # pieces of one block, kernels that fit none of them, SRAM and seconds to spare, totals by side, and of one side
 _Chosen = tuple[tuple[int, ...], NDArray[np.uint64], float, float, Floats, float]
 RestSplit = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
+_SCALE: Final = 10  # units of the sum that is to be beaten: some for each piece of a partitioning
+_EXTENDED: Final = 20.0  # units of work of one more piece in a block
 
 
 class TooWide(Exception):
@@ -109,7 +113,7 @@ class Pieces:
                 block, bytes_, ready = stack.pop()
                 for k in _bits(ready):
                     larger, more = block | 1 << k, bytes_ + held[k]
-                    if block if tiled[k] else more > tables.chip.sram * (1 + 1e-9):
+                    if block if tiled[k] else more > tables.chip.sram * (1 + FITS):
                         continue
                     looked += 1
                     if not tiled[k]:
@@ -187,7 +191,7 @@ class Pieces:
 
     def improve(self, below: float, clock: Clock, seed: int) -> None:
         """Raise the lower bound ``low`` to ``below`` (s), or find a better partitioning."""
-        most, unit = below * (1 + 1e-9), below / 10
+        most, unit = below * (1 + TIES), below / _SCALE
         extra: dict[int, float] = {}  # what a piece adds at least to the least: over the pieces of a way they add up
         steps, goes, comes, uses, joins = list[RestSplit](), *(defaultdict[int, list[int]](list) for _ in range(4))
         for step, way, above in zip(self.steps, *self.through(self.side)[1:], strict=True):
@@ -240,10 +244,10 @@ class Pieces:
         added, size = np.array([extra[p] for p in usable]), np.array([mask.bit_count() for mask in masks])
         words = _words(masks, len(self.order))
         combinations, promised = list[tuple[int, ...]](), 0
-        none, room = _words([0], len(self.order)), chip.sram * (1 + 1e-9)
+        none, room = _words([0], len(self.order)), chip.sram * (1 + FITS)
         stack: list[_Chosen] = [((), none, room, spare, np.zeros(len(sides)), 0.0)]
         while stack:
-            clock.check(20.0)
+            clock.check(_EXTENDED)
             chosen, blocked, room, rest, totals, base = stack.pop()
             over = totals.max() - base
             if len(chosen) > 1 and over <= rest:
@@ -298,7 +302,7 @@ class Pieces:
         member_pk, chip = self.members(self.masks), self.tables.chip
         away_kk = self.members([self._away(1 << at) for at in np.argsort(self.order).tolist()])
         single_k = (self.tables.parts_k > 1) | (not chip.fused) | chip.library
-        room_p = chip.sram * (1 + 1e-9) - self.sram
+        room_p = chip.sram * (1 + FITS) - self.sram
         blocked_pk = member_pk.astype(np.float32) @ away_kk.astype(np.float32) > 0
         beside_pk = ~blocked_pk & ~single_k & (self.tables.sharded.stationary_k <= room_p[:, None])
         return np.asarray((member_pk & single_k).any(axis=1) | ~beside_pk.any(axis=1))

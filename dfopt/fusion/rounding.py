@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from dfopt.arrays import LEAST_UNIT, Floats, Ints
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.fusion.classes import KernelClasses
 from dfopt.milp import Model, solve
+
+_WHOLE: Final = 1e-9  # a quotient of whole numbers that is below one by less is rounded
+_GAP: Final = 1e-4  # of the choice: what it finds is a start, and its last digits are not worth the time
 
 
 def whole_blocks(
@@ -36,13 +41,13 @@ def whole_blocks(
     model = Model("whole_blocks")
     with np.errstate(divide="ignore"):
         most = np.where(counts > 0, size_c / counts, np.inf).min(axis=1)
-    x = model.integer("x", (len(seconds),), 0.0, np.floor(most + 1e-9))
+    x = model.integer("x", (len(seconds),), 0.0, np.floor(most + _WHOLE))
     model.rows("each_kernel", [(np.broadcast_to(x, counts.T.shape), counts.T)], size_c, size_c)
     if exactly or p_max < int(size_c.sum()):
         model.rows("partitions", [(x[None, :], 1.0)], float(p_max) if exactly else 1.0, float(p_max))
     unit = max(float(seconds.max(initial=0.0)), LEAST_UNIT)
     model.minimize([(x, seconds / unit)])
-    solution = solve(model, gap=1e-4, clock=clock, seed=seed)
+    solution = solve(model, gap=_GAP, clock=clock, seed=seed)
     if solution.x is None:
         return []
     taken = np.round(model.value("x", solution.x)).astype(np.int64)

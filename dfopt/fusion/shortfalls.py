@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Solution, Termination, explain_infeasible, unanswered
+from dfopt.terms.sram import FITS
+
+_MOST_S: Final = 5.0  # seconds for finding the cause: who has waited for an answer may wait so long for a reason
+_LISTED: Final = 4  # kernels that a message names
 
 
 def dram_report(need: float, left: float, at_least: str = "") -> str:
@@ -40,7 +44,8 @@ def check_count(tables: StageTables, limits: IntraChipLimits) -> None:
         levers = f"p_max {n} or less, empty_partitions allow"
         raise Infeasible(f"{what} need as many kernels, there are {n}; levers: {levers}")
     if len(alone) + (n > len(alone)) > limits.p_max:
-        names = ", ".join(repr(tables.sharded.names[k]) for k in alone[:4]) + (", ..." if len(alone) > 4 else "")
+        names = ", ".join(repr(tables.sharded.names[k]) for k in alone[:_LISTED])
+        names += ", ..." * (len(alone) > _LISTED)
         raise Infeasible(
             f"{what} are too few: the weights of {len(alone)} kernels ({names}) do not fit SRAM beside anything, each"
             f" needs a partition of its own; levers: p_max {len(alone) + 1} or more, a larger tensor-parallel degree"
@@ -62,7 +67,7 @@ def no_partitioning(solution: Solution, assignment: Assignment, clock: Clock) ->
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
         try:
-            explained = explain_infeasible(assignment.model, ["sram"], min(clock.seconds_left, 5.0))
+            explained = explain_infeasible(assignment.model, ["sram"], min(clock.seconds_left, _MOST_S))
             slack = explained.get("sram", np.zeros(0))
         except TimeoutError:
             raise Infeasible(
@@ -70,7 +75,7 @@ def no_partitioning(solution: Solution, assignment: Assignment, clock: Clock) ->
                 " find out which of them is short; levers: more time, and those of SRAM: more partitions (p_max),"
                 " a larger tensor-parallel degree, a smaller microbatch"
             ) from None
-        short = np.flatnonzero(slack > 1e-9).tolist()
+        short = np.flatnonzero(slack > FITS).tolist()
         if short:
             where = ", ".join(f"{slack[p] * unit / 1e6:.4g} MB in partition {p}" for p in short)
             levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"

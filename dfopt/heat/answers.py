@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -13,14 +13,15 @@ from dfopt.documents.mapping import Mapping
 from dfopt.errors import PlanError
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.generation import BlockPool
-from dfopt.heat.limits import HeatLimits, Linearization, Rate
+from dfopt.heat.limits import ZERO_C, HeatLimits, Linearization, Rate
 from dfopt.heat.period import HeatEffort
 from dfopt.heat.settle import HeatSettler, Settled, StackedMapping, fastest, physical
 from dfopt.physics.pipeline import step_time
 
 _SAME = 1e-6
 _BINDS = 1e-4  # relative: a row that asks for nearly the whole period
-_ZERO_C = 273.15
+_FASTER: Final = 1e-9  # relative: a mapping is faster by more than the rounding of its seconds
+_LISTED: Final = 8  # binding limits that an answer names: the dearest
 
 
 class ThreeAnswers:
@@ -73,7 +74,7 @@ class ThreeAnswers:
         nominal = tuple(np.zeros_like(levels) for levels in answer.choice.levels)
         choice = replace(answer.choice, levels=nominal)
         judged = self._judged(settler.mapping(blocks, problem, choice, problem.period(choice)))
-        if judged.step_s < self.ignore.step_s * (1 - 1e-9):
+        if judged.step_s < self.ignore.step_s * (1 - _FASTER):
             self.ignore = judged
 
     def aware(self) -> Settled:
@@ -132,8 +133,8 @@ class ThreeAnswers:
             system=ready.instance.system.name,
             stack=stack.name,
             plan=ready.instance.plan.label,
-            limit_logic_c=None if limits.logic is None else limits.logic - _ZERO_C,
-            limit_dram_c=None if limits.dram is None else limits.dram - _ZERO_C,
+            limit_logic_c=None if limits.logic is None else limits.logic - ZERO_C,
+            limit_dram_c=None if limits.dram is None else limits.dram - ZERO_C,
             limit_power_w=limits.power,
             answers=tuple(answers),
             proof=proof,
@@ -209,7 +210,7 @@ class ThreeAnswers:
             lp_dram_s_per_k=price_of.get("dram", 0.0),
             lp_power_s_per_w=price_of.get("power", 0.0),
             one_kelvin_more_s=gained,
-            binding=tuple(names[row].split(",")[0] + "," + names[row].split(",")[1] for row in binding[:8]),
+            binding=tuple(names[row].split(",")[0] + "," + names[row].split(",")[1] for row in binding[:_LISTED]),
         )
 
     def _one_kelvin(self, settled: Settled) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from dfopt.heat.blocks import HotStage, KernelHeat, Spent
 from dfopt.heat.spending import spending
 from dfopt.technology.power import PowerModel
 from dfopt.technology.streams import DramStreams, Flow
+
+_ABOVE: Final = 1e-9  # relative: the fastest mix of streams is a rounded quotient, and prices have to stay below
 
 
 class KernelsOnStack:
@@ -38,7 +41,7 @@ class KernelsOnStack:
 
     def bounding(self, number: int, rate: float) -> HotStage:
         """The stage with an upper bound on memory bandwidth, so that its prices are lower bounds."""
-        hot, faster = self.hot(number, rate), self.fastest(rate) * (1 + 1e-9)
+        hot, faster = self.hot(number, rate), self.fastest(rate) * (1 + _ABOVE)
         return replace(hot, tables=replace(hot.tables, chip=replace(hot.tables.chip, dram_bandwidth=faster)))
 
     def place(self, tiles_bk: Ints, joules_bk: Floats) -> Floats:

@@ -7,6 +7,7 @@ one (a Newton step: at the answer it is exact). A chip rests at its lowest level
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from dfopt.technology.stack_models import heat_of, power_of
 _WARMING = 200  # steps of leakage and temperature; where they do not settle it is far too hot anyway
 _HOTTEST_K = 700.0
 _BELOW_K = 0.01  # kelvin that a lower refresh rate keeps from the threshold of the next
+_STEADY_K: Final = 1e-7  # change of the temperatures at which they are settled: far below what the judge tells apart
+ZERO_C: Final = 273.15  # kelvin at 0 degC
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class HeatLimits:
         loop_gain = gain(heat.means_k_per_w, slope, np.arange(len(slope)))
         if loop_gain >= 1:
             raise Infeasible(
-                f"heat: leakage runs away at {float(tiles_k.max()) - 273.15:.1f} degC (loop gain {loop_gain:.3g}),"
+                f"heat: leakage runs away at {float(tiles_k.max()) - ZERO_C:.1f} degC (loop gain {loop_gain:.3g}),"
                 " below the limits; levers: a better package, less leakage, lower limits"
             )
         warmed = np.linalg.solve(np.eye(len(leak)) - loop, heat.means_k_per_w)
@@ -198,7 +201,7 @@ class HeatLimits:
                 leak = power.leakage(now, float(voltage_r[r]))
                 after = heat.ambient_k + heat.means_k_per_w @ (watts + leak)
                 moved, now = float(np.abs(after - now).max()), np.minimum(after, _HOTTEST_K)
-                if moved < 1e-7:
+                if moved < _STEADY_K:
                     break
             tiles_k[r] = now
             rise = heat.cells_k_per_w[cells[at]] @ (watts + power.leakage(now, float(voltage_r[r])))

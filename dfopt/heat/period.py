@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
-from dfopt.arrays import LEAST_UNIT, Bools, Floats, Ints
+from dfopt.arrays import LEAST_UNIT, ROUNDING, Bools, Floats, Ints
 from dfopt.fusion.columns import flow_rows
 from dfopt.heat.bound import HeatBound, bound
 from dfopt.heat.paths import Paths
@@ -18,6 +19,8 @@ from dfopt.milp.model import LinearTerm
 _PROVEN = 1e-6  # relative: what MILP solvers call equal
 _TAKEN = 8  # rows that are too hot, taken up at once
 _SMALL = 0.2  # of the time at most for a first MILP over the blocks of the paths that the bound has seen
+_LEAST_S: Final = 0.05  # seconds that a MILP gets where no time is left: enough to complete its start
+_OPEN: Final = 1e-9  # relative: a slack is a difference, and what is over it by rounding stays
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def shortest_period(
     if task.open(least):
         keep = _survivors(task, relaxed)
         columns = int(sum(kept.sum() for kept in keep))
-        task, low = _by_milp(task, keep, effort.left(least=0.05))
+        task, low = _by_milp(task, keep, effort.left(least=_LEAST_S))
         least = max(least, min(low, task.period))
         note += f", {columns} blocks at levels in the MILP"
     return HeatSolution(
@@ -183,7 +186,7 @@ def _survivors(task: _PeriodSearch, relaxed: HeatBound) -> list[Bools]:
         extra[real] = cost_cl[stage.block[real]] - cost[real, None]
         extra[~real, 1:] = np.inf
         with np.errstate(invalid="ignore"):
-            keep = through[:, None] + extra - least <= slack * (1 + 1e-9) + 1e-12 * task.period
+            keep = through[:, None] + extra - least <= slack * (1 + _OPEN) + ROUNDING * task.period
         keep[real] &= ~_dominated(task.problem, stage.seconds_cl)[stage.block[real]]
         keep[np.arange(len(level)), level] |= through - least <= slack
         survivors.append(keep)
@@ -213,7 +216,7 @@ def _by_milp(task: _PeriodSearch, keep: list[Bools], time_limit: float | None) -
         solution = solve(
             model.model,
             gap=effort.gap,
-            time_limit=effort.left(least=0.05),
+            time_limit=effort.left(least=_LEAST_S),
             cutoff=task.period / model.unit,
             seed=effort.seed,
             solver=effort.solver,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -15,16 +16,18 @@ from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import StageBlocks
-from dfopt.heat.limits import HeatLimits, Linearization, Rate
+from dfopt.heat.limits import ZERO_C, HeatLimits, Linearization, Rate
 from dfopt.heat.period import HeatEffort, HeatSolution
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
 from dfopt.terms.step.hops import hides_hops, hop_seconds
 
 TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin
+_ABOVE: Final = 1.01  # times that: what a mapping is above its limit at least that needs another refresh rate
 _SETTLED_K = 0.02  # change of the tiles' temperatures from one round to the next
+_NEARLY: Final = 5  # times that change: up to it the next solve is the last
+_BOILING_C: Final = 100.0  # of a die without a limit where no other has one: water boils
 _ROUNDS = 8
-_ZERO_C = 273.15
 _HEAT = {"logic", "dram", "power", "runaway", "convergence"}
 
 Choose = Callable[[HeatRows, bool], tuple[list[StageBlocks], HeatProblem, HeatSolution]]
@@ -117,17 +120,17 @@ class HeatSettler:
         judged, limits = physical(score), self.limits.stack.limits
         hot = [-np.inf]
         if limits.logic is not None:
-            hot.append(judged.logic_max_c + _ZERO_C - limits.logic)
+            hot.append(judged.logic_max_c + ZERO_C - limits.logic)
         if judged.dram_max_c is not None:
             if limits.dram is not None:
-                hot.append(judged.dram_max_c + _ZERO_C - limits.dram)
+                hot.append(judged.dram_max_c + ZERO_C - limits.dram)
             if judged.refresh_rate > rate.rate:
-                hot.append(max(judged.dram_max_c + _ZERO_C - rate.below_k, TOO_HOT_K * 1.01))
+                hot.append(max(judged.dram_max_c + ZERO_C - rate.below_k, TOO_HOT_K * _ABOVE))
         return max(hot)
 
     def operating(self, score: Score) -> Linearization:
         """Operating point of a score for linearization, with temperatures capped at the limits."""
-        tiles = np.array([[t.mean_c + _ZERO_C for t in chip.tiles] for chip in physical(score).chips])
+        tiles = np.array([[t.mean_c + ZERO_C for t in chip.tiles] for chip in physical(score).chips])
         return self.held(Linearization(tiles, np.ones(len(tiles))))
 
     def held(self, where: Linearization) -> Linearization:
@@ -135,7 +138,7 @@ class HeatSettler:
         most = np.array([self.limits.stack.most_k(die) for die, _ in self.limits.stack.tiles])
         # without a limit of its own a die is taken to be no hotter than the highest one, or boiling water
         other = most[np.isfinite(most)].max(initial=-np.inf)
-        most[np.isinf(most)] = other if np.isfinite(other) else _ZERO_C + 100.0
+        most[np.isinf(most)] = other if np.isfinite(other) else ZERO_C + _BOILING_C
         return Linearization(np.minimum(where.tiles_k, most), where.voltage_r)
 
     # ------------------------------------------------------------ blocks
@@ -266,13 +269,13 @@ class HeatSettler:
                 )
                 if best is None or settled.step_s <= best.step_s or final:
                     best = settled
-            elif moved <= 5 * _SETTLED_K or rounds > _ROUNDS // 2:
+            elif moved <= _NEARLY * _SETTLED_K or rounds > _ROUNDS // 2:
                 margin += max(over, TOO_HOT_K) if np.isfinite(over) else TOO_HOT_K
-            if final and kept and moved <= 5 * _SETTLED_K:
+            if final and kept and moved <= _NEARLY * _SETTLED_K:
                 break
             if best is not None and time.perf_counter() > self.effort.deadline:
                 break
-            final = moved <= 5 * _SETTLED_K
+            final = moved <= _NEARLY * _SETTLED_K
             where = after
         return best
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dim_names import part_name, parts_of, split_part_name
@@ -20,6 +21,8 @@ from dfopt.documents.system import Chip, System
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError, did_you_mean, repeated
 from dfopt.judge import members, types
 from dfopt.physics import copies, ops, pipeline
+
+_SAME: Final = 1e-9  # of the nominal frequency: levels are written with fewer digits
 
 
 def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions, stack: Stack | None = None) -> None:
@@ -300,7 +303,7 @@ def _rate_issues(mapping: Mapping, stack: Stack | None) -> Iterator[Issue]:
     yield from _place_issues("clock", "partition", clocks, places)
     yield from _place_issues("token_block", "partition", blocks, places)
     for position, clock in enumerate(mapping.clocks or ()):
-        if stack is not None and not any(abs(level.frequency - clock.frequency) <= 1e-9 for level in stack.levels):
+        if stack is not None and not any(abs(level.frequency - clock.frequency) <= _SAME for level in stack.levels):
             levels = ", ".join(f"{level.frequency:.6g}" for level in stack.levels)
             message = f"found {clock.frequency:.6g}, which is no level of stack {stack.name}"
             yield Issue(f"$.clocks[{position}].frequency", message, f"its levels: {levels}")

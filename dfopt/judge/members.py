@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from typing import Final
 
 from dfopt.documents.axes import MODULES
 from dfopt.documents.communication import Communication
@@ -24,6 +25,8 @@ from dfopt.physics import ops
 from dfopt.physics.identity import Same
 
 _REMEDY = "choose another scheme of the module, or another degree of the second axis"
+_ROW_BYTES: Final = 8.0
+"""Bytes that go with a row of a softmax in parts: a largest score and a sum of four bytes each."""
 
 
 def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
@@ -168,10 +171,9 @@ class _View(Parts):
         """Collectives that bring so many bytes of an output to all that ask for it."""
         role = self.role(kernel.name)
         if role in ("out", "added up", "looked back", "merged") or (role == "sent" and self._everywhere):
-            # of a softmax a largest score and a sum of four bytes for every row go with it
             rows = kernel.outer * (kernel.samples or 1) * kernel.n if role == "merged" else 0
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
-            return [Communication.model_validate({"kind": summed, "bytes": size + 8.0 * rows, "over": MODULES})]
+            return [Communication.model_validate({"kind": summed, "bytes": size + _ROW_BYTES * rows, "over": MODULES})]
         collectives: list[Communication] = []
         if role == "sent":
             collectives += self._sent(kernel, size)

@@ -24,6 +24,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import Case, Place, TimeTerm
+from dfopt.judge.limits import SLACK
 from dfopt.judge.stages import through_s
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, StepWork, ThermalState, solve
@@ -315,7 +316,7 @@ def _violations(here: _Setting, state: ThermalState, throttle: bool) -> tuple[Se
             celsius, limit = broken.value - _ZERO_C, broken.limit - _ZERO_C
             sentences.append(f"{_NAMES[broken.what]} reaches {celsius:.2f} degC{even}, the limit is {limit:.4g} degC")
     fullest = max(here.score.stages, key=lambda stage: stage.dram_bytes)
-    if fullest.dram_bytes > stack.dram.capacity * (1 + 1e-6):
+    if fullest.dram_bytes > stack.dram.capacity * (1 + SLACK):
         kinds.append("capacity")
         sentences.append(
             f"stage {fullest.stage} needs {fullest.dram_bytes / 1e9:.4g} GB of DRAM per chip,"

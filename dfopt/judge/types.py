@@ -16,6 +16,7 @@ from dfopt.physics.identity import Same
 
 _BY_WIDTH: Final[tuple[Arithmetic, ...]] = get_args(Arithmetic)
 _TOO_NARROW: Final = ("int4", "fp4", "fp6", "int8", "fp8")  # for a vector unit
+_LISTED: Final = 4  # names in a sentence
 
 
 def _type(graph: Graph, of: DataClass) -> Dtype | None:
@@ -157,4 +158,4 @@ def notes(graph: Graph, chip: Chip) -> Iterator[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Names joined to a text, at most four."""
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

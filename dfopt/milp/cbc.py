@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.outcome import Settings
+
+_DECIMALS: Final = 1e-3  # last digit of the bound at the end of a log,
+_DIGITS: Final = 1e-7  # and, relative, that of the bound in its progress, which shows eight digits
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,9 @@ def read(log: str) -> Report:
         r"\(best possible ([^)\s]+)\)", search[search.rfind("Cbc0005I") :] if "Cbc0005I" in search else ""
     )
     # Three decimals in one place, eight digits in the other; each is good for what it shows.
-    bound = rounded - 5e-4
-    if abs(precise - rounded) <= 1e-3:
-        bound = max(bound, precise - 1e-7 * max(1.0, abs(precise)))
+    bound = rounded - _DECIMALS / 2
+    if abs(precise - rounded) <= _DECIMALS:
+        bound = max(bound, precise - _DIGITS * max(1.0, abs(precise)))
     objective, nodes = _number(r"Objective value:\s+(\S+)", result), _number(r"Enumerated nodes:\s+(\d+)", result)
     hasty = "Pre-processing says infeasible" in log
     return Report(proven, exact, hasty, objective, bound, 0 if math.isnan(nodes) else int(nodes))

@@ -10,6 +10,7 @@ from dfopt.arrays import Floats
 from dfopt.milp.arrays import with_slack
 from dfopt.milp.doors import solve
 from dfopt.milp.model import Model
+from dfopt.milp.outcome import TOLERANCE
 from dfopt.milp.solution import Termination
 
 
@@ -56,5 +57,5 @@ def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 
     given = result.x[base.cost.size :]
     slack[under] += given[: under.size]
     slack[over] += given[under.size :]
-    slack[slack < 1e-9] = 0.0
+    slack[slack < TOLERANCE] = 0.0
     return {name: slack[model.row_blocks[name]] for name in blocks}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +22,8 @@ _ENDINGS = {
 } | dict.fromkeys(
     ("kTimeLimit", "kInterrupt", "kHighsInterrupt", "kIterationLimit", "kSolutionLimit", "kMemoryLimit"), Ending.LIMIT
 )
+_ABSOLUTE_GAP: Final = 1e-9  # of an objective in units: what is closer is rounding, and only the relative gap counts
+_BOUND_ROOM: Final = 1e-7  # relative: more than the tolerance that HiGHS takes off its objective bound
 
 
 def default_threads() -> int:
@@ -146,7 +148,7 @@ class HighsRun(SolverRun):
             "presolve": "on" if s.presolves else "off",
             # Both gaps explicitly: the defaults (1e-4, 1e-6) stop early and say "optimal".
             "mip_rel_gap": s.gap,
-            "mip_abs_gap": 1e-9,
+            "mip_abs_gap": _ABSOLUTE_GAP,
             "primal_feasibility_tolerance": s.tolerance,
             "dual_feasibility_tolerance": s.tolerance,
             "mip_feasibility_tolerance": s.tolerance,
@@ -156,7 +158,7 @@ class HighsRun(SolverRun):
         if not self.integral and math.isfinite(self.most_iterations):
             options["simplex_iteration_limit"] = int(self.most_iterations)
         if s.cutoff is not None and self.integral:
-            options["objective_bound"] = s.cutoff + slack(s.cutoff, 1e-7)  # HiGHS takes a tolerance off
+            options["objective_bound"] = s.cutoff + slack(s.cutoff, _BOUND_ROOM)
         return options
 
     def _read(self, highspy: Any, highs: Any) -> None:

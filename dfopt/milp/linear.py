@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import scipy
@@ -15,13 +15,13 @@ from dfopt.arrays import Floats
 from dfopt.bnb import UNLIMITED, Clock
 from dfopt.milp.arrays import check_bounds, least
 from dfopt.milp.engine import set_options
-from dfopt.milp.outcome import per_iteration
+from dfopt.milp.outcome import TOLERANCE, per_iteration
 from dfopt.milp.solution import Termination
 from dfopt.milp.worker import Worker, supervise
 
-_TOLERANCE = 1e-9  # what HiGHS is asked for
 _CHECKED = 1e-6  # an answer worse than this is not called optimal
 _STOPPED = ("kTimeLimit", "kInterrupt", "kHighsInterrupt")
+_PER_SOLVE: Final = 10.0  # units of work of a solve without any iteration: HiGHS is called, and its point checked
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class GrowingLp:
             "solver": "simplex",
             # The primal simplex where the old basis stays feasible, as it does when columns are added.
             "simplex_strategy": 0,
-            "primal_feasibility_tolerance": _TOLERANCE,
-            "dual_feasibility_tolerance": _TOLERANCE,
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
         }
         set_options(self._highs, options)
         none = np.empty(0, dtype=np.int32)
@@ -162,7 +162,7 @@ class GrowingLp:
             point = self._run(deadline)
         if self._worker is not None and self._worker.done.is_set():  # a deaf solver is left alone
             iterations = max(int(self._highs.getInfo().simplex_iteration_count), 0)
-            clock.charge(10.0 + iterations * per_iteration(self._A.nnz))
+            clock.charge(_PER_SOLVE + iterations * per_iteration(self._A.nnz))
         return point
 
     def _run(self, deadline: float) -> LpPoint:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Final
 
 import numpy as np
 import scipy
@@ -22,6 +23,13 @@ _ITERATIONS = 6.0  # of the simplex method between two questions of a MIP, which
 _BOUND_EVERY = 0.1  # seconds between two trace points that only move the bound
 
 ProgressCallback = Callable[[TracePoint], None]
+TOLERANCE: Final = 1e-9
+"""Feasibility that HiGHS is asked for, a hundredth of its default: the judge adds up the same mapping by itself."""
+_DEFAULT_TOLERANCE: Final = 1e-7  # of HiGHS: for a model that was not solved with less
+_AT_CUTOFF: Final = 1e-9  # relative: a solution that costs what the cutoff says is one, though both are rounded sums
+_PER_ITERATION: Final = 10.0  # units of work of a simplex iteration without entries,
+_ENTRIES: Final = 500.0  # entries of a matrix that an iteration goes over in a further one,
+_PER_RUN: Final = 200.0  # and units of work of a run of an empty model
 
 
 class Ending(Enum):
@@ -65,7 +73,7 @@ class Settings:
     @property
     def tolerance(self) -> float:
         """Feasibility tolerance: 1e-9, or the solver's default in the second attempt."""
-        return 1e-7 if self.again else 1e-9
+        return _DEFAULT_TOLERANCE if self.again else TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -100,15 +108,15 @@ class RunOutcome:
 
 def per_iteration(nonzeros: int) -> float:
     """Units of work (:class:`dfopt.bnb.Clock`) of one simplex iteration, for a matrix of ``nonzeros`` entries."""
-    return 10.0 + nonzeros / 500.0
+    return _PER_ITERATION + nonzeros / _ENTRIES
 
 
 def per_run(arrays: ModelArrays) -> float:
     """Units of work of a run without any simplex iteration: reading, presolve and checks."""
-    return 200.0 + arrays.A.nnz / 2.0
+    return _PER_RUN + arrays.A.nnz / 2.0
 
 
-def slack(value: float, room: float = 1e-9) -> float:
+def slack(value: float, room: float = _AT_CUTOFF) -> float:
     """Return the tolerance above a cutoff within which a value counts as at the cutoff."""
     return room * max(1.0, abs(value))
 
@@ -133,7 +141,7 @@ class SolverRun(Worker):
         super().__init__(self.work)
         self.arrays, self.settings = arrays, settings
         self.integral = bool(arrays.integrality.any())
-        self.room = 1e-9  # what a solution may cost above the cutoff, relative to it
+        self.room = _AT_CUTOFF  # what a solution may cost above the cutoff, relative to it
         self.points: list[TracePoint] = []
         # One tuple, so that a thread reading it never sees half an update.
         self.incumbent: tuple[Floats | None, float] = (None, math.inf)

@@ -24,9 +24,11 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+
+_LEAST_S: Final = 0.01  # seconds: the limit that a solver is given has to be above 0
 
 
 def main() -> None:
@@ -47,7 +49,7 @@ def main() -> None:
             column.setInitialValue(value)
     options = task["options"]
     if task["until"] is not None:
-        left = max(0.01, task["until"] - time.time())
+        left = max(_LEAST_S, task["until"] - time.time())
         options["timeLimit"] = math.ceil(left) if task["whole"] else left
     solver = pulp.getSolver(task["solver"], **options)
     problem.solve(solver)

@@ -255,7 +255,7 @@ class PulpRun(SolverRun):
             self.lift(bound)
             if a.violation(np.where(a.integrality, np.round(x), x)) > _NONSENSE:
                 return  # values of a relaxation or of nothing at all
-        if report is not None and abs(report.objective - objective) > 1e-6 * size:
+        if report is not None and abs(report.objective - objective) > FEASIBILITY * size:
             objective = report.objective  # the verdict will see that the two differ
         # The solver has kept to the cutoff as to a row, with its tolerance and the digits of its file.
         self.room = FEASIBILITY

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from dfopt.arrays import Floats
 from dfopt.errors import NoSolution, SolverFailure
+
+_LEAST_OBJECTIVE: Final = 1e-12  # of models in units, whose objectives are about 1: below it is rounding of 0
 
 
 class Termination(str, Enum):
@@ -107,7 +110,7 @@ def relative_gap(objective: float, bound: float) -> float:
     """
     if not (math.isfinite(objective) and math.isfinite(bound)):
         return math.inf
-    return abs(objective - bound) / max(abs(objective), 1e-12)
+    return abs(objective - bound) / max(abs(objective), _LEAST_OBJECTIVE)
 
 
 def unanswered(solution: Solution) -> BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,8 @@ _PATIENCE = 2e6  # units of work for completing a partial start, about 5 seconds
 _PART = 0.2  # and the share of those that are left
 _POLISHING = 2e5  # units of work for the last digits of an answer, about half a second
 _GRACE_S = 0.5  # within which a start or an answer that the deadline caught is still made exact
+_COARSE: Final = 0.05  # gap of a completed start: any completion will do, and the run itself improves it
+_OF_GAP: Final = 1e-6  # relative: a solver that stops at a gap divides by a bound or an objective of its own
 
 
 def without_solver(arrays: ModelArrays, cutoff: float | None) -> RunOutcome | None:
@@ -64,9 +67,8 @@ def complete(arrays: ModelArrays, settings: Settings, start: Floats) -> tuple[Fl
     value = np.clip(x[pin], lower[pin], upper[pin])
     lower[pin] = upper[pin] = value
     fixed = replace(arrays, col_lower=lower, col_upper=upper)
-    # Any completion will do, so a coarse gap is enough.
     left = settings.clock.share(_PART, _PATIENCE)
-    quick = replace(settings, gap=max(settings.gap, 0.05), cutoff=None, clock=left, grace=_GRACE_S)
+    quick = replace(settings, gap=max(settings.gap, _COARSE), cutoff=None, clock=left, grace=_GRACE_S)
     outcome = HighsRun(fixed, quick, None).outcome()
     stopped = outcome.ending is Ending.INTERRUPTED
     if outcome.x is None:
@@ -111,7 +113,7 @@ def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, 
     if outcome.x is None or outcome.ending is not Ending.OPTIMAL:
         return snapped, stopped
     exact = np.clip(outcome.x, lower, upper)
-    same = arrays.objective(exact) <= arrays.objective(snapped) + 1e-6 * max(1.0, abs(arrays.objective(snapped)))
+    same = arrays.objective(exact) <= arrays.objective(snapped) + FEASIBILITY * max(1.0, abs(arrays.objective(snapped)))
     return (exact if same and arrays.violation(exact) < before else snapped), stopped
 
 
@@ -208,7 +210,7 @@ def _without_solution(cutoff: float | None, outcome: RunOutcome) -> _Verdict:
 def _optimal(gap: float, x: Floats, objective: float, bound: float) -> _Verdict:
     """The verdict on a solution that the solver calls optimal, by the gap to its bound."""
     unit = max(1.0, abs(objective))
-    if objective - bound > max(gap * abs(objective), FEASIBILITY * unit) * (1.0 + 1e-6):
+    if objective - bound > max(gap * abs(objective), FEASIBILITY * unit) * (1.0 + _OF_GAP):
         return _failed(f"the solver says optimal between {bound!r} and {objective!r}")
     if gap == 0.0 or objective - bound <= _EXACT * unit:
         return Termination.OPTIMAL, x, bound, "proven optimal"

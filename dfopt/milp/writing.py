@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,7 @@ _TAKEN = re.compile(
     r"|bin(ary|aries)?|semi\w*|sos\d?|end|[\d.].*|e\d.*",
     re.IGNORECASE,
 )
+_AROUND: Final = 20  # characters that PuLP adds to a name, such as the number of a variable
 
 
 def write_model(model: Model, path: str | os.PathLike[str]) -> None:
@@ -78,7 +80,7 @@ def write_model(model: Model, path: str | os.PathLike[str]) -> None:
             if suffix == ".mps":
                 problem.writeMPS(part)
             else:
-                problem.writeLP(part, max_length=_LONGEST + 20)
+                problem.writeLP(part, max_length=_LONGEST + _AROUND)
 
 
 def _names(model: Model) -> tuple[list[str], list[str]]:

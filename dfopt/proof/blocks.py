@@ -24,6 +24,8 @@ _SETS: Final = 1500
 """Down-sets of one component, at most: all pairs of them are looked at."""
 _ASKED: Final = 4000
 """Blocks of a component up to which each is asked about; of more none is, and all count as allowed."""
+_BITS: Final = 62
+"""Kernels of a component, at most: a set of them is a word of 64 bits with a sign, of which one is kept free."""
 
 
 class TooManyBlocks(ValueError):
@@ -300,7 +302,7 @@ def _is_convex(kernels: Sequence[int], before: Sequence[int]) -> bool:
 
 def _down_sets(kernels: Sequence[int], before: Sequence[int]) -> Ints:
     """All down-sets of some kernels as bits of these, small ones first."""
-    if len(kernels) > 62:
+    if len(kernels) > _BITS:
         raise TooManyBlocks(f"{len(kernels)} kernels may share blocks")
     place = {k: number for number, k in enumerate(kernels)}
     need = [sum(1 << place[other] for other in kernels if before[k] >> other & 1) for k in kernels]

@@ -39,7 +39,9 @@ LATE: Final = "there was no time to look at it"
 _PROBED: Final = 5
 """Kernels of which each scheme is tried before a region is divided."""
 _WORK: Final = 100
-"""Units of work for a class of plans, at most: a region is one, and one more for every 4,000 blocks."""
+"""Units of work for a class of plans, at most: a region is one, and one more for every so many blocks, that is:"""
+_BLOCKS: Final = 4000
+"""Blocks whose prices take about as long as all else that a region needs."""
 _FEW: Final = 64
 """Blocks of a component up to which a region is first divided by them, and then by schemes."""
 _FAR: Final = 1000.0
@@ -119,7 +121,7 @@ class ClassProof:
                 outcome.open |= dict.fromkeys(left, f"more than {outcome.regions} regions would have to be looked at")
             elif left:
                 outcome.regions += 1
-                work += 1 + region.bounds.blocks // 4000
+                work += 1 + region.bounds.blocks // _BLOCKS
                 parts = [*self._children(region._replace(plans=left), outcome)]
                 outcome.note(parts=len(parts))
                 stack += parts

@@ -37,6 +37,8 @@ CLOSE: Final = 1e-4
 """Share of the dual's value that better weights could add at most where it ends: far below what bounds leave open."""
 HIDDEN: Final = 1e-3
 """Weight of what is hidden where options are taken: it decides between those that are as good otherwise."""
+_STEP: Final = 1e-9
+"""How far beside a share its two sides are looked at: far above rounding, far below what lies between bends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +199,7 @@ def between(one_sq: Floats, other_sq: Floats) -> Floats:
     shares = np.sort(np.concatenate([bends[(bends > 0) & (bends < 1)], [0.0, 1.0]]))
     totals = (other_sq + shares[:, None, None] * apart_sq).max(axis=2).sum(axis=1)
     share = float(shares[totals.argmin()])
-    step = 1e-9
-    low_sq, high_sq = (_largest(other_sq + at * apart_sq) for at in (share - step, share + step))
+    low_sq, high_sq = (_largest(other_sq + at * apart_sq) for at in (share - _STEP, share + _STEP))
     slope, change = float((low_sq * apart_sq).sum()), float(((high_sq - low_sq) * apart_sq).sum())
     part = min(max(-slope / change, 0.0), 1.0) if change > 0 else 0.5
     return low_sq + part * (high_sq - low_sq)

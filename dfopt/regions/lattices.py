@@ -18,6 +18,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.classes import GOLDEN
 from dfopt.fusion.downsets import Lattice, down_sets, near_orders, one_by_one
 from dfopt.fusion.partitioning import IntraChipLimits, sides_among
 from dfopt.fusion.segments import topological_orders
@@ -247,7 +248,7 @@ def distinct_blocks(words: NDArray[np.uint64]) -> tuple[Ints, Ints]:
         return first, number.ravel()
     word, row = words[:, 0], np.arange(len(words), dtype=np.int32)
     bits = len(row).bit_length()
-    place = ((word * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits)).view(np.int64)
+    place = ((word * np.uint64(GOLDEN)) >> np.uint64(64 - bits)).view(np.int64)
     row_of = np.zeros(1 << bits, dtype=np.int32)
     row_of[place] = row
     like = row_of[place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from typing import Final
 
 from dfopt.arrays import Floats
 from dfopt.bnb import Bound, Clock, Relaxation
@@ -13,6 +14,9 @@ from dfopt.regions.lattices import sides_of
 from dfopt.regions.region import Branch, Region, Unlisted, Unsharded, listed
 from dfopt.terms.chip import chip_of
 from dfopt.terms.step.roofline import least_step
+
+_GRAPH: Final = 100.0
+"""Units of work of the least step of a graph, about: it adds up all kernels."""
 
 
 class LeastOfGraph(Relaxation[Branch, float]):
@@ -26,7 +30,7 @@ class LeastOfGraph(Relaxation[Branch, float]):
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
         """Lower bounds on the step, s; charges 100 units of work for each graph."""
-        clock.charge(100.0 * len(regions))
+        clock.charge(_GRAPH * len(regions))
         return [least_step(region.space.setting) for region in regions if isinstance(region, Unlisted)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Final
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -24,6 +25,9 @@ from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.sharded_graph import tile_counts
 from dfopt.terms.step.ledger import offloaded
 from dfopt.terms.table import Domain
+
+OPEN: Final = 1e-9
+"""Share of a memory that bounds leave open: sums of bytes are rounded, and what is a little over is left to states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +225,7 @@ def _fitting(bounds: PlanBounds, plans: Sequence[Plan]) -> dict[Plan, float]:
     """Plans that may fit the memories, with seconds of a step at least under each."""
     fitting = dict[Plan, float]()
     for table in bounds.tables(plans):
-        fits_i = table.used_i <= 1 + 1e-9  # sums are rounded: what is a little over is left to the states
+        fits_i = table.used_i <= 1 + OPEN
         pairs = zip(table.plans, table.least_i.tolist(), fits_i.tolist(), strict=True)
         fitting.update((plan, seconds) for plan, seconds, fits in pairs if fits)
     return fitting

@@ -22,7 +22,7 @@ from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.columns import Columns, beside_blocks, near_blocks
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import numbered
+from dfopt.fusion.partitioning import TIES, numbered
 from dfopt.fusion.priced import PricedStage
 from dfopt.fusion.ways import BlockWays, every_way, fastest_ways
 from dfopt.milp import Termination, solve, unanswered
@@ -214,7 +214,7 @@ def fit(
             return None
         if found_s <= upper or options.clock.over:
             break
-        rounds = [min(found_s * (1 + 1e-9), most)]  # blocks of all that is no slower: the next answer is the last
+        rounds = [min(found_s * (1 + TIES), most)]  # blocks of all that is no slower: the next answer is the last
     part = numbered(stage.tables, stage.limits, columns.decode(solution.x))
     taken = columns.block[columns.taken(solution.x)]
     low = min(solution.bound, upper, found_s)

@@ -20,7 +20,7 @@ from dfopt.documents.uncollected import uncollected
 from dfopt.errors import Infeasible, PlanError
 from dfopt.regions.lattices import down_sets_by_kind
 from dfopt.regions.plan_group import PlanGroup
-from dfopt.regions.space import MappingSpace
+from dfopt.regions.space import OPEN, MappingSpace
 from dfopt.regions.variants import Variants
 from dfopt.search.kept import Kept
 from dfopt.search.space import search_space
@@ -43,8 +43,6 @@ _BOUNDED: Final = 10_000
 """Plans that are bounded together: their arrays take up to a hundred megabytes."""
 _MOST_PLANS: Final = 350_000
 """Plans that are listed of all graphs, where the first has no more: with their records, 0.8 gigabytes."""
-_ROUNDED: Final = 1 + 1e-9
-"""Share of a memory up to which a plan is looked at more closely: sums of bytes are rounded."""
 _RECORD_S: Final = 5e-5
 """Seconds that the record of a plan takes: made, hashed, written and counted."""
 
@@ -194,7 +192,7 @@ class GraphSearch:
     def _fits(self, plan: Plan) -> bool:
         """Whether a plan may fit the memories whatever the schemes; else that is on record."""
         share = self._full.get(plan, 0.0)
-        if share > _ROUNDED or (share > 1.0 and self._too_large(plan)):
+        if share > 1 + OPEN or (share > 1.0 and self._too_large(plan)):
             self._unfit[plan] = plan
             self.units[plan, None] = UnitState(unfit=plan)
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from dfopt.solving.priced import priced_mapping
 from dfopt.solving.solved import Solved
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
+_FULL: Final = 1e-9  # relative: a bandwidth that is less by rounding alone is the full one
 
 
 def heat_answers(
@@ -242,7 +244,7 @@ def _at_least(solved: Solved, system: System) -> float:
     Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
     """
     assert system.stack is not None
-    return solved.bound if system.chip.fastest.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+    return solved.bound if system.chip.fastest.bandwidth >= system.stack.dram.peak * (1 - _FULL) else 0.0
 
 
 def _aware(solved: Solved, setting: Setting, options: Options) -> _Aware:

@@ -19,6 +19,7 @@ from dfopt.solving.solved import Solved
 
 RESOURCES: Final = "compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"
 MOST_S: Final = 2.0  # for one of them
+MORE: Final = 1.1  # times a resource: small beside what designs differ by, and large beside a proven gap
 
 
 def sensitivities(
@@ -48,7 +49,7 @@ def sensitivities(
     if asked.request.formulation == "assignment":  # a program takes its default from prices, which change
         asked = asked.asking(p_max=best.p_max)
     for number, resource in enumerate(resources):
-        changed = more_of(system, resource, 1.1)
+        changed = more_of(system, resource, MORE)
         clock = options.clock.share(1 / (len(resources) - number), MOST_S * UNITS_PER_S)
         budget = replace(asked, clock=clock, progress=None)
         space = MappingSpace.of_plans(Setting(graph, changed, assumptions), budget.request, [best.plan], known_arcs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from dfopt.bnb import Clock
 from dfopt.documents.certificate import Certificate
@@ -24,7 +25,7 @@ from dfopt.search.claims import SAME, Plans, differences
 from dfopt.search.kept import PROOF, Kept
 from dfopt.search.naming import names_of
 from dfopt.search.other_code import TrustedCounts
-from dfopt.search.sensitivity import MOST_S, RESOURCES, more_of, sensitivities
+from dfopt.search.sensitivity import MORE, MOST_S, RESOURCES, more_of, sensitivities
 from dfopt.setting.instance import Setting
 from dfopt.solving.options import Options
 from dfopt.solving.priced import priced_mapping
@@ -39,6 +40,11 @@ NOT_CHECKED = (
 """Fields that no check can hold against anything, and why."""
 
 _LEAST_S, _TIMES, _LONGEST_S = 60.0, 4.0, 3600.0
+"""Time limit of a check: seconds at least, times what the search took, and seconds at most; see `seconds_for`."""
+_PROVEN: Final = 1e-3
+"""Share of the tolerance by which a gap may exceed it: the gap is a quotient of figures that are rounded."""
+_HASTY: Final = 10
+"""A solve that took less than this part of the time limit was not stopped by it."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,7 @@ def _figures(result: Result, records: list[PlanRecord], score: Score, value: flo
 
 def rounded(gap: float) -> float:
     """A gap for display: 0 within the tolerance between judge and solver, else rounded."""
-    return 0.0 if gap <= PROOF * (1 + 1e-3) else gap
+    return 0.0 if gap <= PROOF * (1 + _PROVEN) else gap
 
 
 def words_of(gap: float, level_gap: float, heat: bool = False) -> str:
@@ -343,7 +349,7 @@ def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str
         problems.append(f"$.sensitivity: expected {', '.join(order)}, each of them once")
     for number, claim in enumerate(result.sensitivity):
         where, recomputed = f"$.sensitivity[{number}]", again.get(claim.resource)
-        better = more_of(result.system, claim.resource, 1.1)
+        better = more_of(result.system, claim.resource, MORE)
         score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
         most = score.step_time_s
         if score.feasible and claim.value > most * (1 + SAME):
@@ -356,7 +362,7 @@ def _sensitivities(result: Result, value: float, clock: Clock) -> tuple[list[str
             claim.proven and claim.value > recomputed.value * (1 + PROOF)
         ):
             problems.append(f"{where}.value: the file says {claim.value!r}, recomputed {recomputed.value!r}")
-        elif not claim.proven and result.seconds < min(MOST_S, asked.time_limit / 10):  # no time was short
+        elif not claim.proven and result.seconds < min(MOST_S, asked.time_limit / _HASTY):  # no time was short
             problems.append(f"{where}.proven: the file says False, recomputed True")
         elif not claim.proven:
             unchecked.append(f"$.sensitivity[*].proven: more was shown of {claim.resource} than the file says")

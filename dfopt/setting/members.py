@@ -39,7 +39,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from dfopt.documents.axes import MODULES
 from dfopt.documents.communication import CollectiveKind, Communication
@@ -48,6 +48,9 @@ from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
 from dfopt.documents.kernel import needed, operand_shape
 from dfopt.documents.modules import Modules
 from dfopt.setting.laid import Laid, Lies, Unsplit
+
+_ROW_BYTES: Final = 8.0
+"""Bytes that go with a row of a softmax in parts: its largest score and its sum, in fp32."""
 
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
@@ -203,7 +206,7 @@ class _Member(Laid):
     def _statistics(self, name: str) -> float:
         """Bytes that go with the parts of a softmax: the largest score of every row, and its sum, in fp32."""
         kernel = self.laid[name].kernel
-        return 8.0 * kernel.matrices * kernel.n if self.laid[name].needs == "keys" else 0.0
+        return _ROW_BYTES * kernel.matrices * kernel.n if self.laid[name].needs == "keys" else 0.0
 
     @cached_property
     def _gathered(self) -> bool:

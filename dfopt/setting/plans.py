@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, Dims, keys
@@ -32,6 +33,7 @@ from dfopt.setting.zero import shared_out
 
 COMMON = "module_schemes common"
 """What is fixed where not every scheme of modules is listed."""
+_LISTED: Final = 4  # rejected plans that a message lists: they mostly have one reason
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,7 @@ def _nothing_left(
     axes: Sequence[str],
 ) -> str:
     if rejected:
-        return "no plan is usable: " + "; ".join(f"{r.plan.label}: {r.reason}" for r in rejected[:4])
+        return "no plan is usable: " + "; ".join(f"{r.plan.label}: {r.reason}" for r in rejected[:_LISTED])
     sizes = ", ".join(f"{dim.name} ({dim.topology} of {dim.size})" for dim in system.network) or "none"
     asked = [f"{AXES[axis].label} {value}" for axis, value in wanted.items()]
     asked += [f"{AXES[axis].label} on {'*'.join(names) or 'no dim'}" for axis, names in wanted_dims.items()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from dfopt.arrays import Ints
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Layers
+
+_CACHED: Final = 4096  # answers: thousands of plans differ in other things
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def _placed(graph: Graph, plan: Plan) -> tuple[tuple[PipelineStage, ...], tuple[
     return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)
 
 
-@lru_cache(maxsize=4096)  # thousands of plans differ in other things
+@lru_cache(maxsize=_CACHED)
 def _of_layers(
     layers: Layers, stages: int, sizes: tuple[int, int, int]
 ) -> tuple[tuple[PipelineStage, ...], tuple[int, ...]]:
@@ -138,7 +141,7 @@ def in_order(graph: Graph, plan: Plan, number: int) -> tuple[tuple[int, int], ..
     return _in_order(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes, number)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_CACHED)
 def _in_order(layers: Layers, stages: int, sizes: tuple[int, int, int], number: int) -> tuple[tuple[int, int], ...]:
     first, most, last = sizes
     if len(layers.kinds) == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
 
 StageLayers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
+_CACHED: Final = 256  # answers: of each graph, for each number of stages that its plans have
 
 
 def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list[dict[str, int | None]]:
@@ -139,7 +141,7 @@ def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int 
     ]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_CACHED)
 def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, int | None], ...]:
     graph, layers = same.document, same.document.layers
     even, of_kind = layers_per_stage(layers.count, stages), graph.kernels_by_kind
@@ -199,7 +201,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
     return most
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_CACHED)
 def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may minimize the slowest stage, for any times of a layer and of the ends.
 
@@ -234,7 +236,7 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
     return tuple(sorted(_undominated(cuts(repeat, stages, first, last, alone)), reverse=True))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_CACHED)
 def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may be best where a stage's layers count as chunks that fill the pipeline.
 
@@ -280,7 +282,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
     return tuple(sorted(_undominated(candidates), reverse=True))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_CACHED)
 def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[StageLayers]:
     """Layer counts of three or more stages that average less than one unused place.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dfopt.sharding.layouts import conversions, must_meet, padded
 from dfopt.sharding.tables import InterChipTables, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
+_KEPT: Final = 1e-9  # relative: what later objectives may cost earlier ones, which a solver has rounded
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def optimize_interchip(
             cost = np.concatenate([np.broadcast_to(np.ravel(c), np.size(columns)) for columns, c in terms]).reshape(
                 1, -1
             )
-            slack = 1e-9 * max(abs(solution.objective), 1.0)
+            slack = _KEPT * max(abs(solution.objective), 1.0)
             model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
     assert first is not None and chosen is not None and chosen.x is not None
     sharding, stage = _decode(setting.graph, tables, formulation, chosen.x)

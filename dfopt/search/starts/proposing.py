@@ -42,6 +42,7 @@ _CLOSE: Final = 1.06  # up to so much above the best of all
 _TRUST: Final = 0.6, 1.7  # least and most that an estimate is corrected by
 _ARCS: Final = 4, 50  # that a unit of work lists and prices for the first time, and later
 _OPTIMISM: Final = 0.98  # for each factor of two between what is estimated and what was valued
+_FARTHEST: Final = 5.0  # factors of two, at most, that count for this
 
 
 def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
@@ -104,7 +105,7 @@ def _ratio(ratios: Mapping[_WorkClass, float], item: _Graph) -> float:
     if not ratios:
         return 1.0
     near = min(ratios, key=lambda other: _distance(item, other))
-    return min(max(ratios[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), 5.0))
+    return min(max(ratios[near], _TRUST[0]), _TRUST[1]) * float(_OPTIMISM ** min(_distance(item, near), _FARTHEST))
 
 
 def _estimated(setting: Setting, bounds: Mapping[Plan, float]) -> dict[Plan, float]:
