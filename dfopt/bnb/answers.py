@@ -6,8 +6,8 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-Region = TypeVar("Region", bound=Hashable)
-Solution = TypeVar("Solution")
+RegionT = TypeVar("RegionT", bound=Hashable)
+SolutionT = TypeVar("SolutionT")
 
 
 class Bound(NamedTuple):

@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from dfopt.bnb.answers import Bound, Candidate, LeafAnswer, Region, Solution
+from dfopt.bnb.answers import Bound, Candidate, LeafAnswer, RegionT, SolutionT
 from dfopt.bnb.clock import Clock
 from dfopt.bnb.node import Node
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 BRANCHING = "branching"
 """When a heuristic is asked about a region after its last relaxation, before it is divided."""
 
@@ -43,7 +43,7 @@ class View(Protocol):
         ...
 
 
-class Relaxation(Generic[Region, Answer]):
+class Relaxation(Generic[RegionT, AnswerT]):
     """A lower bound on the values of all members of a region.
 
     A relaxation answers about a key, and regions with the same key share the answer. The bound of a single region is
@@ -63,21 +63,21 @@ class Relaxation(Generic[Region, Answer]):
     batch: int = 1
     ahead: int = 0
 
-    def applies(self, region: Region) -> bool:
+    def applies(self, region: RegionT) -> bool:
         """Whether the relaxation can bound a region."""
         return True
 
-    def key(self, region: Region) -> Hashable:
+    def key(self, region: RegionT) -> Hashable:
         """All that the answer depends on: regions with equal keys share one answer."""
         return region
 
-    def prepare(self, regions: Sequence[Region], cutoff: float) -> None:
+    def prepare(self, regions: Sequence[RegionT], cutoff: float) -> None:
         """Prepare answers for regions that will be asked about, for example several at once in other processes.
 
         Which regions these are does not depend on how it does that.
         """
 
-    def answers(self, regions: Sequence[Region], cutoff: float, clock: Clock) -> Sequence[Answer]:
+    def answers(self, regions: Sequence[RegionT], cutoff: float, clock: Clock) -> Sequence[AnswerT]:
         """One answer for each of several regions, whose keys differ.
 
         An answer may stop early once it shows that nothing in the region is below the cutoff, or when the clock is
@@ -85,29 +85,29 @@ class Relaxation(Generic[Region, Answer]):
         """
         raise NotImplementedError
 
-    def bound(self, region: Region, answer: Answer) -> Bound:
+    def bound(self, region: RegionT, answer: AnswerT) -> Bound:
         """The bound of one region, read from an answer; by default the answer is its value."""
         value: Any = answer
         return Bound(value)
 
-    def refine(self, region: Region, answer: Answer, cutoff: float, clock: Clock) -> Answer:
+    def refine(self, region: RegionT, answer: AnswerT, cutoff: float, clock: Clock) -> AnswerT:
         """A tighter answer for a region, or one whose bound says that no more can be shown (``more`` is False)."""
         raise NotImplementedError
 
 
-class Heuristic(Generic[Region, Solution]):
+class Heuristic(Generic[RegionT, SolutionT]):
     """Proposes feasible solutions, so that the cutoff falls early."""
 
-    def due(self, node: Node[Region], after: str) -> bool:
+    def due(self, node: Node[RegionT], after: str) -> bool:
         """Whether to run on a node now: after the relaxation named ``after``, or before :data:`BRANCHING`."""
         return after == BRANCHING
 
-    def propose(self, node: Node[Region], view: View) -> Iterable[Candidate]:
+    def propose(self, node: Node[RegionT], view: View) -> Iterable[Candidate]:
         """Feasible solutions, which need not be members of the region."""
         raise NotImplementedError
 
 
-class Reduction(Generic[Region]):
+class Reduction(Generic[RegionT]):
     """Replaces a region by a smaller one without losing any solution that matters.
 
     Attributes
@@ -123,15 +123,15 @@ class Reduction(Generic[Region]):
     name: str
     dominance: bool = False
 
-    def reduce(self, region: Region, bound: Bound, view: View) -> Region | None:
+    def reduce(self, region: RegionT, bound: Bound, view: View) -> RegionT | None:
         """The smaller region, or None if nothing can be left out."""
         raise NotImplementedError
 
 
-class BranchingRule(Generic[Region]):
+class BranchingRule(Generic[RegionT]):
     """Divides a region into disjoint parts."""
 
-    def children(self, region: Region, bound: Bound, view: View) -> Sequence[tuple[Region, float]] | None:
+    def children(self, region: RegionT, bound: Bound, view: View) -> Sequence[tuple[RegionT, float]] | None:
         """Disjoint regions that together cover the region, each with a lower bound on its members.
 
         Each member is in exactly one of them. Empty: the region cannot be divided. None: this rule does not divide it.
@@ -139,20 +139,20 @@ class BranchingRule(Generic[Region]):
         raise NotImplementedError
 
 
-class LeafSolver(Generic[Region, Solution]):
+class LeafSolver(Generic[RegionT, SolutionT]):
     """Solves a region without dividing it."""
 
-    def accepts(self, region: Region, bound: Bound) -> bool:
+    def accepts(self, region: RegionT, bound: Bound) -> bool:
         """Whether this solver handles the region."""
         raise NotImplementedError
 
-    def solve(self, region: Region, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
+    def solve(self, region: RegionT, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """Solutions of the region and a bound on all its other members; see :class:`LeafAnswer`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Problem(Generic[Region, Solution]):
+class Problem(Generic[RegionT, SolutionT]):
     """A minimization problem for :func:`branch_and_bound`: root regions and the entries that bound and divide them.
 
     Attributes
@@ -169,9 +169,9 @@ class Problem(Generic[Region, Solution]):
         Solvers that decide regions without dividing them; the first that accepts a region decides it.
     """
 
-    roots: Sequence[Region]
-    relaxations: Sequence[Relaxation[Region, Any]]
-    branching: Sequence[BranchingRule[Region]]
-    heuristics: Sequence[Heuristic[Region, Solution]] = ()
-    reductions: Sequence[Reduction[Region]] = ()
-    leaves: Sequence[LeafSolver[Region, Solution]] = ()
+    roots: Sequence[RegionT]
+    relaxations: Sequence[Relaxation[RegionT, Any]]
+    branching: Sequence[BranchingRule[RegionT]]
+    heuristics: Sequence[Heuristic[RegionT, SolutionT]] = ()
+    reductions: Sequence[Reduction[RegionT]] = ()
+    leaves: Sequence[LeafSolver[RegionT, SolutionT]] = ()

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol
 
-from dfopt.bnb.answers import Bound, Region
+from dfopt.bnb.answers import Bound, RegionT
 
 Priority = tuple[float, ...]
 
 
 @dataclass(eq=False)
-class Node(Generic[Region]):
+class Node(Generic[RegionT]):
     """An open region with its current bound and the relaxations that have answered.
 
     Attributes
@@ -32,7 +32,7 @@ class Node(Generic[Region]):
         Number of refinements of the unfinished relaxation's answer when it was last read.
     """
 
-    region: Region
+    region: RegionT
     number: int
     bound: Bound
     answered: int = 0
@@ -43,7 +43,7 @@ class Node(Generic[Region]):
 class NodeSelection(Protocol):
     """Order in which open nodes are taken up."""
 
-    def priority(self, node: Node[Region]) -> Priority:
+    def priority(self, node: Node[RegionT]) -> Priority:
         """Sort key of a node: the least comes first, and of equal keys the one that waits longest."""
         ...
 
@@ -54,18 +54,18 @@ class BestFirst:
     Nodes whose relaxation stopped early wait until all others are done.
     """
 
-    def priority(self, node: Node[Region]) -> Priority:
+    def priority(self, node: Node[RegionT]) -> Priority:
         """The sort key (deferrals, bound, relaxations that have answered with a minus sign)."""
         return node.deferrals, node.bound.value, -node.answered
 
 
 @dataclass
-class OpenNodes(Generic[Region]):
+class OpenNodes(Generic[RegionT]):
     """Priority queue of open nodes; a node stays until its replacement is put in, so an interrupt loses none."""
 
     selection: NodeSelection
-    _heap: list[tuple[Priority, int, int, Node[Region]]] = field(default_factory=list)
-    _lows: list[tuple[float, int, Node[Region]]] = field(default_factory=list)
+    _heap: list[tuple[Priority, int, int, Node[RegionT]]] = field(default_factory=list)
+    _lows: list[tuple[float, int, Node[RegionT]]] = field(default_factory=list)
     _stamps: dict[int, int] = field(default_factory=dict)  # by number of a node: its valid entry
     _since: dict[int, int] = field(default_factory=dict)  # and since when it waits
     _count: Iterator[int] = field(default_factory=itertools.count)
@@ -73,7 +73,7 @@ class OpenNodes(Generic[Region]):
     def __len__(self) -> int:
         return len(self._stamps)
 
-    def put(self, node: Node[Region], *, same_turn: bool = False) -> None:
+    def put(self, node: Node[RegionT], *, same_turn: bool = False) -> None:
         """Add a node or re-sort it by its new bound: behind nodes of equal priority, unless ``same_turn`` is set."""
         stamp = next(self._count)
         since = self._since.get(node.number, stamp) if same_turn else stamp
@@ -81,11 +81,11 @@ class OpenNodes(Generic[Region]):
         heapq.heappush(self._lows, (node.bound.value, stamp, node))
         self._stamps[node.number], self._since[node.number] = stamp, since
 
-    def remove(self, node: Node[Region]) -> None:
+    def remove(self, node: Node[RegionT]) -> None:
         """Remove a node from the queue."""
         del self._stamps[node.number], self._since[node.number]
 
-    def first(self) -> Node[Region]:
+    def first(self) -> Node[RegionT]:
         """The node that comes next, without removing it."""
         while self._stamps.get(self._heap[0][3].number) != self._heap[0][2]:
             heapq.heappop(self._heap)
@@ -97,7 +97,7 @@ class OpenNodes(Generic[Region]):
             heapq.heappop(self._lows)
         return self._lows[0][0] if self._lows else math.inf
 
-    def in_order(self) -> list[Node[Region]]:
+    def in_order(self) -> list[Node[RegionT]]:
         """All open nodes in the order in which they would come."""
         valid = (entry for entry in self._heap if self._stamps.get(entry[3].number) == entry[2])
         return [entry[3] for entry in sorted(valid, key=lambda entry: entry[:3])]

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal
 
-from dfopt.bnb.answers import Candidate, Region, Solution
+from dfopt.bnb.answers import Candidate, RegionT, SolutionT
 from dfopt.bnb.proof_log import ProofLog
 
 SearchEnding = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
 
 
 @dataclass(frozen=True)
-class Leaf(Generic[Region]):
+class Leaf(Generic[RegionT]):
     """A region that was not divided further.
 
     Attributes
@@ -31,7 +31,7 @@ class Leaf(Generic[Region]):
         Solutions that the leaf solver found.
     """
 
-    region: Region
+    region: RegionT
     bound: float
     value: float | None
     others: float
@@ -39,7 +39,7 @@ class Leaf(Generic[Region]):
 
 
 @dataclass(frozen=True)
-class Snapshot(Generic[Solution]):
+class Snapshot(Generic[SolutionT]):
     """Progress of a search: best value, global bound and time.
 
     Attributes
@@ -57,12 +57,12 @@ class Snapshot(Generic[Solution]):
     best: float
     bound: float
     regions: int
-    solution: Solution | None
+    solution: SolutionT | None
     seconds: float
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[Region, Solution]):
+class Outcome(Generic[RegionT, SolutionT]):
     """Result of a search: the solutions kept, and a global bound that no solution is below.
 
     Attributes
@@ -86,10 +86,10 @@ class Outcome(Generic[Region, Solution]):
     ending: SearchEnding
     bounded: dict[str, int]
     seconds: float
-    log: ProofLog[Region]
+    log: ProofLog[RegionT]
 
     @property
-    def leaves(self) -> tuple[Leaf[Region], ...]:
+    def leaves(self) -> tuple[Leaf[RegionT], ...]:
         """Leaf regions that together cover the whole space, each with its bound."""
         regions = self.log.regions
         return tuple(Leaf(regions[closed.node], *closed[1:]) for closed in self.log.leaves)
@@ -105,7 +105,7 @@ class Outcome(Generic[Region, Solution]):
         return self.kept[0].value if self.kept else math.inf
 
     @property
-    def solution(self) -> Solution | None:
+    def solution(self) -> SolutionT | None:
         """The solution with the best value, or None."""
         return self.kept[0].solution if self.kept else None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple
 
-from dfopt.bnb.answers import Candidate, Region
+from dfopt.bnb.answers import Candidate, RegionT
 
 
 class BoundRaised(NamedTuple):
@@ -60,13 +60,13 @@ Event = BoundRaised | Branched | Reduced | Closed
 
 
 @dataclass
-class ProofLog(Generic[Region]):
+class ProofLog(Generic[RegionT]):
     """Append-only list of proof events, and the regions that they refer to by number."""
 
-    regions: list[Region] = field(default_factory=list)
+    regions: list[RegionT] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
-    def number(self, region: Region) -> int:
+    def number(self, region: RegionT) -> int:
         """Register a region and return its number."""
         self.regions.append(region)
         return len(self.regions) - 1

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic
 
-from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer, Region, Solution
+from dfopt.bnb.answers import NOTHING_SHOWN, Bound, Candidate, LeafAnswer, RegionT, SolutionT
 from dfopt.bnb.clock import Clock, OutOfTime
 from dfopt.bnb.entries import BRANCHING, Problem, Relaxation
 from dfopt.bnb.node import BestFirst, Node, NodeSelection, OpenNodes
@@ -27,14 +27,14 @@ from dfopt.interrupts import LIMIT, cause, interruptible
 
 
 def branch_and_bound(
-    problem: Problem[Region, Solution],
+    problem: Problem[RegionT, SolutionT],
     parameters: SearchParameters | None = None,
     *,
     clock: Clock | None = None,
     selection: NodeSelection | None = None,
     kept: Sequence[Candidate] = (),
-    progress: Callable[[Snapshot[Solution]], None] | None = None,
-) -> Outcome[Region, Solution]:
+    progress: Callable[[Snapshot[SolutionT]], None] | None = None,
+) -> Outcome[RegionT, SolutionT]:
     """Find the solution, or the several solutions, with the least value, and a bound on all others.
 
     Parameters
@@ -84,23 +84,23 @@ def branch_and_bound(
     ).run()
 
 
-class _Search(Generic[Region, Solution]):
+class _Search(Generic[RegionT, SolutionT]):
     """A run: it asks entries, and keeps what they answer in the store, the incumbents and the log."""
 
     def __init__(
         self,
-        problem: Problem[Region, Solution],
+        problem: Problem[RegionT, SolutionT],
         parameters: SearchParameters,
         clock: Clock,
         selection: NodeSelection,
         kept: Sequence[Candidate],
-        progress: Callable[[Snapshot[Solution]], None] | None,
+        progress: Callable[[Snapshot[SolutionT]], None] | None,
     ) -> None:
         self.problem, self.parameters, self.clock, self.progress = problem, parameters, clock, progress
         self.began = time.perf_counter()
-        self.store, self.log = BoundStore(), ProofLog[Region]()
+        self.store, self.log = BoundStore(), ProofLog[RegionT]()
         self.incumbents = Incumbents(parameters.top, parameters.gap, kept, parameters.limit)
-        self.open = OpenNodes[Region](selection)
+        self.open = OpenNodes[RegionT](selection)
         self.prepared = set[tuple[int, str]]()  # nodes that a relaxation was told of ahead
         self.closed = math.inf  # the least bound of all that is closed
         names = [relaxation.name for relaxation in problem.relaxations]
@@ -108,7 +108,7 @@ class _Search(Generic[Region, Solution]):
         if len(self.bounded) < len(names):
             raise ValueError(f"two relaxations have the same name: {', '.join(names)}")
 
-    def run(self) -> Outcome[Region, Solution]:
+    def run(self) -> Outcome[RegionT, SolutionT]:
         stopped: SearchEnding | None = None
         try:
             for region in self.problem.roots:
@@ -130,7 +130,7 @@ class _Search(Generic[Region, Solution]):
 
     # -- a step -----------------------------------------------------------------------------------------------------
 
-    def _step(self, node: Node[Region]) -> None:
+    def _step(self, node: Node[RegionT]) -> None:
         """Raise the bound of a node, or divide it, or decide it."""
         relaxation = self._next_relaxation(node)
         if relaxation is None:
@@ -147,14 +147,14 @@ class _Search(Generic[Region, Solution]):
         if self.progress is not None:
             self.progress(self._now())
 
-    def _next_relaxation(self, node: Node[Region]) -> Relaxation[Region, Any] | None:
+    def _next_relaxation(self, node: Node[RegionT]) -> Relaxation[RegionT, Any] | None:
         """The first relaxation that has not had its say and applies."""
         relaxations = self.problem.relaxations
         while node.answered < len(relaxations) and not relaxations[node.answered].applies(node.region):
             node.answered += 1
         return relaxations[node.answered] if node.answered < len(relaxations) else None
 
-    def _together(self, node: Node[Region], relaxation: Relaxation[Region, Any]) -> list[Node[Region]]:
+    def _together(self, node: Node[RegionT], relaxation: Relaxation[RegionT, Any]) -> list[Node[RegionT]]:
         """The node, and others that wait for the same relaxation, as many as this answers about in one call.
 
         Their answers are in the store then.
@@ -175,7 +175,7 @@ class _Search(Generic[Region, Solution]):
                 self.store.put(relaxation.name, key, answer)
         return nodes
 
-    def _take_up(self, node: Node[Region], relaxation: Relaxation[Region, Any]) -> None:
+    def _take_up(self, node: Node[RegionT], relaxation: Relaxation[RegionT, Any]) -> None:
         """Give a node the bound that is read off the answer about it, refined where the node had that before."""
         key = relaxation.key(node.region)
         stored = self.store.get(relaxation.name, key)
@@ -194,7 +194,7 @@ class _Search(Generic[Region, Solution]):
             node.answered, node.deferrals = node.answered + 1, 0
 
     def _refined(
-        self, node: Node[Region], relaxation: Relaxation[Region, Any], key: Hashable, stored: Stored
+        self, node: Node[RegionT], relaxation: Relaxation[RegionT, Any], key: Hashable, stored: Stored
     ) -> Stored:
         """The answer about a node with more work: each time by a factor."""
         part = self.clock.allowance(self.parameters.allowance * self.parameters.growth**node.deferrals)
@@ -202,9 +202,9 @@ class _Search(Generic[Region, Solution]):
             answer = relaxation.refine(node.region, stored.answer, self.incumbents.cutoff, part)
         return self.store.put(relaxation.name, key, answer)
 
-    def _prepare(self, relaxation: Relaxation[Region, Any]) -> None:
+    def _prepare(self, relaxation: Relaxation[RegionT, Any]) -> None:
         """Tell a relaxation of the first nodes that come to it, each bounded by all relaxations before it."""
-        nodes: list[Node[Region]] = []
+        nodes: list[Node[RegionT]] = []
         priority, number = self.open.selection.priority, [*self.problem.relaxations].index(relaxation)
         heap = [(priority(waiting), place, waiting) for place, waiting in enumerate(self.open.in_order())]
         while heap and len(nodes) < relaxation.ahead and heap[0][2].bound.value < self.incumbents.cutoff:
@@ -222,7 +222,7 @@ class _Search(Generic[Region, Solution]):
         with interruptible():
             relaxation.prepare([node.region for node in nodes], self.incumbents.cutoff)
 
-    def _expand(self, node: Node[Region]) -> None:
+    def _expand(self, node: Node[RegionT]) -> None:
         """Divide a node that no relaxation has more to say about, or decide it."""
         self._propose(node, BRANCHING)
         for leaf in self.problem.leaves:
@@ -236,7 +236,7 @@ class _Search(Generic[Region, Solution]):
         if not self._reduce(node):
             self._divide(node)
 
-    def _decide(self, node: Node[Region], answer: LeafAnswer) -> None:
+    def _decide(self, node: Node[RegionT], answer: LeafAnswer) -> None:
         """Take what a leaf solver shows of a node."""
         for candidate in answer.candidates:  # no interrupt comes between a solution and its place
             self.incumbents.offer(candidate)
@@ -244,7 +244,7 @@ class _Search(Generic[Region, Solution]):
         bound, others = value if answer.bound is None else answer.bound, max(low, answer.others)
         self._close(node, max(low, min(bound, others)), value, others, answer.candidates)
 
-    def _reduce(self, node: Node[Region]) -> bool:
+    def _reduce(self, node: Node[RegionT]) -> bool:
         """Replace a node by a smaller one, if a reduction can."""
         for reduction in self.problem.reductions:
             if reduction.dominance and self.parameters.top > 1:
@@ -259,7 +259,7 @@ class _Search(Generic[Region, Solution]):
                 return True
         return False
 
-    def _divide(self, node: Node[Region]) -> None:
+    def _divide(self, node: Node[RegionT]) -> None:
         """Replace a node by the parts that the first rule divides it into; close it if it has none."""
         for rule in self.problem.branching:
             with interruptible():
@@ -280,7 +280,7 @@ class _Search(Generic[Region, Solution]):
             return
         raise ValueError(f"no branching rule divides {node.region}, and no leaf solver decides it")
 
-    def _propose(self, node: Node[Region], after: str) -> None:
+    def _propose(self, node: Node[RegionT], after: str) -> None:
         """Offer the incumbents what heuristics propose."""
         for heuristic in self.problem.heuristics:
             if heuristic.due(node, after):
@@ -289,7 +289,7 @@ class _Search(Generic[Region, Solution]):
 
     def _close(
         self,
-        node: Node[Region],
+        node: Node[RegionT],
         bound: float,
         value: float | None = None,
         others: float | None = None,
@@ -305,13 +305,13 @@ class _Search(Generic[Region, Solution]):
         """The lower bound on all solutions: of the open nodes, the closed ones and the best solution."""
         return min(self.incumbents.best, self.closed, self.open.least())
 
-    def _now(self) -> Snapshot[Solution]:
+    def _now(self) -> Snapshot[SolutionT]:
         kept = self.incumbents.kept
         solution = kept[0].solution if kept else None
         seconds = time.perf_counter() - self.began
         return Snapshot(self.incumbents.best, self._least(), len(self.log.regions), solution, seconds)
 
-    def _ended(self, stopped: SearchEnding | None) -> Outcome[Region, Solution]:
+    def _ended(self, stopped: SearchEnding | None) -> Outcome[RegionT, SolutionT]:
         bound = self._least()
         for node in self.open.in_order():
             self._close(node, node.bound.value)

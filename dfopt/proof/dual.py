@@ -3,6 +3,7 @@
 For weights w of resources with w . x <= seconds(x) for all x, a block takes no less than the weighted sum of what it
 pays. So the layer takes no less than the sum of all items, each spread over blocks in its cheapest way, and that is a
 sum of costs which few kernels decide each (:mod:`dfopt.proof.factors`). Every component has weights of its own.
+Domains and duals mean the same in :mod:`dfopt.terms.table` and :mod:`dfopt.regions.dual`, whose code is another one.
 
 Suffixes: k kernel, r resource that takes time, c component, p pattern: which kernels of an item are in a block.
 """

@@ -2,7 +2,8 @@
 
 Variables are eliminated one after another (Bertele and Brioschi, *Nonserial Dynamic Programming*, 1972): all costs that
 a variable is part of are added up, and its least is a cost of the others. What is sent back in the other direction
-tells of each value what the sum comes to at least with it (min-marginals).
+tells of each value what the sum comes to at least with it (min-marginals). Factors and eliminations mean the same in
+:mod:`dfopt.terms.elimination`, of which nothing is used here: two codes for one notion do not have one fault.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """A region of mappings in a proof: schemes and blocks that are left, and how it is divided.
 
+It means the same in :mod:`dfopt.regions.region`, of which nothing is used here.
+
 Suffixes: k kernel, r resource that takes time, o scheme that is left.
 """
 

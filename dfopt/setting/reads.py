@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Protoc
 from dfopt.documents.plan import Plan
 
 Asked = TypeVar("Asked")
-Given = ParamSpec("Given")
+P = ParamSpec("P")
 _OPEN: Final = object()
 _Read = str | tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]
 """A field or property by its name, or a method by its name with what it is given."""
@@ -111,7 +111,7 @@ class _OfPlan(Protocol):
 
 
 Owner = TypeVar("Owner", bound=_OfPlan)
-Answer = TypeVar("Answer")
+ReturnT = TypeVar("ReturnT")
 
 
 @cache
@@ -125,30 +125,30 @@ def under(owner: Owner, plan: Plan) -> Owner:
     return replace(owner, instance=replace(owner.instance, plan=plan))
 
 
-class by_reads(Generic[Owner, Answer]):
+class by_reads(Generic[Owner, ReturnT]):
     """Decorator: a cached property shared by all instances whose plans agree in what it reads.
 
     Its other fields are part of the question.
     """
 
-    def __init__(self, work: Callable[[Owner], Answer]) -> None:
+    def __init__(self, work: Callable[[Owner], ReturnT]) -> None:
         self.work, self.__doc__ = work, work.__doc__
 
     @overload
     def __get__(self, owner: None, of: type[Owner]) -> Self: ...
     @overload
-    def __get__(self, owner: Owner, of: type[Owner]) -> Answer: ...
-    def __get__(self, owner: Owner | None, of: type[Owner]) -> Self | Answer:
+    def __get__(self, owner: Owner, of: type[Owner]) -> ReturnT: ...
+    def __get__(self, owner: Owner | None, of: type[Owner]) -> Self | ReturnT:
         if owner is None:
             return self
         others = (getattr(owner, name) for name in _others(of))
         question = owner.instance.setting.reads[self.work, *others]
-        answer: Answer = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
+        answer: ReturnT = question.answer(owner.instance.plan, lambda plan: self.work(under(owner, plan)))
         owner.__dict__[self.work.__name__] = answer  # from now on without asking: this class has no __set__
         return answer
 
 
-def memoized(method: Callable[Concatenate[Any, Given], Answer]) -> cached_property[Callable[Given, Answer]]:
+def memoized(method: Callable[Concatenate[Any, P], ReturnT]) -> cached_property[Callable[P, ReturnT]]:
     """Decorator: a method that caches its results on its object, by arguments.
 
     Examples
@@ -164,7 +164,7 @@ def memoized(method: Callable[Concatenate[Any, Given], Answer]) -> cached_proper
     (9, 9, 1)
     """
 
-    def of_object(owner: Any) -> Callable[Given, Answer]:
+    def of_object(owner: Any) -> Callable[P, ReturnT]:
         return cache(partial(method, owner))  # type: ignore[return-value]
 
     of_object.__doc__ = method.__doc__

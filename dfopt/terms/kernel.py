@@ -22,7 +22,7 @@ from dfopt.documents.saved import added_bytes, reduced_bytes
 from dfopt.documents.system import Chip
 from dfopt.physics import ops
 from dfopt.setting.placements import Counted
-from dfopt.setting.reads import Answer
+from dfopt.setting.reads import ReturnT
 from dfopt.terms.layer import Layer
 
 
@@ -78,7 +78,7 @@ class LayerKernel:
             layer.memo["kernels"] = kernels
         return kernels
 
-    def answer(self, question: Hashable, work: Callable[[LayerKernel], Answer]) -> Answer:
+    def answer(self, question: Hashable, work: Callable[[LayerKernel], ReturnT]) -> ReturnT:
         """Return ``work(self)``, which is computed once for all kernels in which ``work`` reads the same values.
 
         Answers are remembered only if the graph is the part of a model that one chip sees under a second parallel axis
@@ -94,13 +94,13 @@ class LayerKernel:
 
         Returns
         -------
-        Answer
+        ReturnT
             What ``work`` returns for this kernel, or has returned for another kernel with the same values.
         """
         setting = self.layer.instance.setting
         if setting.of is None:  # no other graph has its kernels
             return work(self)
-        answer: Answer = setting.of_kernels[question].answer(self, work)
+        answer: ReturnT = setting.of_kernels[question].answer(self, work)
         return answer
 
     @property

@@ -20,7 +20,7 @@ from dfopt.documents.plan import Plan
 from dfopt.physics.fill import Line, line_of
 from dfopt.physics.pipeline import fill_factor
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.reads import Answer, ByReads
+from dfopt.setting.reads import ByReads, ReturnT
 from dfopt.setting.stages import PipelineStage, stage_places
 
 
@@ -122,11 +122,11 @@ class PlanArrays:
         """Group of the plan of every stage: int array, shape (stages,)."""
         return self.group_i[self.plan_r]
 
-    def of_plans(self, work: Callable[[Instance], Answer]) -> list[Answer]:
+    def of_plans(self, work: Callable[[Instance], ReturnT]) -> list[ReturnT]:
         """Value of ``work`` for every plan, computed once for plans that agree in all that it reads."""
         return _answers(self.under_i, work)
 
-    def of_groups(self, work: Callable[[Instance], Answer]) -> list[Answer]:
+    def of_groups(self, work: Callable[[Instance], ReturnT]) -> list[ReturnT]:
         """Value of ``work`` for every group of plans, computed once for groups that agree in all that it reads."""
         return _answers(self.instances, work)
 
@@ -211,10 +211,10 @@ class PlanArrays:
         return row_iq, count_iq
 
 
-def _answers(instances: Iterable[Instance], work: Callable[[Instance], Answer]) -> list[Answer]:
+def _answers(instances: Iterable[Instance], work: Callable[[Instance], ReturnT]) -> list[ReturnT]:
     questions = defaultdict[Setting, ByReads](ByReads)
 
-    def of(plan: Plan, setting: Setting) -> Answer:
+    def of(plan: Plan, setting: Setting) -> ReturnT:
         return work(Instance(setting, plan))
 
     under = ((instance.setting, instance.plan) for instance in instances)
