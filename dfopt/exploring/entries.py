@@ -44,7 +44,7 @@ from dfopt.exploring.space import Box, DesignChoice, Sizes
 from dfopt.exploring.workload import SOLVE, ExplorationProblem
 from dfopt.physics.merits import MERITS
 
-ProgressCallback = Callable[[Snapshot[DesignChoice]], None]
+DesignProgress = Callable[[Snapshot[DesignChoice]], None]
 """Called with the state of a search over designs after each of its steps."""
 BATCH: Final = "batch"
 """The name of the batch among the sizes of a design."""
@@ -174,7 +174,7 @@ def explore_boxes(
     *,
     top: int = 1,
     kept: Sequence[Candidate] = (),
-    progress: ProgressCallback | None = None,
+    progress: DesignProgress | None = None,
 ) -> Outcome[Box, DesignChoice]:
     """Branch and bound over the boxes of a design space; see :func:`branch_and_bound`.
 

@@ -40,7 +40,7 @@ from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.comparing import compared, comparison
-from dfopt.exploring.entries import BATCH, Batches, ProgressCallback, batches_of, explore_boxes
+from dfopt.exploring.entries import BATCH, Batches, DesignProgress, batches_of, explore_boxes
 from dfopt.exploring.judged import bounds_of
 from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
@@ -297,7 +297,7 @@ def _effort(problem: Batches, workload: ExplorationProblem, box: Box, outcome: O
 
 
 def _searched(
-    problem: Batches, request: ExplorationRequest, time_limit: float, tell: ProgressCallback | None
+    problem: Batches, request: ExplorationRequest, time_limit: float, tell: DesignProgress | None
 ) -> Outcome[Box, DesignChoice]:
     """The search over boxes; what a share of the time cut short goes on while time is left."""
     began = time.perf_counter()
@@ -357,7 +357,7 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
     return Infeasible("\n".join(filter(None, lines)))
 
 
-def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> ProgressCallback:
+def _telling(problem: Batches, progress: Callable[[options.Progress], None]) -> DesignProgress:
     """Tells the progress over boxes in the words of a search."""
     workload = problem.workloads[0]
 
