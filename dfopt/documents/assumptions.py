@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from dfopt.documents.base import Document
+from dfopt.documents.dfmodel_profile import DFMODEL
 from dfopt.errors import NotInZoo, close_matches
 from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
@@ -354,31 +355,7 @@ class Assumptions(Document):
         return changed.model_copy(update={"profile": f"{self.profile.removesuffix(CHANGED)}{CHANGED}"})
 
 
-_DFMODEL = Assumptions(
-    profile="dfmodel",
-    execution="chip",
-    overlap="perfect",
-    compute_utilization=0.9,
-    sharding_objective="bytes",
-    sharding_rules="dfmodel",
-    sequence_parallelism="none",
-    collective_model="dfmodel",
-    all_reduce_passes=2,
-    weights_from_dram=False,
-    layer_boundary="free",
-    empty_partitions="forbid",
-    forward_backward="halves",
-    fanout="per_consumer",
-    weight_tiling="free",
-    token_blocks="none",
-    gradients="dfmodel",
-    bubble="interleaved",
-    point_to_point="per_step",
-    network_dims="whole",
-    optimizer_bytes_per_parameter=0.0,
-    memory_reserve=0.0,
-)
-
+_DFMODEL = Assumptions(profile="dfmodel", **DFMODEL)
 PROFILES: dict[str, Assumptions] = {
     "default": Assumptions(),
     "ideal": Assumptions(),  # another word for it, beside what was measured
