@@ -17,7 +17,7 @@ from dfopt.judge import network, working
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import held_word, optimizer_words, reduced_word, word
 from dfopt.physics import offload, pipeline
-from dfopt.physics.states import KINDS, STATE_OF, Amount, Held, capacities
+from dfopt.physics.states import KINDS, OPTIMIZER_BYTES, STATE_OF, Amount, Held, Kind, capacities
 from dfopt.physics.working import MAIN_GRADIENT
 
 _PARTS: Final[dict[Amount, str]] = {
@@ -78,7 +78,7 @@ def entries(case: Case, rank: Rank, amounts_of: StageAmounts) -> list[LedgerEntr
     for kind in KINDS:
         if kind.lifetime == "exchange" or (kind.trained and not _keeps_gradients(case)):
             continue
-        size = for_parameter(case) if kind.per_parameter else 1.0
+        size = _scale(case, kind)
         bytes_by_stage = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
         ran = [stage for stage, times in rank.runs.items() if times]
         largest = max(ran, key=bytes_by_stage.__getitem__, default=None)
@@ -148,8 +148,15 @@ def of_layer(case: Case, stage: int) -> dict[Item, float]:
 
 def _of_item(case: Case, amounts: Mapping[str, float], item: Item) -> float:
     kinds = [kind for kind in KINDS if kind.item == item and (_keeps_gradients(case) or not kind.trained)]
-    sizes = [for_parameter(case) if kind.per_parameter else 1.0 for kind in kinds]
+    sizes = [_scale(case, kind) for kind in kinds]
     return math.fsum(size * amounts[kind.of] for size, kind in zip(sizes, kinds, strict=True))
+
+
+def _scale(case: Case, kind: Kind) -> float:
+    """Bytes of a state for each unit of its amount, which is a byte or a parameter."""
+    if kind.per_parameter == OPTIMIZER_BYTES:
+        return for_parameter(case)
+    return getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0
 
 
 def for_parameter(case: Case) -> float:

@@ -20,6 +20,8 @@ Amount = Literal[
     "weights", "experts", "gradients", "other gradients", "layer gradients", "parameters", "saved", "waiting",
     "working", "cached", "tables", "table gradients", "table optimizer", "whole gradients",
 ]  # fmt: skip
+OPTIMIZER_BYTES: Final = "optimizer_bytes_per_parameter"
+"""Assumption with the bytes of optimizer state per parameter."""
 Lifetime = Literal["step", "microbatch", "sequences", "partition", "layer", "others", "exchange"]
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
@@ -43,11 +45,12 @@ class Kind:
         layers except that one. ``exchange``: of the layers that are exchanged at a time (``layers_exchanged``), each
         counted like the largest.
     per_parameter
-        Assumption with the bytes per parameter, for graphs that state no data type for it.
+        Assumption with the bytes per parameter; ``of`` is then a number of parameters. A graph that states the data
+        types of its optimizer has those instead of :data:`OPTIMIZER_BYTES`.
     trained
         Whether it exists only in training.
     item
-        Item of a placement that it belongs to. None: it is in the fastest memory.
+        Item of a placement that it belongs to: all entries of an item have one name. None: it is in the fastest memory.
     shared_from
         Lowest ZeRO level at which data-parallel replicas partition the state.
     exists_from

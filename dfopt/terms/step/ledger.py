@@ -20,7 +20,7 @@ from dfopt.documents.saved import gradient_bytes, optimizer_bytes, reduced_bytes
 from dfopt.errors import Infeasible
 from dfopt.physics.offload import buffered
 from dfopt.physics.pipeline import microbatches_in_flight
-from dfopt.physics.states import KINDS, LABELS, STATE_OF, Amount, Held, capacities, usable
+from dfopt.physics.states import KINDS, LABELS, OPTIMIZER_BYTES, STATE_OF, Amount, Held, Kind, capacities, usable
 from dfopt.physics.working import MAIN_GRADIENT
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
@@ -113,13 +113,21 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], sizes: Iterable[float
     trains = counts_training(graph, assumptions)
     states = []
     for kind in KINDS:
-        size = for_parameter if kind.per_parameter else 1.0
+        size = _unit_bytes(kind, graph, assumptions)
         if size > 0 and (trains or not kind.trained):
             for (of, split_over, copied), amount in amounts.items():
                 if of == kind.of and amount > 0:
                     lies = kind.lifetime, kind.item, kind.shared_from, kind.exists_from, copied
                     states.append(State(kind.name, size * amount, split_over, *lies))
     return tuple(states)
+
+
+def _unit_bytes(kind: Kind, graph: Graph, assumptions: Assumptions) -> float:
+    """Bytes for one parameter of a state whose amount is a number of parameters; 1 where the amount is in bytes."""
+    if kind.per_parameter is None:
+        return 1.0
+    stated: float = getattr(assumptions, kind.per_parameter)
+    return optimizer_bytes(graph, stated) if kind.per_parameter == OPTIMIZER_BYTES else stated
 
 
 def _of_tables(

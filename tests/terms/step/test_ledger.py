@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
@@ -32,7 +33,7 @@ from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate
 from dfopt.judge import ledger as judge
-from dfopt.physics.states import KINDS, LABELS, Held, Kind
+from dfopt.physics.states import KINDS, LABELS, STATE_OF, Held, Kind
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.terms.bounds import PlanBounds
@@ -148,6 +149,31 @@ def test_both_books_are_equal_and_none_is_below_the_bound(of: str, data: st.Data
         most = max(most, size)
     setting = Setting(world.graph, with_dram(world.system, most * (1 + 1e-9) + 1e-9), world.assumptions)
     PlanBounds(setting).check_dram(setting.under(world.plan))
+
+
+@share(0.5)
+@given(mapped(TRAINING))
+def test_a_state_has_the_bytes_per_parameter_of_the_assumption_that_it_names(drawn: tuple[World, Mapping]) -> None:
+    world, mapping = drawn
+    stated = world.assumptions.all_reduce_passes  # any number of the assumptions
+    states = (
+        Kind("averages", "parameters", "averages", per_parameter="all_reduce_passes", trained=True),
+        Kind("bytes", "parameters", "a byte for each parameter", trained=True),
+    )
+    with patch.object(ledger, "KINDS", (*KINDS, *states)), patch.object(judge, "KINDS", (*KINDS, *states)):
+        case = judged.build(mapping, world.graph, world.system, world.assumptions)
+        for rank, books in zip(case.ranks, optimisers(world, mapping), strict=True):
+            judge_books = judge.held(case, rank).get("dram", {})
+            for dram in (books["dram"], judge_books):
+                assert dram.get("averages", 0.0) == pytest.approx(stated * dram.get("bytes", 0.0))
+            assert judge_books.get("averages", 0.0) == pytest.approx(books["dram"].get("averages", 0.0))
+
+
+def test_entries_of_one_item_have_one_name() -> None:
+    """A placement moves an item, and offloading books it under its name."""
+    pairs = {(kind.item, kind.name) for kind in KINDS if kind.item is not None}
+    names = {"experts": "weights"}  # of the same state as other weights
+    assert len(pairs) == len(STATE_OF) and all(STATE_OF[item] == names.get(item, item) for item in STATE_OF)
 
 
 @share(0.5)
