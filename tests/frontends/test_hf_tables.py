@@ -55,6 +55,12 @@ def test_what_is_wrong_with_an_entry_is_said_with_its_place(entry: dict[str, Any
     assert message in str(caught.value)
 
 
+def test_a_type_of_alike_layers_may_read_a_field_in_its_own_way() -> None:
+    own = next(iter(MEANINGS.values()))
+    family = families._family({"x": {"alike": True, "fields": {"width": own}}}, "x")
+    assert family.fields["width"] is own and "num_hidden_layers" in family.fields
+
+
 def test_every_function_template_and_row_is_named_by_an_entry() -> None:
     names = ("shared", *SORTS)
     folder = Path(families.__file__).with_name("model_types")

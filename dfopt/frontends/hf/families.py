@@ -77,7 +77,9 @@ def _family(entries: Entries, name: str) -> Family:
     fields, dropped = entry["fields"], entry.pop("drop", ())
     entry["words"] = [*entry.get("words", ()), *entry.pop("unused", ())]
     if entry.get("alike"):
-        entry["fields"] = {field: row for field, row in FIELDS.items() if field not in BY_FAMILY or field in fields}
+        own = {field: row for field, row in fields.items() if row is not STACKS.get(field)}  # not named under ``rows``
+        alike = {field: row for field, row in FIELDS.items() if field not in BY_FAMILY or field in fields}
+        entry["fields"] = alike | own
     elif entry.pop("base", True):
         entry["fields"] = {field: STACKS[field] for field in _BASE if field not in dropped} | fields
     try:
