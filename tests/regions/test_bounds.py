@@ -34,7 +34,17 @@ from dfopt.regions.leaves import Enumeration
 from dfopt.regions.problem import problem_in
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Branch, Region, Unlisted
-from dfopt.regions.relaxations import GeneratedBlocks, LeastUntiled, LeastUntiledOfStages, PiecesOverOptions
+from dfopt.regions.relaxations import (
+    CapacityBound,
+    GeneratedBlocks,
+    LeastOfGraph,
+    LeastStep,
+    LeastUntiled,
+    LeastUntiledOfStages,
+    LeastWork,
+    PathBound,
+    PiecesOverOptions,
+)
 from dfopt.solving.options import Options
 
 MANY = 300
@@ -44,6 +54,12 @@ BEATEN = SimpleNamespace(different="another graph")
 """A mapping that others have found."""
 BY_CYCLES: dict[str, Any] = {"compute_model": "cycle", "tile_rows": [None, None, 1, 2]}
 BY_SHARES: dict[str, Any] = {"compute_model": "efficiency", "memory": True}
+BROKEN: list[tuple[type[Relaxation[Any, Any]], int]] = [
+    (LeastOfGraph, 1), (LeastStep, 1), (LeastUntiled, 2), (LeastWork, 2), (PathBound, 1), (CapacityBound, 2),
+]  # fmt: skip
+"""Relaxations, each with the chips of a world in which 1 % more is too much. On one chip the path says all."""
+ELSEWHERE = {LeastUntiledOfStages, PiecesOverOptions, GeneratedBlocks}
+"""Relaxations of open stages and of lattices that are not listed; other tests hold those."""
 NOTHING = Bound(-math.inf)
 """Of a region that no relaxation was asked about."""
 
@@ -255,11 +271,12 @@ def lone_kernel(shards: int = 1) -> Members:
     return Members(World(graph, system, df.Plan(), chosen), request)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 4, 7, 8])
-def test_a_relaxation_that_is_wrong_by_a_percent_is_caught(number: int) -> None:
-    members = lone_kernel(shards=2 if number in (2, 4, 8) else 1)  # of one way the path says all
+@pytest.mark.parametrize(("kind", "shards"), BROKEN)
+def test_a_relaxation_that_is_wrong_by_a_percent_is_caught(kind: type[Relaxation[Any, Any]], shards: int) -> None:
+    members = lone_kernel(shards=shards)
     region = members.space.roots[0]
     relaxations = list(problem(members).relaxations)
+    [number] = [place for place, each in enumerate(relaxations) if isinstance(each, kind)]
     least = members.least(region)
     parts = region, Unlisted(members.space)
     for part in parts:
@@ -286,5 +303,6 @@ def test_the_bound_of_open_stages_is_met_and_one_percent_more_is_too_much() -> N
 
 
 def test_all_relaxations_are_broken_in_turn() -> None:
-    names = [one.name for one in problem(lone_kernel()).relaxations]
-    assert len(names) == 9 and names[5:7] == [PiecesOverOptions.name, GeneratedBlocks.name]  # of lattices not listed
+    """A new one goes into ``BROKEN``, or behind a test of its own into ``ELSEWHERE``."""
+    kinds = [type(each) for each in problem(lone_kernel()).relaxations]
+    assert {kind for kind, _ in BROKEN} | ELSEWHERE == set(kinds)
