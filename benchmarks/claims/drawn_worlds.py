@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[2] / "tests"
 
 def drawn(count: int, number: int) -> list[Any]:
     """So many worlds whose kernels fuse, the same ones for a number."""
-    sys.path[:0] = [str(TESTS / "regions"), str(TESTS)]
+    sys.path[:0] = [str(TESTS / "regions"), str(TESTS / "joint"), str(TESTS)]
     from covered import covered
 
     worlds = list[Any]()

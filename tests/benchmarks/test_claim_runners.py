@@ -34,6 +34,14 @@ def test_it_lists_its_sections(runner: str, some: set[str], capsys: pytest.Captu
     assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
 
 
+def test_worlds_of_the_tests_are_drawn_outside_pytest() -> None:
+    """Helpers of tests import others from folders that pytest has on its path; a runner has to name these itself."""
+    run = importlib.import_module("claims.rows").run
+    code = f"import sys; sys.path[:0] = [{str(ROOT / 'benchmarks')!r}]; from claims.drawn_worlds import drawn"
+    ended = run(["-c", f"{code}; print(len(drawn(2, 0)))"], limit=120.0)
+    assert [str(part).strip() for part in ended[:2]] == ["0", "2"], ended
+
+
 def test_every_mutation_meets_the_source_once() -> None:
     mutations = importlib.import_module("claims.mutations").MUTATIONS
     assert [(one.count(), one.text != one.instead) for one in mutations] == [(1, True)] * 7
