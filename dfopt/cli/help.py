@@ -186,7 +186,7 @@ def documented(doc: str) -> dict[str, HelpEntry]:
     Examples
     --------
     >>> list(documented("Do.\n\n    Search:\n        top (-k K 1..): Number\n            of answers.").items())
-    [('top', Entry(heading='Search', names=('-k',), metavar='K', least=1.0, most=None, text='Number of answers.'))]
+    [('top', HelpEntry(heading='Search', names=('-k',), metavar='K', least=1.0, most=None, text='Number of answers.'))]
     """
     entries: dict[str, HelpEntry] = {}
     for heading, lines in re.findall(r"^ *(\w[\w ]*):\n((?: {8}.*\n?)+)", doc.partition(_EXAMPLES.strip())[0], re.M):
