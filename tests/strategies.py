@@ -6,11 +6,13 @@ FLOP/s, bytes in the tens at 100 B/s, so that every term decides something now a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
+import pytest
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 
@@ -100,9 +102,16 @@ TRAINED: list[Trained] = [
 """What a training step has beside the data of its graph, of other types."""
 
 
-def share(part: float) -> settings:
-    """Settings with a part of the profile's examples, at least five."""
-    return settings(max_examples=max(5, int(settings().max_examples * part)))
+def share(part: float, *, nightly: float | None = None) -> Callable[[T], T]:
+    """Give a property a part of the profile's examples, at least five.
+
+    With a part for the nightly profile, the property is marked ``nightly`` there, too.
+    """
+    marked = nightly is not None and os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+    if marked:
+        part = nightly
+    examples = settings(max_examples=max(5, int(settings().max_examples * part)))
+    return (lambda test: pytest.mark.nightly(examples(test))) if marked else examples
 
 
 class Dice:

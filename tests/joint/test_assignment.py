@@ -183,16 +183,9 @@ def test_exchanges_behind_the_backward_pass_are_brute_force(case) -> None:
     assert min(one.bound for one in outcomes) <= best.value * (1 + 1e-9)
 
 
-@share(0.05)
+@share(0.05, nightly=0.05)
 @given(asked_worlds(most=4))
 def test_another_solver_is_brute_force(case) -> None:
-    check(*case, solver="pulp:CBC")
-
-
-@pytest.mark.nightly
-@share(0.05)
-@given(asked_worlds(most=4))
-def test_another_solver_is_brute_force_nightly(case) -> None:
     check(*case, solver="pulp:CBC")
 
 

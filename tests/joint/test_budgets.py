@@ -279,7 +279,7 @@ IN_BLOCKS = needing_blocks(
 )
 
 
-@share(0.1)
+@share(0.1, nightly=0.2)
 @given(WORLDS, st.data())
 def test_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
     check_every_sharding(world, data)
@@ -291,13 +291,6 @@ def test_the_best_sharding_and_partitions_in_every_way_to_run_them(world: World,
     assume(not any(row.unit == "memory" for row in world.system.chip.efficiency or ()))  # which are refused
     assume(world.plan.tp > 1 and len(ways_to_run(world)) < 6)
     check_every_sharding(world, data, most_shardings=10)
-
-
-@pytest.mark.nightly
-@share(0.2)
-@given(WORLDS, st.data())
-def test_the_best_sharding_and_partitions_within_budgets_nightly(world: World, data: st.DataObject) -> None:
-    check_every_sharding(world, data)
 
 
 def in_every_way(world: World, sharding: dict[str, Sharding], stage: dict[str, int], most: int) -> Iterator[Score]:

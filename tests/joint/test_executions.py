@@ -112,14 +112,7 @@ def check_execution(world: World, data: st.DataObject) -> None:
     assert found.ok, found.problems
 
 
-@share(0.5)
+@share(0.5, nightly=0.15)
 @given(worlds(most=4, least=2, trains=True, repeats=(2, 4), pieces=False, tile_rows=ROWS), st.data())
 def test_the_best_execution_is_that_of_brute_force(world: World, data: st.DataObject) -> None:
-    check_execution(world, data)
-
-
-@pytest.mark.nightly
-@share(0.15)  # 300
-@given(worlds(most=4, least=2, trains=True, repeats=(2, 4), pieces=False, tile_rows=ROWS), st.data())
-def test_the_best_execution_is_that_of_brute_force_nightly(world: World, data: st.DataObject) -> None:
     check_execution(world, data)

@@ -140,18 +140,9 @@ def test_optimiser_and_judge_share_modules_out_alike(graph: Graph, axis: tuple[i
             assert ops.weight_elements(part) <= ops.weight_elements(whole) * (1 + 1e-9)
 
 
-@share(0.75)
+@share(0.75, nightly=0.5)
 @given(models(most=4), assumptions(sharding_objective="joint", tile_rows=1), st.data())
 def test_nothing_is_better_than_what_is_found(graph: Graph, chosen: df.Assumptions, data: st.DataObject) -> None:
-    check_nothing_better(graph, chosen, data)
-
-
-@pytest.mark.nightly
-@share(0.5)
-@given(models(most=4), assumptions(sharding_objective="joint", tile_rows=1), st.data())
-def test_nothing_is_better_than_what_is_found_nightly(
-    graph: Graph, chosen: df.Assumptions, data: st.DataObject
-) -> None:
     check_nothing_better(graph, chosen, data)
 
 

@@ -83,18 +83,9 @@ def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: 
                 assert [getattr(part, size) for size in SIZES] == [getattr(first, size) for size in SIZES]
 
 
-@share(0.25)
+@share(0.25, nightly=0.5)
 @given(steps(most=2), assumptions(sharding_objective="joint", tile_rows=1), st.data())
 def test_no_training_step_is_better_than_what_is_found(
-    graph: Graph, chosen: df.Assumptions, data: st.DataObject
-) -> None:
-    check_no_step_better(graph, chosen, data)
-
-
-@pytest.mark.nightly
-@share(0.5)
-@given(steps(most=2), assumptions(sharding_objective="joint", tile_rows=1), st.data())
-def test_no_training_step_is_better_than_what_is_found_nightly(
     graph: Graph, chosen: df.Assumptions, data: st.DataObject
 ) -> None:
     check_no_step_better(graph, chosen, data)

@@ -30,7 +30,7 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("worlds", WORLDS.values(), ids=WORLDS)
-@share(1)
+@share(1, nightly=0.5)
 @given(st.data())
 def test_nothing_is_better(worlds: st.SearchStrategy[World], data: st.DataObject) -> None:
     world = data.draw(worlds)
@@ -59,12 +59,6 @@ def test_nothing_is_better_of_kernels_in_any_pipeline_stage(world: World, data: 
     asked = asked_of(world, data.draw)
     assume(asked["pp"] > 1)
     check_proven(world.graph, world.system, jointly(world), asked)
-
-
-@pytest.mark.nightly
-@given(covered(), st.data())
-def test_nothing_is_better_nightly(world: World, data: st.DataObject) -> None:
-    check_proven(world.graph, world.system, jointly(world), asked_of(world, data.draw))
 
 
 @pytest.mark.parametrize(
