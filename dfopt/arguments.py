@@ -32,7 +32,20 @@ def values(items: list[str] | None, option: str) -> dict[str, Any]:
 
 
 def numbers(option: str, words: str, expected: str) -> list[int]:
-    """Parse distinct positive integers separated by commas, such as 1,2,4."""
+    """Parse distinct positive integers separated by commas, such as 1,2,4.
+
+    Parameters
+    ----------
+    option, words
+        Name of the option, and its value.
+    expected : str
+        What it should be, for messages.
+
+    Raises
+    ------
+    PlanError
+        For any other text.
+    """
     counts = [count.strip() for count in words.split(",")]
     if not all(count.isdigit() and int(count) for count in counts):
         raise PlanError(f"{option}: expected {expected}, found {words!r}")
@@ -137,7 +150,20 @@ def batch(words: str) -> Any:
 
 
 def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
-    """Check that a value is one of those allowed, and return it."""
+    """Check that a value is one of those allowed, and return it.
+
+    Parameters
+    ----------
+    option, value
+        Name of the option, and its value.
+    allowed : tuple of str
+        Values that it may have.
+
+    Raises
+    ------
+    PlanError
+        For any other value.
+    """
     if value not in allowed:
         raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
     return value

@@ -140,7 +140,17 @@ def check(
 def checked(
     document: Readable, time_limit: float | None = None, certificate: Certificate | str | os.PathLike[str] | None = None
 ) -> tuple[Verification, str]:
-    """Outcome of `check`, and the schema of the document."""
+    """Outcome of `check`, and the schema of the document.
+
+    Parameters
+    ----------
+    document
+        A document, or the file of one.
+    time_limit : float, s, optional
+        Wall-clock limit.
+    certificate
+        Certificate of the proof, or the file of one, which is followed instead of a search.
+    """
     followed = Certificate.load(certificate) if isinstance(certificate, str | os.PathLike) else certificate
     name = document.SCHEMA if isinstance(document, Document) else os.fspath(document)
     if not isinstance(document, Document) and is_store(document):

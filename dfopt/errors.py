@@ -121,6 +121,13 @@ def shown(value: object, length: int = 60) -> str:
 def close_matches(word: str, names: Iterable[str], least: float = 0.6) -> list[str]:
     """Up to three names with a similar spelling, regardless of case.
 
+    Parameters
+    ----------
+    word, names
+        The word, and the names that it may mean.
+    least : float
+        Least similarity, from 0 to 1, as of :func:`difflib.get_close_matches`.
+
     Examples
     --------
     >>> close_matches("bandwith", ["bandwidth", "latency"]), close_matches("KB", ["kB", "KiB"])
@@ -134,7 +141,15 @@ def close_matches(word: str, names: Iterable[str], least: float = 0.6) -> list[s
 
 
 def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
-    """Remedy for a misspelt word, or ``otherwise`` if no name is close."""
+    """Remedy for a misspelt word, or ``otherwise`` if no name is close.
+
+    Parameters
+    ----------
+    word, names
+        The word, and the names that it may mean.
+    otherwise : str
+        Remedy if no name is close.
+    """
     close = close_matches(word, names)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise
 
@@ -193,7 +208,20 @@ class DocumentError(_IssuesError):
 
 
 def refuse(path: object, message: str, remedy: str) -> NoReturn:
-    """Raise a `DocumentError` with one issue that concerns the whole file."""
+    """Raise a `DocumentError` with one issue that concerns the whole file.
+
+    Parameters
+    ----------
+    path
+        Name of the file.
+    message, remedy : str
+        What is wrong, and what helps.
+
+    Raises
+    ------
+    DocumentError
+        Always.
+    """
     raise DocumentError(path, [Issue("$", message, remedy)]) from None
 
 

@@ -111,7 +111,16 @@ def graph_under(
 ) -> Graph:
     """The named graph in the variant that a mapping needs: its microbatch and recomputation.
 
-    Of a result, also with the parameters of its question, where that is about the same name. ``overrides`` go first.
+    Parameters
+    ----------
+    mapping
+        The mapping.
+    result : Result, optional
+        Its result. Parameters of its question count, if that is about the same name.
+    name_or_path
+        The graph.
+    **overrides
+        Parameters of the graph, which go first.
 
     Examples
     --------

@@ -234,7 +234,17 @@ class Resolver:
         return name if of_zoo or self.folder is None else resolve_near("graphs", self.folder, name)
 
     def once(self, what: str, identity: object, alive: object, make: Callable[[], Any]) -> Any:
-        """Make a document once for each identity; ``alive`` is kept so that its id stays unique."""
+        """Make a document once for each identity.
+
+        Parameters
+        ----------
+        what, identity
+            Kind of document, and what it is made from, as JSON data.
+        alive
+            Object that is kept, so that its id in ``identity`` stays unique.
+        make : callable
+            Makes the document.
+        """
         key = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
         if key not in self._kept:
             self._kept[key] = make(), alive

@@ -133,8 +133,19 @@ def _checked(value: float, text: str, dimension: Dimension, signed: bool) -> flo
 def parse(text: str, dimension: Dimension, *, signed: bool = False) -> float:
     """Parse a quantity such as ``"900 GB/s"`` to SI.
 
-    A ratio may be a bare number. Only ``signed`` quantities may be below zero. Raises `UnitError` for no unit, an
-    unknown unit, a unit of another dimension, a number that is not finite or is below zero.
+    A ratio may be a bare number.
+
+    Parameters
+    ----------
+    text, dimension
+        Number and unit, and the dimension that is expected.
+    signed : bool
+        Whether the quantity may be below zero.
+
+    Raises
+    ------
+    UnitError
+        For no unit, an unknown unit, a unit of another dimension, and for a number that is not finite or is below zero.
 
     Examples
     --------
@@ -201,6 +212,13 @@ def exact(value: float, dimension: Dimension) -> str:
 
 def show_unit(value: float, dimension: Dimension, digits: int = 4) -> str:
     """A quantity as text with `digits` significant digits and a suitable prefix.
+
+    Parameters
+    ----------
+    value, dimension
+        The quantity in SI, and its dimension.
+    digits : int
+        Significant digits.
 
     Examples
     --------

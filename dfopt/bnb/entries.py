@@ -82,6 +82,20 @@ class Relaxation(Generic[RegionT, AnswerT]):
 
         An answer may stop early once it shows that nothing in the region is below the cutoff, or when the clock is
         over. It then holds the bound reached so far.
+
+        Parameters
+        ----------
+        regions
+            The regions to bound.
+        cutoff : float
+            Objective value at or above which members of a region are of no interest.
+        clock
+            The clock that the work is charged to.
+
+        Returns
+        -------
+        sequence
+            By region, the answer. The bounds in them hold for every member of the region.
         """
         raise NotImplementedError
 
@@ -91,7 +105,17 @@ class Relaxation(Generic[RegionT, AnswerT]):
         return Bound(value)
 
     def refine(self, region: RegionT, answer: AnswerT, cutoff: float, clock: Clock) -> AnswerT:
-        """A tighter answer for a region, or one whose bound says that no more can be shown (``more`` is False)."""
+        """A tighter answer for a region, or one whose bound says that no more can be shown (``more`` is False).
+
+        Parameters
+        ----------
+        region, answer
+            The region, and the answer about it so far.
+        cutoff : float
+            Objective value at or above which members of a region are of no interest.
+        clock
+            The clock that the work is charged to.
+        """
         raise NotImplementedError
 
 
@@ -124,7 +148,15 @@ class Reduction(Generic[RegionT]):
     dominance: bool = False
 
     def reduce(self, region: RegionT, bound: Bound, view: View) -> RegionT | None:
-        """The smaller region, or None if nothing can be left out."""
+        """The smaller region, or None if nothing can be left out.
+
+        Parameters
+        ----------
+        region, bound
+            The region, and the lower bound on its members.
+        view
+            What may be read of the search: the cutoff and the solutions kept so far.
+        """
         raise NotImplementedError
 
 
@@ -135,6 +167,13 @@ class BranchingRule(Generic[RegionT]):
         """Disjoint regions that together cover the region, each with a lower bound on its members.
 
         Each member is in exactly one of them. Empty: the region cannot be divided. None: this rule does not divide it.
+
+        Parameters
+        ----------
+        region, bound
+            The region, and the lower bound on its members.
+        view
+            What may be read of the search: the cutoff and the solutions kept so far.
         """
         raise NotImplementedError
 
@@ -147,7 +186,17 @@ class LeafSolver(Generic[RegionT, SolutionT]):
         raise NotImplementedError
 
     def solve(self, region: RegionT, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """Solutions of the region and a bound on all its other members; see :class:`LeafAnswer`."""
+        """Solutions of the region and a bound on all its other members; see :class:`LeafAnswer`.
+
+        Parameters
+        ----------
+        region, bound
+            The region, and the lower bound on its members.
+        view
+            What may be read of the search: the cutoff and the solutions kept so far.
+        clock
+            The clock that the work is charged to.
+        """
         raise NotImplementedError
 
 

@@ -29,7 +29,17 @@ class BoundStore:
         return self._answers.get((relaxation, key))
 
     def put(self, relaxation: str, key: Hashable, answer: Any) -> Stored:
-        """Store a first or a tighter answer."""
+        """Store a first or a tighter answer.
+
+        Parameters
+        ----------
+        relaxation : str
+            Name of the relaxation.
+        key
+            Key of the region: regions with equal keys have equal answers.
+        answer
+            The answer of the relaxation.
+        """
         before = self._answers.get((relaxation, key))
         stored = self._answers[relaxation, key] = Stored(answer, 0 if before is None else before.refined + 1)
         return stored

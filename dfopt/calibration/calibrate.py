@@ -178,6 +178,15 @@ def with_collectives(system: System, collectives: str | Path, label: str) -> tup
     """The system with link efficiencies from measured collectives within a node, and the number of measurements.
 
     No table has efficiencies between nodes; only the time of a step of a ring is known there (`BETWEEN`).
+
+    Parameters
+    ----------
+    system
+        The system, whose first dim is a node.
+    collectives : str or path
+        Table of measured collectives.
+    label : str
+        Name of the machine in the table.
     """
     share, factors, count = node_factors(collectives, label, system)
     node, *others = system.network
@@ -206,6 +215,13 @@ def taken_from(
     Shares are relative to each chip's own rate, and keep their dependence on FLOP and bytes. Dims are matched by
     position. The share that an optimizer's step sustains, for which few chips have a table, is taken from a table of
     the other chip, too.
+
+    Parameters
+    ----------
+    like
+        Calibration of the other chip.
+    system, assumptions
+        The system and assumptions that get its numbers.
     """
     donor = like.numbers()
     if steps := [row for row in like.efficiency if row.op == "optimizer"]:

@@ -55,9 +55,18 @@ def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
 def machine_of(
     chip: str, chips: int, base: System | None = None, memory_limit: bool = True, between: float | None = None
 ) -> System:
-    """System with ``chips`` chips of a kind, or of a base system.
+    """System with some chips of a kind, or of a base system.
 
-    ``between``: B/s of a chip's link to other nodes; none = that of the machine.
+    Parameters
+    ----------
+    chip, chips
+        Name of the kind of chip, and how many there are.
+    base : System, optional
+        System to take node and chip from; by default the one that is known for the chip.
+    memory_limit : bool
+        Whether the memory of a chip limits what it holds.
+    between : float, B/s, optional
+        Bandwidth of a chip's link to other nodes; by default that of the machine.
 
     Examples
     --------

@@ -39,7 +39,20 @@ _HELD: Final = {"False": "bf16"}
 
 
 def reported(cells: Cells, name: str, source: str) -> TrainingRow:
-    """A training run whose source reports throughput, in one of several units."""
+    """A training run whose source reports throughput, in one of several units.
+
+    Parameters
+    ----------
+    cells
+        Texts of the row, by column.
+    name, source : str
+        Name of the run, and where its figures are from.
+
+    Raises
+    ------
+    Cannot
+        If the row does not state what a prediction needs.
+    """
     if not cells["confidence"].startswith("read"):
         raise Cannot(f"confidence: {cells['confidence']}")
     machine, chips = cells["system"].lower(), number(cells, "gpus")

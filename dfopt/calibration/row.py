@@ -140,7 +140,20 @@ class Untaken:
 
 
 def number(cells: Cells, column: str, least: int = 1) -> int:
-    """Integer of at least ``least`` in a column; raises `Cannot` for other text."""
+    """Integer in a column.
+
+    Parameters
+    ----------
+    cells, column
+        Texts of the row by column, and the name of the column.
+    least : int
+        Smallest number that is allowed.
+
+    Raises
+    ------
+    Cannot
+        For any other text, and for a smaller number.
+    """
     text = cells.get(column, "")
     try:
         value = float(text)
@@ -171,6 +184,20 @@ def model_of(cells: Cells, seq: str, parameters: float) -> RunModel:
     """Decoder of the sizes in a row; gate of the MLP and tied embedding follow from its number of parameters.
 
     A table has no ranks of latent attention: a model that has it is the graph of the zoo, if that has such layers.
+
+    Parameters
+    ----------
+    cells
+        Texts of the row, by column.
+    seq : str
+        Name of the column with the length of a sequence.
+    parameters : float
+        Number of parameters of the model.
+
+    Raises
+    ------
+    Cannot
+        If the row does not state a size.
     """
     latent = cells.get("kv_heads", "").upper() == "MLA"
     zoo = next((name for begin, name in _ZOO.items() if latent and cells["model"].lower().startswith(begin)), None)

@@ -53,6 +53,13 @@ class MeasuredStep:
 def row_machine(row: TrainingRow, base: System | None = None, memory_limit: bool = True) -> System:
     """System that a row ran on, or a base system with as many chips.
 
+    Parameters
+    ----------
+    row
+        The measured step.
+    base, memory_limit
+        As for :func:`dfopt.calibration.machines.machine_of`.
+
     Examples
     --------
     >>> from dfopt.calibration.row import RunModel
@@ -84,7 +91,17 @@ def second_axis(row: TrainingRow) -> int:
 
 
 def graph_of(row: TrainingRow, microbatch: int, recompute: str) -> Graph:
-    """Training graph of a row: embedding, equal layers, logits."""
+    """Training graph of a row: embedding, equal layers, logits.
+
+    Parameters
+    ----------
+    row
+        The measured step.
+    microbatch : int
+        Sequences of a microbatch.
+    recompute : str
+        What the backward pass computes again, as in the parameter ``recompute`` of a workload.
+    """
     model = row.model
     if model.zoo is not None:
         return _of_zoo(row, model.zoo, microbatch, recompute)
@@ -214,6 +231,11 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Measu
 
     If the row does not state ZeRO, states are not partitioned; if no way fits then, replicas partition the optimizer's
     state.
+
+    Parameters
+    ----------
+    row, assumptions, system
+        The measured step, and the assumptions and system of the prediction.
 
     Raises
     ------

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 
 
 def part_name(name: str, size: int, stride: int = 1) -> str:
-    """Name of a part of a network dim: ``x[8]``, or ``x[4@8]`` for four chips with stride eight."""
+    """Name of a part of a network dim: ``x[8]``, or ``x[4@8]`` for four chips with stride eight.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dim.
+    size, stride : int
+        Chips of the part, and how far they are apart in the dim.
+    """
     return f"{name}[{size}]" if stride == 1 else f"{name}[{size}@{stride}]"
 
 

@@ -35,7 +35,20 @@ _UNREADABLE: Final[dict[type[Exception], tuple[str, str]]] = {
 
 
 def check_size(size: int, name: str, most: int) -> None:
-    """Raise `DocumentError` if a file has more than ``most`` bytes."""
+    """Check that a file is not too large.
+
+    Parameters
+    ----------
+    size, most : int, B
+        Its bytes, and the most that are allowed.
+    name : str
+        Its name, for messages.
+
+    Raises
+    ------
+    DocumentError
+        If it has more bytes.
+    """
     if size > most:
         message = f"{size:,} bytes or more, at most {most:,} are read"
         refuse(name, message, "split the file, or is it the wrong one?")
@@ -74,7 +87,18 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Patt
 
 
 def read_text(path: str | os.PathLike[str], most: int = MAX_BYTES, own: re.Pattern[bytes] | None = None) -> str:
-    """Contents of a UTF-8 file as text, with or without a byte order mark; limits as of :func:`read_bytes`."""
+    """Contents of a UTF-8 file as text, with or without a byte order mark.
+
+    Parameters
+    ----------
+    path, most, own
+        As for :func:`read_bytes`.
+
+    Raises
+    ------
+    DocumentError
+        If :func:`read_bytes` does, or if the bytes are not UTF-8.
+    """
     raw = read_bytes(path, most, own)
     try:
         return raw.decode("utf-8-sig")

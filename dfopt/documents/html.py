@@ -27,7 +27,17 @@ def facts_html(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def table_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOST) -> str:
-    """HTML table with a title; after ``most`` rows it only counts the rest."""
+    """HTML table with a title; after ``most`` rows it only counts the rest.
+
+    Parameters
+    ----------
+    title, columns
+        Title of the table, or "", and its headers.
+    rows
+        By row a text for each column.
+    most : int
+        Most rows that are written.
+    """
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     lines = [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows[:most]]
     if len(rows) > most:

@@ -36,10 +36,19 @@ class Hybrid(Part):
 
 
 def hybrid_of(dims: Dims, replicas: int, size_of: Callable[[str], int]) -> Hybrid | None:
-    """``replicas`` groups of replicas along some dims; None if the dims cannot be cut into so many.
+    """Groups of replicas along some dims; None if the dims cannot be cut into so many.
 
     A group has the first dims, and the nearest chips of a dim that it has in part, as its members exchange more than
     the groups do. The ring around a block of two dims is not cut.
+
+    Parameters
+    ----------
+    dims
+        Names of dims and parts of dims that the replicas are along, from the inside out.
+    replicas : int
+        Number of groups.
+    size_of : callable
+        Chips of a dim or part, from its name.
 
     Examples
     --------

@@ -206,7 +206,19 @@ class Phase(Part):
 
 
 def prefill(batch: int, prompt: int, hit: int = 0) -> Phase:
-    """Phase that reads ``batch`` prompts, with ``hit`` tokens cached and the last logits of each.
+    """Phase that reads prompts and computes the last logits of each.
+
+    Parameters
+    ----------
+    batch, prompt : int
+        Number of prompts, and tokens of each.
+    hit : int
+        Tokens of each that are cached already, fewer than ``prompt``.
+
+    Raises
+    ------
+    pydantic_core.PydanticCustomError
+        If no token is left to process.
 
     Examples
     --------
@@ -231,7 +243,16 @@ def decode(batch: int, context: int) -> Phase:
 
 
 def verify(batch: int, context: int, window: int = 0, tree: tuple[int, ...] | None = None) -> Phase:
-    """Phase that verifies draft tokens: a window after the last token, or a tree given by its depths.
+    """Phase that verifies draft tokens: a window after the last token, or a tree.
+
+    Parameters
+    ----------
+    batch, context : int
+        Number of sequences, and tokens of each that are cached.
+    window : int
+        Draft tokens of each, one after the other.
+    tree : tuple of int, optional
+        By draft token, its depth in a tree; the first token has depth 0. It replaces ``window``.
 
     Examples
     --------

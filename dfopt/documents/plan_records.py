@@ -248,8 +248,14 @@ DIFFERENT = {
 def different(mapping: Mapping, variant: str | None, distinct: str) -> Hashable:
     """Key of a mapping: mappings with equal keys do not count as distinct.
 
-    It has the plan (with its microbatches), the graph's ``variant``, and, if ``distinct`` is ``sharding`` and not
-    ``plan``, the scheme of every kernel.
+    It has the plan (with its microbatches), the graph's ``variant``, and perhaps the scheme of every kernel.
+
+    Parameters
+    ----------
+    mapping, variant
+        The mapping, and the variant of its graph.
+    distinct : {"plan", "sharding"}
+        Under ``sharding`` the key also has the scheme of every kernel.
     """
     schemes = tuple(kernel.sharding for kernel in mapping.kernels) if distinct == "sharding" else ()
     return (mapping.plan, variant, *schemes)

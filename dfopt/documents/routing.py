@@ -109,7 +109,12 @@ class Routing(Part):
         return f"{law} + {self.redundant} redundant" if self.redundant else law
 
     def shares(self, experts: int, chosen: int, tokens: int) -> tuple[float, ...]:
-        """Probability that a token chooses each expert: at most 1, and ``chosen`` in all.
+        """Probability that a token chooses each expert: at most 1, and as many as are chosen in all.
+
+        Parameters
+        ----------
+        experts, chosen, tokens : int
+            Number of experts, how many of them each token chooses, and number of tokens.
 
         Raises
         ------
@@ -127,7 +132,13 @@ class Routing(Part):
         return (chosen / experts,) * experts
 
     def touched(self, experts: int, chosen: int, tokens: int) -> float:
-        """Expected number of experts that at least one of ``tokens`` tokens selects."""
+        """Expected number of experts that at least one token selects.
+
+        Parameters
+        ----------
+        experts, chosen, tokens : int
+            Number of experts, how many of them each token chooses, and number of tokens.
+        """
         if self.law == "balanced":
             return float(min(experts, chosen * tokens))
         if self.law == "uniform":

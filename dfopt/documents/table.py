@@ -22,7 +22,20 @@ class TableRow(dict[str, str]):
     line: int = 0
 
     def refuse(self, column: str, expected: str, remedy: str) -> NoReturn:
-        """Raise a `DocumentError` for a cell."""
+        """Raise a `DocumentError` for a cell.
+
+        Parameters
+        ----------
+        column : str
+            Column of the cell.
+        expected, remedy : str
+            What the cell should have, and what helps.
+
+        Raises
+        ------
+        DocumentError
+            Always.
+        """
         message = f"line {self.line}, column {column!r}: found {shown(self[column])}, expected {expected}"
         refuse(self.path, message, remedy)
 
@@ -51,7 +64,16 @@ class TableRow(dict[str, str]):
 def read_table(
     path: str | os.PathLike[str], needed: Sequence[str] = (), most: int = MAX_BYTES
 ) -> tuple[list[str], list[TableRow]]:
-    """Columns and rows of a CSV file that has the ``needed`` columns.
+    """Columns and rows of a CSV file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    needed : sequence of str
+        Columns that it must have.
+    most : int, B
+        Most bytes that are read.
 
     Raises
     ------

@@ -68,7 +68,15 @@ def is_path(text: str) -> bool:
 
 
 def resolve_near(kind: ZooKind, folder: Path, name: str) -> str | Path:
-    """Zoo name or path that a document in ``folder`` means by a name: the zoo first, then files."""
+    """Zoo name or path that a document means by a name: the zoo first, then files.
+
+    Parameters
+    ----------
+    kind, name
+        Kind of zoo entry, and the name.
+    folder : Path
+        Folder of the document.
+    """
     return folder / name if name not in zoo(kind) and os.path.isfile(folder / name) else name
 
 

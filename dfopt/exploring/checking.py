@@ -42,6 +42,13 @@ def check_exploration(exploration: Exploration, path: str, time_limit: float = 6
     Every box is derived and bounded anew, and the best mapping is verified like any result. Claims for which there is
     no time are reported as unchecked.
 
+    Parameters
+    ----------
+    exploration, path
+        The exploration, and the name of its file in errors.
+    time_limit : float, s
+        Wall-clock limit of the check.
+
     Raises
     ------
     DocumentError

@@ -101,11 +101,23 @@ class Batches(BranchingRule[Box], Heuristic[Box, DesignChoice], LeafSolver[Box, 
         return region.single
 
     def solve(self, region: Box, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The design with its best mapping; the bound of the box holds for all its other mappings."""
+        """The design with its best mapping; the bound of the box holds for all its other mappings.
+
+        Parameters
+        ----------
+        region, bound, view, clock
+            As for :meth:`dfopt.bnb.entries.LeafSolver.solve`.
+        """
         return LeafAnswer([*self.of[region.batch].candidates(region, view.last)], bound=bound.value)
 
     def children(self, region: Box, bound: Bound, view: View) -> list[tuple[Box, float]]:
-        """The two halves of a box, split so that its best mapping loses most."""
+        """The two halves of a box, split so that its best mapping loses most.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.BranchingRule.children`.
+        """
         return [(part, bound.value) for part in self.of[region.batch].split(region)]
 
 
@@ -154,7 +166,13 @@ class DesignBound(Relaxation[Box, float]):
         self._batches.of[batch].solve_ahead([box for box in regions if box.batch == batch], cutoff)
 
     def answers(self, regions: Sequence[Box], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the objective in each box; infinite if this batch has no plan there and another may."""
+        """Lower bounds on the objective in each box; infinite if this batch has no plan there and another may.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         return [self._answer(box, cutoff) for box in regions]
 
     def _answer(self, box: Box, cutoff: float) -> float:

@@ -105,7 +105,15 @@ class Heated(ExplorationProblem):
         return derived_stack(decisions.one_design(box.high), chip, self.on)
 
     def mapped(self, box: Box, system: System, cutoff: float) -> Result | None:
-        """The best mapping without heat at the highest DRAM rate, or the heat-aware mapping."""
+        """The best mapping without heat at the highest DRAM rate, or the heat-aware mapping.
+
+        Parameters
+        ----------
+        box, system
+            A box of designs, and the machine that stands for it.
+        cutoff : float
+            Objective at or above which no mapping is of interest.
+        """
         _, result = self.solver.solve(self._slower(box, 1.0), cutoff)
         if result is None:
             return None
@@ -116,7 +124,15 @@ class Heated(ExplorationProblem):
         return answer.result
 
     def adapted(self, tried: Box, system: System, nearby: Result) -> Result | None:
-        """Mapping of a design: under the plan of the corner, or heat-aware under any plan."""
+        """Mapping of a design: under the plan of the corner, or heat-aware under any plan.
+
+        Parameters
+        ----------
+        tried, system
+            The design as a box, and its machine.
+        nearby
+            The mapping of the corner.
+        """
         if self.heat == "throttle":
             return super().adapted(tried, system, nearby)
         return self.mapped(tried, system, math.inf)

@@ -20,7 +20,12 @@ _LISTED: Final = 64  # designs whose rates are looked at one by one; a corner of
 def with_slowest_hiding(corner: System, best: Derived, box: Box, space: DesignSpace) -> System:
     """The corner system of a box, with products that hide collectives for as long as on its slowest design.
 
-    ``best``: the chip of that corner as its space has it.
+    Parameters
+    ----------
+    corner, best
+        The corner system, and its chip as the space derives it.
+    box, space
+        The box of designs, and the space that it is part of.
     """
     sides = [range(low, high + 1) for low, high in zip(box.low, box.high, strict=True)]
     share = 0.0

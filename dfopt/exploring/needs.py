@@ -22,7 +22,17 @@ class Need(NamedTuple):
 
 
 def need_of(technology: Technology, name: str, size: float) -> Need:
-    """Area, power and perimeter of a component of some size at nominal voltage, without links from SRAM to clusters."""
+    """Area, power and perimeter of a component of some size at nominal voltage, without links from SRAM to clusters.
+
+    Parameters
+    ----------
+    technology
+        The technology.
+    name : str
+        Name of the component: ``dram``, a role of links, or a level of SRAM.
+    size : float
+        Its size: stacks of DRAM, B/s of links, or bytes of SRAM.
+    """
     if name == "dram":
         part = technology.stacks
         links = size * part.links_per_stack

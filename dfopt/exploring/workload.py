@@ -103,7 +103,17 @@ class ExplorationProblem:
         }
 
     def bound(self, name: str, box: Box, cutoff: float) -> float:
-        """One lower bound, by name, on the objective over a box; infinite if the box has no machine."""
+        """One lower bound, by name, on the objective over a box; infinite if the box has no machine.
+
+        Parameters
+        ----------
+        name : str
+            Name of the bound, a key of ``bounds``.
+        box
+            The box of designs.
+        cutoff : float
+            Objective at or above which no design is of interest.
+        """
         system = self.bounding(box)
         return math.inf if system is None else self.bounds[name](box, system, cutoff)
 

@@ -23,12 +23,21 @@ _RESULT = "result.json"
 def export(result: Result, tool: str, path: str = "<result>") -> Exported:
     """Export a result's mapping as arguments of a training tool.
 
+    Parameters
+    ----------
+    result
+        The result.
+    tool : str
+        Name of the tool, a key of ``TOOLS``.
+    path : str
+        Name of the result's file, for messages.
+
     Raises
     ------
     PlanError
         If there is no such tool.
     DocumentError
-        If the result is of a graph that trains nothing, or the tool would not start; ``path`` is the result's.
+        If the result is of a graph that trains nothing, or the tool would not start.
     """
     if tool not in TOOLS:
         remedy = did_you_mean(tool, TOOLS)
@@ -47,7 +56,15 @@ def files_of(tool: str) -> tuple[str, ...]:
 
 
 def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
-    """Write the arguments of a tool, what they cannot express, and the result; return lines that describe it."""
+    """Write the arguments of a tool, what they cannot express, and the result; return lines that describe it.
+
+    Parameters
+    ----------
+    tool : str
+        Name of the tool, a key of ``TOOLS``.
+    path, folder
+        File of the result, and the folder to write to.
+    """
     result = Result.load(path)
     translation = export(result, tool, str(path))
     title, file = translation.tool.title, translation.tool.file
@@ -94,7 +111,15 @@ def _shown(arguments: Mapping[str, Any], name: str) -> str:
 
 
 def write_again(arguments: str | Path, path: str | Path, folder: str | Path) -> list[str]:
-    """Write mapping, graph, system and assumptions of a result, if the given arguments match its export."""
+    """Write mapping, graph, system and assumptions of a result, if the given arguments match its export.
+
+    Parameters
+    ----------
+    arguments, path
+        Files of the tool's arguments and of the result.
+    folder
+        Folder to write to.
+    """
     result = again(arguments, path)
     target = folder_of(folder)
     documents = {

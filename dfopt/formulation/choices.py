@@ -65,6 +65,13 @@ class Choices:
     def placed(self, kernel: int, scope: Scope, classes: OptionClasses) -> Ints:
         """Columns that are 1 where a block holds a kernel and the scope has a given combination of classes.
 
+        Parameters
+        ----------
+        kernel
+            Number of the kernel.
+        scope, classes
+            Kernels whose options count, and by each of them the class of each option.
+
         Returns
         -------
         int array, shape (classes of the first kernel of the scope, ..., blocks)

@@ -51,7 +51,15 @@ class CountRows:
 
     @memoized
     def count(self, incidence: Incidence, scope: Scope, classes: OptionClasses) -> Tally:
-        """Count columns of an incidence by block, for each combination of option classes of a scope."""
+        """Count columns of an incidence by block, for each combination of option classes of a scope.
+
+        Parameters
+        ----------
+        incidence
+            The incidence.
+        scope, classes
+            Kernels whose options count, and by each of them the class of each option.
+        """
         count: Tally = self._counted(incidence, scope, classes)
         return count
 

@@ -57,7 +57,15 @@ class Lattice:
         return padded.view(np.uint64)
 
     def larger(self, some: Ints, first: int, end: int) -> tuple[Ints, Ints]:
-        """Pairs (down-set, proper superset) of some down-sets, with supersets numbered ``first`` to ``end - 1``."""
+        """Pairs (down-set, proper superset) of some down-sets, with supersets numbered ``first`` to ``end - 1``.
+
+        Parameters
+        ----------
+        some : int array
+            Numbers of the down-sets.
+        first, end : int
+            Range of the supersets.
+        """
         inside: Bools = self.size[some][:, None] < self.size[None, first:end]
         for word in self.words.T:
             inside &= (word[some][:, None] & ~word[None, first:end]) == 0

@@ -80,6 +80,13 @@ def greedy(tables: StageTables, limits: IntraChipLimits, clock: Clock = UNLIMITE
     """A feasible partitioning: the best cut of a topological order into consecutive blocks; None if there is none.
 
     When the clock is over, it is the best of the orders that were cut until then.
+
+    Parameters
+    ----------
+    tables, limits
+        The stage, and the limits on its partitions.
+    clock
+        The clock of the search.
     """
     best: tuple[float, Ints] | None = None
     for order in topological_orders(tables):

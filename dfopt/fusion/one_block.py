@@ -130,7 +130,13 @@ class Listed:
     def search(
         self, price_c: Floats, fixed: float, clock: Clock, seed: int = 0
     ) -> tuple[Solution, CountedBlock | None]:
-        """Find a block of negative reduced cost; arguments as of :meth:`OneBlock.search`."""
+        """Find a block of negative reduced cost; by looking at each.
+
+        Parameters
+        ----------
+        price_c, fixed, clock, seed
+            As for :meth:`OneBlock.search`.
+        """
         worth = (self.counts @ price_c - self.seconds - fixed) / self.unit_s
         best = int(np.argmax(worth))
         solution = closed_form(-float(worth[best]), 0.0, f"{len(self.blocks)} blocks looked at")
@@ -141,7 +147,15 @@ class Listed:
 
 
 def pricing(tables: StageTables, limits: IntraChipLimits, classes: KernelClasses, clock: Clock) -> OneBlock | Listed:
-    """The pricing problem of a stage: a list where a library allows few blocks, else a MILP."""
+    """The pricing problem of a stage: a list where a library allows few blocks, else a MILP.
+
+    Parameters
+    ----------
+    tables, limits
+        The stage, and the limits on its partitions.
+    classes, clock
+        Classes of like kernels, and the clock of the search.
+    """
     return (Listed if tables.chip.library else OneBlock)(tables, limits, classes, clock)
 
 

@@ -19,7 +19,15 @@ _LISTED: Final = 4  # kernels that a message names
 
 
 def dram_report(need: float, left: float, at_least: str = "") -> str:
-    """A sentence that activations do not fit DRAM, with the bytes needed and left."""
+    """A sentence that activations do not fit DRAM, with the bytes needed and left.
+
+    Parameters
+    ----------
+    need, left : float, B
+        Bytes of activations, and bytes that are left for them.
+    at_least : str
+        Words before the need where that is a lower bound.
+    """
     return (
         f"activations alive between partitions need {at_least}{need / 1e9:.4g} GB of DRAM per chip,"
         f" {max(left, 0) / 1e9:.4g} GB are left beside weights and optimizer: short by {(need - left) / 1e9:.4g} GB;"
@@ -63,7 +71,22 @@ def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
 
 
 def no_partitioning(solution: Solution, assignment: Assignment, clock: Clock) -> NoReturn:
-    """Raise the error that a solve without a mapping means; it may spend up to five seconds to find the cause."""
+    """Raise the error that a solve without a mapping means; it may spend up to five seconds to find the cause.
+
+    Parameters
+    ----------
+    solution, assignment
+        Solution without a mapping, and the program that it is of.
+    clock
+        The clock of the search.
+
+    Raises
+    ------
+    Infeasible
+        If no partitioning keeps all limits.
+    NoSolution
+        If the solve ended without an answer.
+    """
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
         try:

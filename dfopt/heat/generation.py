@@ -90,7 +90,17 @@ class BlockPool:
     def choose(
         self, rows: HeatRows, final: bool, beat: float = np.inf
     ) -> tuple[list[StageBlocks], HeatProblem, HeatSolution]:
-        """The best choice over all blocks under some limits; a rough one until ``final``, if below ``beat`` (s)."""
+        """The best choice over all blocks under some limits;
+
+        Parameters
+        ----------
+        rows
+            Limits on heat and power.
+        final : bool
+            Whether the choice is proven to the requested gap. Otherwise it may be rough.
+        beat : float, s
+            Time at or above which a choice is of no interest.
+        """
         settler, effort = self.settler, self.settler.effort
         self.note = ""
         blocks = self._generated(rows)

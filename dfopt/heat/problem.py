@@ -156,7 +156,15 @@ class HeatProblem:
             )
 
     def spent(self, number: int, arcs: Ints, levels: Ints) -> tuple[Floats, Floats]:
-        """Joules by component and seconds by level of one evaluation of a stage along a path."""
+        """Joules by component and seconds by level of one evaluation of a stage along a path.
+
+        Parameters
+        ----------
+        number : int
+            Number of the stage.
+        arcs, levels : int array
+            By step of the path, its arc and the level of the DRAM rate.
+        """
         stage, scale_lk = self.stages[number], self.rows.scale_lk
         block = stage.block[arcs]
         block, levels = block[block >= 0], levels[block >= 0]

@@ -27,7 +27,12 @@ def evaluate(
     physical: bool = True,
     throttle: bool = True,
 ) -> Score:
-    """Evaluate a mapping like `dfopt.evaluate`, but for documents only; see there for parameters and result.
+    """Evaluate a mapping like `dfopt.evaluate`, but for documents only.
+
+    Parameters
+    ----------
+    mapping, graph, system, assumptions, stack, physical, throttle
+        As for `dfopt.evaluate`, without names and paths.
 
     Examples
     --------

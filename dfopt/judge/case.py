@@ -238,7 +238,15 @@ class Case:
 
 
 def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions) -> Case:
-    """Build the lookup tables of a mapping, which must be valid for its graph and system (`dfopt.judge.fit`)."""
+    """Build the lookup tables of a mapping.
+
+    Parameters
+    ----------
+    mapping
+        The mapping. It must be valid for graph and system, which `dfopt.judge.fit` checks.
+    graph, system, assumptions
+        Workload, machine and assumptions that it is judged on.
+    """
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     graph = seen_by_a_chip(model := library.as_computed(graph, assume), mapping.plan, system)
     given = {entry.name: entry for entry in mapping.kernels}
@@ -271,7 +279,16 @@ def fans_of(
 ) -> tuple[tuple[Fan, ...], tuple[Fan, ...]]:
     """Tensors between placed kernels, and those carried from layer to layer.
 
-    ``tile_count``: number of tiles of the streamed axis; ``assume`` says whether readers share one copy (``fanout``).
+    Parameters
+    ----------
+    graph
+        The graph that one chip of the second axis runs.
+    assume
+        Resolved assumptions; ``fanout`` says whether readers share one copy.
+    placed
+        Its kernels with their places, in the order of the graph.
+    tile_count : int
+        Number of tiles of the streamed axis.
     """
     index, operand_t = graph.index(), graph.operands()
     level = graph.levels() if assume.skew_buffers == "depth" else {}

@@ -28,6 +28,13 @@ _SAME: Final = 1e-9  # of the nominal frequency: levels are written with fewer d
 def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions, stack: Stack | None = None) -> None:
     """Check that a mapping is valid for its graph and system; all problems are raised together.
 
+    Parameters
+    ----------
+    mapping, graph, system, assumptions
+        The mapping, and the workload, machine and assumptions that it is for.
+    stack : Stack, optional
+        Stack of dies that it is judged on.
+
     Raises
     ------
     PlanError

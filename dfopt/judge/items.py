@@ -119,6 +119,11 @@ class LayerItems:
 
         Its stages, copies, microbatches and levels of ZeRO belong to the step, but for gradients that are spread over
         microbatches, and for kernels that list communications over all chips.
+
+        Parameters
+        ----------
+        plan, graph, assumptions
+            The plan, the workload and resolved assumptions.
         """
         splits: list[Splits] = ["kernels", "modules"]
         fields = {name: getattr(plan, name) for name in ("modules", "placement", "tensor_overlap")}
@@ -173,11 +178,25 @@ class LayerItems:
         return self._tables[item]
 
     def seconds(self, sums_br: Floats, count_b: Ints, *, decided: bool = False) -> Floats:
-        """Seconds of blocks, see :meth:`BlockTime.seconds`: non-decreasing in every sum."""
+        """Seconds of blocks, see :meth:`BlockTime.seconds`: non-decreasing in every sum.
+
+        Parameters
+        ----------
+        sums_br, count_b, decided
+            As for :meth:`BlockTime.seconds`.
+        """
         return self.time.seconds(sums_br, count_b, decided=decided)
 
     def mapping(self, plan: Plan, scheme_k: Sequence[int], partition_k: Sequence[int]) -> Mapping:
-        """The mapping with the given option (number) and partition of every kernel."""
+        """The mapping with the given option (number) and partition of every kernel.
+
+        Parameters
+        ----------
+        plan
+            The plan.
+        scheme_k, partition_k : sequence of int
+            By kernel, the number of its option and of its partition.
+        """
         schemes = [schemes[z] for schemes, z in zip(self.schemes_k, scheme_k, strict=True)]
         return _mapped(self.graph, self._case.system, plan, schemes, self._case.tile_count, partition_k)
 

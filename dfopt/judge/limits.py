@@ -185,7 +185,15 @@ def _passes(case: Case) -> Iterator[str]:
 
 
 def separate(stage: int, forward: set[int], other: set[int]) -> Iterator[str]:
-    """Reasons why the partitions of a stage do not keep the forward pass separate from the others."""
+    """Reasons why the partitions of a stage do not keep the forward pass separate from the others.
+
+    Parameters
+    ----------
+    stage : int
+        Number of the pipeline stage.
+    forward, other : set of int
+        Partitions that run kernels of the forward pass, and of all other passes. Neither is empty.
+    """
     for partition in sorted(forward & other):
         yield f"{_name((stage, partition))} mixes forward kernels with backward or update kernels"
     if max(forward) > min(other):
@@ -225,7 +233,13 @@ def _handed_on(case: Case) -> Iterator[str]:
 
 
 def hand_on_otherwise(_: Case, first: Placed, second: Placed) -> bool:
-    """Whether two kernels leave their outputs in different layouts."""
+    """Whether two kernels leave their outputs in different layouts.
+
+    Parameters
+    ----------
+    first, second
+        The two kernels.
+    """
     return ops.PRODUCED[first.sharding] != ops.PRODUCED[second.sharding]
 
 
@@ -260,6 +274,14 @@ def _together(case: Case) -> Iterator[str]:
 
 
 def lack_reduction(case: Case, placed: Placed, target: Placed) -> bool:
-    """Whether a kernel leaves partial sums to a kernel that does not reduce them."""
+    """Whether a kernel leaves partial sums to a kernel that does not reduce them.
+
+    Parameters
+    ----------
+    case
+        Tables of the mapping.
+    placed, target
+        The kernel, and the one that accumulates its output.
+    """
     leaves = ops.leaves_partial_sums(placed.kernel, placed.sharding, case.plan.shards, case.assume.sharding_rules)
     return leaves and ops.split_axis(target.sharding) != "k"

@@ -30,7 +30,13 @@ _ROW_BYTES: Final = 8.0
 
 
 def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
-    """Problems that keep the modules of a graph from sharing the second axis as a plan says."""
+    """Problems that keep the modules of a graph from sharing the second axis as a plan says.
+
+    Parameters
+    ----------
+    plan, graph, system
+        The plan with schemes of modules, the workload and the machine.
+    """
     if (plan.modules is None) != (plan.members == 1):
         schemes = "none" if plan.modules is None else "some"
         message = f"found {schemes} on a second axis of {plan.members} chips"
@@ -62,7 +68,13 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
 
 
 def seen_by_a_chip(graph: Graph, plan: Plan, system: System) -> Graph:
-    """The graph that one chip of the second axis runs; the graph itself without a second axis."""
+    """The graph that one chip of the second axis runs; the graph itself without a second axis.
+
+    Parameters
+    ----------
+    graph, plan, system
+        The workload, the plan with schemes of modules, and the machine.
+    """
     return graph if plan.modules is None else _view(Same(graph), Same(plan), _near(plan, system)).graph
 
 

@@ -143,8 +143,14 @@ class PlanSteps:
     def replaces(self, number: int, scheme: Sharding, other: Sharding) -> bool:
         """Whether ``scheme`` of a kernel is never worse than ``other`` in all that blocks do not pay.
 
-        These are the kernel's FLOP, traffic, stored bytes and outputs, and the time of its messages. ``number``: the
-        kernel.
+        These are the kernel's FLOP, traffic, stored bytes and outputs, and the time of its messages.
+
+        Parameters
+        ----------
+        number : int
+            Number of the kernel.
+        scheme, other
+            Two sharding schemes that it can take.
         """
         if self._case.assume.backward_gathers in _KEPT:
             return False  # what is gathered and kept depends on the layouts of readers

@@ -60,7 +60,12 @@ def weight_parts(case: Case) -> WeightParts:
 def parts_of(uncut: float, cut: float, capacity: float) -> int | None:
     """Fewest weight parts with which a kernel fits SRAM; None if no number does.
 
-    ``uncut``, ``cut``, ``capacity``: bytes that parts do not divide, bytes that they divide, and bytes of SRAM.
+    Parameters
+    ----------
+    uncut, cut : float, B
+        Bytes that parts do not divide, and bytes that they divide.
+    capacity : float, B
+        Bytes of SRAM.
     """
     return None if uncut >= capacity else math.ceil(cut / (capacity - uncut) - ROUNDING)
 

@@ -126,7 +126,13 @@ def _rates(graph: Graph, kernel: Kernel, peaks: Peaks) -> dict[Arithmetic, float
 
 
 def peak(graph: Graph, kernel: Kernel, chip: Chip) -> float:
-    """Peak FLOP/s of a chip in the narrowest of its types that can hold the operands of a kernel."""
+    """Peak FLOP/s of a chip in the narrowest of its types that can hold the operands of a kernel.
+
+    Parameters
+    ----------
+    graph, kernel, chip
+        The workload, which states data types, one of its kernels, and the chip.
+    """
     peaks = _peaks(graph, chip)
     return chip.peak_flops if peaks is None else next(iter(_rates(graph, kernel, peaks).values()))
 

@@ -20,6 +20,15 @@ def kept(case: Case, kernels: Iterable[Placed], pass_: str) -> list[float]:
     """Bytes on a chip that kernels of a pass keep in addition to saved tensors, as a list of summands.
 
     Summands are masks, kept outputs, and, with a minus sign, saved outputs that the kernel releases earlier.
+
+    Parameters
+    ----------
+    case
+        Tables of the mapping.
+    kernels
+        Kernels of one pipeline stage.
+    pass_ : str
+        Name of the pass, such as ``forward``.
     """
     sizes = []
     for placed in kernels:

@@ -63,6 +63,13 @@ def assumed_on(given: Assumptions | Calibration | str, system: System, folder: P
 def assumed_again(assumptions: Assumptions, found_on: System, system: System) -> Assumed:
     """Assumptions of a result, resolved for another system with the same chip.
 
+    Parameters
+    ----------
+    assumptions, found_on
+        Assumptions of the result, and the system that it was found on.
+    system
+        The other system.
+
     Examples
     --------
     >>> from dfopt.machines.compose import load_system

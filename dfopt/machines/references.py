@@ -93,7 +93,14 @@ class ReferenceResolver:
     def part(self, kind: ZooKind, value: Any, where: str, load: Load | None = None) -> Any:
         """Data of a named part with the reference's other keys merged over it; inline data is returned unchanged.
 
-        ``load`` gives the data of the file of a part's name or path, or None.
+        Parameters
+        ----------
+        kind
+            Kind of zoo entry.
+        value, where
+            Value in the file, and the place where it is.
+        load : callable, optional
+            Data of the file of a part's name or path, or None; by default the file as it is.
         """
         load = load or partial(self._load, kind)
         if isinstance(value, str):
@@ -121,7 +128,15 @@ class ReferenceResolver:
         return {key: item for key, item in data.items() if key not in _ABOUT[kind]}
 
     def find(self, kind: ZooKind, name: str, where: str) -> Path | None:
-        """File of a part's name or path; None, with an issue, if there is none."""
+        """File of a part's name or path; None, with an issue, if there is none.
+
+        Parameters
+        ----------
+        kind, name
+            Kind of zoo entry, and its name or path.
+        where : str
+            Place in the file that names it, for an issue.
+        """
         try:
             return find(kind, name if self.folder is None else resolve_near(kind, self.folder, name))
         except DocumentError as error:
@@ -141,7 +156,14 @@ class ReferenceResolver:
     def base(self, kind: ZooKind, name: str, where: str, above: tuple[str, ...]) -> Path | None:
         """File that another file is derived from; None, with an issue, if it is missing or cyclic.
 
-        ``above``: files that are made of this one.
+        Parameters
+        ----------
+        kind, name
+            Kind of zoo entry, and its name or path.
+        where : str
+            Place in the file that names it, for an issue.
+        above : tuple of str
+            Paths of the files that are derived from this one.
         """
         path = self.find(kind, name, where)
         real = os.path.realpath(path) if path is not None else None
@@ -153,7 +175,15 @@ class ReferenceResolver:
         return None
 
     def wrong(self, where: str, message: str, remedy: str) -> None:
-        """Add an issue."""
+        """Add an issue.
+
+        Parameters
+        ----------
+        where : str
+            Place in the file.
+        message, remedy : str
+            What is wrong, and what helps.
+        """
         self.issues.append(Issue(where, message, remedy))
 
 

@@ -93,7 +93,19 @@ def with_set(
 def place_of(data: Mapping[str, Any], field: str, file: str) -> tuple[Any, Any]:
     """Container (mapping or list) that a path refers to, and the key in it.
 
-    Raises `DocumentError` as `replaced` does.
+    Parameters
+    ----------
+    data
+        Plain data of a document.
+    field : str
+        Path of the field, such as ``chip.sram.capacity``. Entries of lists are called by name or number.
+    file : str
+        Name of the document, for messages.
+
+    Raises
+    ------
+    DocumentError
+        As `replaced` does.
 
     Examples
     --------

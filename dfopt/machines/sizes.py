@@ -40,6 +40,15 @@ def sized(system: System, chips: int | None = None, nodes: int | None = None) ->
     has only sizes that its maker sells: those of the system's ``slices``, or else its own. A single node is extended to
     several by the system's link ``scale_out``.
 
+    Parameters
+    ----------
+    system
+        The system.
+    chips : int, optional
+        Number of chips; by default all of the nodes.
+    nodes : int, optional
+        Number of nodes; by default as many as the chips need.
+
     Raises
     ------
     SystemSpecError

@@ -97,6 +97,13 @@ def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Sta
 def stack_at(value: Any, where: str, file: str) -> Stack:
     """Stack that a value in a system's data means: a name, a part with changes, or inline fields.
 
+    Parameters
+    ----------
+    value, where
+        Value in the system's data, and the place where it is.
+    file : str
+        Name of the system's file, whose folder relative paths start in.
+
     Raises
     ------
     DocumentError
@@ -121,7 +128,16 @@ def stack_at(value: Any, where: str, file: str) -> Stack:
 def stack_data(resolver: ReferenceResolver, value: Any, where: str, file: str, above: tuple[str, ...] = ()) -> Any:
     """Data of the stack that a value in a file names; inline data is returned unchanged.
 
-    The resolver collects the issues. ``above``: files that are derived from this one.
+    Parameters
+    ----------
+    resolver
+        Resolves names and collects issues.
+    value, where
+        Value in the file, and the place where it is.
+    file : str
+        Name of the file.
+    above : tuple of str
+        Paths of the files that are derived from this one.
 
     Examples
     --------
@@ -165,7 +181,15 @@ def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:
 
 
 def memory_issues(dram: Dram, stack: Stack, where: str) -> list[Issue]:
-    """Issues of a memory that claims more than the stack provides."""
+    """Issues of a memory that claims more than the stack provides.
+
+    Parameters
+    ----------
+    dram, stack
+        The memory, and the stack that has it.
+    where : str
+        Place of the memory in the system's file.
+    """
     remedy = f"leave the memory to stack {stack.name!r}, lower the figure, or take another stack"
     pairs = (
         ("bandwidth", dram.bandwidth, stack.dram.peak, "bandwidth"),

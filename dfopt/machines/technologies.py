@@ -103,7 +103,17 @@ def expand_part(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>"
 def technology_at(value: Any, where: str, file: str) -> Any:
     """Data of the technology that a value in a file means; inline data is returned unchanged.
 
-    Raises `DocumentError` for names that are not found.
+    Parameters
+    ----------
+    value, where
+        Value in the file, and the place where it is.
+    file : str
+        Name of the file, whose folder relative paths start in.
+
+    Raises
+    ------
+    DocumentError
+        For names that are not found.
 
     Examples
     --------

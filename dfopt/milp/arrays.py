@@ -55,7 +55,20 @@ class ModelArrays:
 
 
 def check_bounds(what: str, lower: Floats, upper: Floats) -> None:
-    """Raise `ValueError` for bounds that are NaN, crossed, or infinite on the wrong side."""
+    """Check bounds of columns or rows.
+
+    Parameters
+    ----------
+    what : str
+        What they bound, for messages.
+    lower, upper : float array
+        Bounds, of one shape. Infinite ones are no bounds.
+
+    Raises
+    ------
+    ValueError
+        If a bound is NaN or infinite on the wrong side, or if bounds are crossed.
+    """
     if np.isnan(lower).any() or np.isnan(upper).any():
         raise ValueError(f"{what}: NaN bound")
     if (lower > upper).any():
@@ -66,7 +79,14 @@ def check_bounds(what: str, lower: Floats, upper: Floats) -> None:
 
 
 def least(price: Floats, lower: Floats, upper: Floats, dust: float = 0.0) -> float:
-    """Return the least of ``price @ v`` over a box; prices up to ``dust`` are ignored on infinite sides.
+    """Return the least of ``price @ v`` over a box.
+
+    Parameters
+    ----------
+    price, lower, upper : float array, shape (n,)
+        Prices of the numbers ``v``, and the sides of the box.
+    dust : float
+        Prices up to it are ignored where the side is infinite.
 
     Examples
     --------
@@ -84,6 +104,13 @@ def with_slack(base: ModelArrays, under: Ints, over: Ints) -> ModelArrays:
     The rows ``under`` get a slack column that lifts them, the rows ``over`` one
     that lowers them.  The sum of slacks, each divided by the largest coefficient
     of its row, is what is minimised.
+
+    Parameters
+    ----------
+    base
+        The model.
+    under, over : int array
+        Rows that may be below their lower bound, and above their upper bound.
     """
     rows, extra = base.row_lower.size, under.size + over.size
     sign = np.concatenate([np.ones(under.size), -np.ones(over.size)])

@@ -21,6 +21,15 @@ def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 
     stay. The sum of slacks, each divided by the largest coefficient of its row, is minimised; the objective plays no
     part.
 
+    Parameters
+    ----------
+    model
+        A model that may be infeasible.
+    blocks
+        Names of its row blocks that may be relaxed.
+    time_limit : float, s
+        Wall-clock limit of the solve.
+
     Returns
     -------
     dict of str to ndarray

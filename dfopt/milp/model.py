@@ -79,11 +79,27 @@ class Model:
         return self._block(name, shape, 0.0, 1.0, True)
 
     def integer(self, name: str, shape: Shape, lower: ArrayLike = 0.0, upper: ArrayLike = math.inf) -> Ints:
-        """Add a block of integer columns; the bounds broadcast to ``shape``."""
+        """Add a block of integer columns; the bounds broadcast to ``shape``.
+
+        Parameters
+        ----------
+        name, shape
+            Name of the block, and its shape.
+        lower, upper : float or array
+            Bounds; they broadcast to ``shape``.
+        """
         return self._block(name, shape, lower, upper, True)
 
     def continuous(self, name: str, shape: Shape, lower: ArrayLike = 0.0, upper: ArrayLike = math.inf) -> Ints:
-        """Add a block of continuous columns; the bounds broadcast to ``shape``."""
+        """Add a block of continuous columns; the bounds broadcast to ``shape``.
+
+        Parameters
+        ----------
+        name, shape
+            Name of the block, and its shape.
+        lower, upper : float or array
+            Bounds; they broadcast to ``shape``.
+        """
         return self._block(name, shape, lower, upper, False)
 
     def _block(self, name: str, shape: Shape, lower: ArrayLike, upper: ArrayLike, integral: bool) -> Ints:
@@ -195,7 +211,15 @@ class Model:
         self._assembled = None
 
     def bound(self, cols: ArrayLike, lower: ArrayLike | None = None, upper: ArrayLike | None = None) -> None:
-        """Replace the bounds of ``cols``; a side that is None stays as it is."""
+        """Replace the bounds of some columns.
+
+        Parameters
+        ----------
+        cols : int array
+            Numbers of the columns; negative ones are passed over.
+        lower, upper : float or array, optional
+            New bounds; they broadcast to ``cols``. A side that is None stays as it is.
+        """
         what = f"bounds in {self.name!r}"
         index = self._columns(what, cols)
         used = index >= 0

@@ -61,7 +61,17 @@ def main() -> None:
 def build(
     pulp: Any, model: dict[str, Any], columns: list[str] | None = None, rows: list[str] | None = None
 ) -> tuple[Any, list[Any]]:
-    """Return a ``pulp.LpProblem`` and its columns; the names are x0, x1, ... and r0, r1, ... unless given."""
+    """Return a ``pulp.LpProblem`` and its columns.
+
+    Parameters
+    ----------
+    pulp
+        The module.
+    model : dict
+        Arrays of the model, by their names.
+    columns, rows : list of str, optional
+        Names of columns and rows; x0, x1, ... and r0, r1, ... if not given.
+    """
     problem = pulp.LpProblem("dfopt", pulp.LpMinimize)
     integrality, cost = model["integrality"].tolist(), model["cost"].tolist()
     names = columns or [f"x{i}" for i in range(len(cost))]

@@ -126,6 +126,16 @@ def unanswered(solution: Solution) -> BaseException:
 
 
 def closed_form(value: float, seconds: float, message: str) -> Solution:
-    """A proven solution with value ``value``, found without a solver."""
+    """A proven solution that needed no solver.
+
+    Parameters
+    ----------
+    value : float
+        Its objective value, which is also its bound.
+    seconds : float, s
+        Time that it took.
+    message : str
+        How it was found.
+    """
     sizes = {"nodes": 0, "rows": 0, "columns": 0, "nonzeros": 0}
     return Solution(Termination.OPTIMAL, value, value, 0.0, seconds, **sizes, trace=(), x=None, message=message)

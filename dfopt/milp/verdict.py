@@ -90,7 +90,12 @@ def _scale(arrays: ModelArrays, x: Floats) -> float:
 def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, bool]:
     """Round integers exactly and re-solve the continuous part if needed; the flag says whether Ctrl-C was pressed.
 
-    The flag says whether Ctrl-C was pressed meanwhile.
+    Parameters
+    ----------
+    arrays, settings
+        The model, and the settings of the solve.
+    x : float array
+        A solution with nearly integral integers.
     """
     integral = arrays.integrality
     near = np.round(x)
@@ -118,7 +123,17 @@ def polish(arrays: ModelArrays, settings: Settings, x: Floats) -> tuple[Floats, 
 
 
 def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> RunOutcome:
-    """Outcome of a solve without ambiguous endings, which a second solve for feasibility alone resolves."""
+    """Outcome of a solve without ambiguous endings, which a second solve for feasibility alone resolves.
+
+    Parameters
+    ----------
+    run
+        Runs a solver.
+    arrays, settings
+        The model, and the settings of the solve.
+    outcome
+        What the first solve ended with.
+    """
     limited = with_cutoff(arrays, settings.cutoff)
     if outcome.ending is Ending.DOUBTFUL:
         # With rows that may give way there are solutions, and what they cost is a proof.
@@ -143,7 +158,15 @@ def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: RunOu
 
 
 def finish(arrays: ModelArrays, settings: Settings, outcome: RunOutcome) -> Solution:
-    """Polish and verify an outcome and return it as a solution."""
+    """Polish and verify an outcome and return it as a solution.
+
+    Parameters
+    ----------
+    arrays, settings
+        The model, and the settings of the solve.
+    outcome
+        What the solve ended with.
+    """
     termination, x, bound, message = _verdict(arrays, settings, outcome)
     objective, gap = math.inf, math.inf
     if x is not None:

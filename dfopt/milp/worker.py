@@ -48,8 +48,18 @@ def supervise(
     """Start a worker and wait for it until ``deadline + grace`` at the latest.
 
     Returns "" if the worker ended by itself, otherwise the reason why it was stopped: "limit" or "interrupt". One
-    Ctrl-C stops the worker; a second one while it is stopping raises as usual. ``report`` is called repeatedly in the
-    calling thread, and once with True at the end.
+    Ctrl-C stops the worker; a second one while it is stopping raises as usual.
+
+    Parameters
+    ----------
+    worker
+        The worker, not started yet.
+    deadline : float, s
+        When it must end, by ``time.perf_counter``.
+    report : callable
+        Called repeatedly in the calling thread with False, and once with True at the end.
+    grace : float, s
+        How long the worker may overrun before it is stopped.
     """
     worker.start()
     try:

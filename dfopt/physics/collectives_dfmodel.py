@@ -87,7 +87,16 @@ def dfmodel_cost(
 
     Several dims are used one after the other: gathers and reductions with volumes that shrink by the sizes of
     the dims before, a broadcast with the full volume. An all-to-all takes the time of its slowest dim. A point-to-point
-    message uses the first dim. Options are those of :func:`dfopt.physics.collectives.affine_cost`.
+    message uses the first dim.
+
+    Parameters
+    ----------
+    kind, dims
+        The collective, and the dims that it uses, from the inside out.
+    all_reduce_passes : int
+        How often an all-reduce sends its volume: 2 for reduce-scatter and all-gather, 1 as their program prices it.
+    messages : str
+        Which messages of an all-to-all count, see :func:`dfopt.physics.collectives.affine_cost`.
 
     Examples
     --------

@@ -254,6 +254,13 @@ _GATHERS = {Topology.RING: "ring", Topology.LINE: "line", Topology.SWITCH: "Bruc
 def algorithm(kind: Collective, dims: Sequence[Dim], *, together: bool = True) -> str:
     """Names of the algorithms that `exact_cost` prices, dim by dim.
 
+    Parameters
+    ----------
+    kind, dims
+        The collective, and the dims that it uses, from the inside out. Dims of one chip are passed over.
+    together : bool
+        Whether an all-to-all uses all dims at the same time. Otherwise one dim follows the other.
+
     Examples
     --------
     >>> dims = [Dim("node", Topology.SWITCH, 8, 450e9), Dim("rail", Topology.RING, 4, 50e9)]

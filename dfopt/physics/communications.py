@@ -22,6 +22,13 @@ def group_volume(communication: Communication, plan: Plan, group_chips: int) -> 
     Groups smaller than the chips that share a kernel share the tensor. If replicas take part, each contributes its own
     tensor to an all-to-all or all-gather; in other collectives all have the same tensor.
 
+    Parameters
+    ----------
+    communication, plan
+        The communication that a kernel states, and the plan whose chips take part.
+    group_chips : int
+        Chips of the group, replicas that take part included.
+
     Examples
     --------
     >>> plan = Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",))
@@ -39,8 +46,16 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
     """Seconds of the communications that a kernel states itself.
 
     Those that use different network dims run at the same time, those that share a dim one after the other:
-    the dim with the most to do decides. ``price``: (kind, bytes of the whole tensor, dims) -> seconds; ``chips``: name
-    of a dim or part -> its size.
+    the dim with the most to do decides.
+
+    Parameters
+    ----------
+    kernel, plan
+        The kernel that states communications, and the plan whose chips take part.
+    price : callable
+        Seconds of a collective, from its kind, the bytes of the whole tensor and the names of its dims.
+    chips : callable
+        Number of chips in a network dim or a part of one, from its name.
 
     Examples
     --------

@@ -47,6 +47,13 @@ def obstacle(plan: Plan, level: int, graph: Graph, assumptions: Assumptions) -> 
 
     Levels 2 and 3 in a pipeline with several microbatches would exchange data for every microbatch; no tool does that
     (DeepSpeed refuses it), and it is not modelled.
+
+    Parameters
+    ----------
+    plan, graph, assumptions
+        Plan of the replicas, the workload that they run, and resolved assumptions.
+    level : int
+        ZeRO level, 0 to 3; 0 shares nothing.
     """
     if level and not graph.trains:
         return "nothing is trained"

@@ -59,6 +59,11 @@ def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic,
 
     That is where the graph states none, or the chip has one rate for all.
 
+    Parameters
+    ----------
+    graph, kernel, chip
+        The workload, which states data types, one of its kernels, and the chip, which states rates.
+
     Raises
     ------
     SystemSpecError
@@ -87,12 +92,24 @@ def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic,
 
 
 def rate(graph: Graph, kernel: Kernel, chip: Chip) -> float:
-    """Peak rate of a chip in FLOP/s in the type that a kernel computes in."""
+    """Peak rate of a chip in FLOP/s in the type that a kernel computes in.
+
+    Parameters
+    ----------
+    graph, kernel, chip
+        The workload, one of its kernels, and the chip that runs it.
+    """
     arithmetic = arithmetic_of(graph, kernel, chip)
     peak = chip.peak.of(arithmetic[1]) if arithmetic and isinstance(chip.peak, Peaks) else None
     return chip.peak_flops if peak is None else peak
 
 
 def slowdown(graph: Graph, kernel: Kernel, chip: Chip) -> float:
-    """Time of a kernel relative to its time without data types; below 1 for a faster type."""
+    """Time of a kernel relative to its time without data types; below 1 for a faster type.
+
+    Parameters
+    ----------
+    graph, kernel, chip
+        The workload, one of its kernels, and the chip that runs it.
+    """
     return chip.peak_flops / rate(graph, kernel, chip)

@@ -148,6 +148,15 @@ def vector_share(rows: Sequence[EfficiencyRow], flop: float) -> float:
 def one_bandwidth_share(rows: Sequence[EfficiencyRow], moved: float, memory: str | None = None) -> float:
     """:func:`bandwidth_share` for one number of bytes, without arrays.
 
+    Parameters
+    ----------
+    rows
+        Efficiency table of the chip. Rows of other units are passed over, and the first row that fits counts.
+    moved : float, B
+        Bytes that are read or written in one go.
+    memory : str, optional
+        Name of the memory; None for the fastest.
+
     Examples
     --------
     >>> one_bandwidth_share([EfficiencyRow(unit="memory", bytes=100e6, share=0.9)], 2e8), one_bandwidth_share([], 1.0)
@@ -162,7 +171,12 @@ def memory_rows(
 ) -> tuple[EfficiencyRow, ...]:
     """Memory rows of the chip's efficiency table; empty if the compute model does not use the table.
 
-    ``op``: of what, see :class:`dfopt.documents.efficiency.EfficiencyRow`; of partitions without it.
+    Parameters
+    ----------
+    chip, assumptions
+        The chip, and resolved assumptions.
+    op : str, optional
+        What moves the bytes, see :class:`dfopt.documents.efficiency.EfficiencyRow`. None for the partitions of kernels.
 
     Examples
     --------

@@ -31,6 +31,15 @@ def temperature_c(watts: float, layers: int) -> float:
 def clock(watts: float, layers: int, limit_c: float = LIMIT_C) -> float:
     """Largest share of the nominal clock at which a device stays below ``limit_c`` degC; 0 if it never does.
 
+    Parameters
+    ----------
+    watts : float, W
+        Power of the device at its nominal clock.
+    layers : int
+        Number of stacked layers, which share one way to the ambient.
+    limit_c : float, degC
+        Temperature that must not be passed.
+
     Examples
     --------
     >>> clock(100.0, 4), round(clock(800.0, 4), 9)

@@ -55,6 +55,15 @@ def moved_s(moved: float, tier: str, chip: Chip, assumptions: Assumptions) -> fl
 
     It is non-decreasing: where more bytes would take less time by the chip's table, fewer take as long as those.
 
+    Parameters
+    ----------
+    moved : float, B
+        Bytes in one go.
+    tier : str
+        Name of the memory.
+    chip, assumptions
+        The chip that has this memory, and resolved assumptions.
+
     Examples
     --------
     >>> from dfopt.documents.system import Memory, Sram
@@ -74,7 +83,12 @@ def moved_s(moved: float, tier: str, chip: Chip, assumptions: Assumptions) -> fl
 def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: Assumptions) -> tuple[float, float]:
     """Seconds of offload transfers of one layer during its forward and its backward pass.
 
-    ``kept``: by item, the bytes of one layer and microbatch that one chip stores.
+    Parameters
+    ----------
+    kept : mapping of item to float, B
+        Bytes of one layer and microbatch that one chip stores.
+    plan, chip, assumptions
+        The plan, which says in which memory each item lies, the chip, and resolved assumptions.
 
     Examples
     --------
@@ -94,7 +108,15 @@ def passes_s(kept: Mapping[Item, float], plan: Plan, chip: Chip, assumptions: As
 def moved_passes(
     kept: Mapping[Item, Floats], plan: Plan, chip: Chip, assumptions: Assumptions
 ) -> tuple[Floats, Floats]:
-    """:func:`passes_s` for many layers at once, with arrays of one shape."""
+    """:func:`passes_s` for many layers at once, with arrays of one shape.
+
+    Parameters
+    ----------
+    kept : mapping of item to float array, B
+        Bytes of each layer and one microbatch that one chip stores.
+    plan, chip, assumptions
+        As for :func:`passes_s`.
+    """
     away: dict[str, dict[Item, Floats]] = {}
     for item, size in kept.items():
         if (tier := plan.tier_of(item, chip)) != chip.fastest_tier:
@@ -142,7 +164,12 @@ def shows_s(moving_s: float, memory_s: float, work_s: float) -> float:
 def buffered(total: float, of_a_layer: float, item: Item, assumptions: Assumptions) -> float:
     """Bytes of the fastest memory for copies of an offloaded item.
 
-    ``total``, ``of_a_layer``: bytes of the item that a stage, and one of its layers, has.
+    Parameters
+    ----------
+    total, of_a_layer : float, B
+        Bytes of the item in a pipeline stage, and in one of its layers.
+    item, assumptions
+        The item, and resolved assumptions.
 
     Examples
     --------

@@ -45,7 +45,16 @@ def splits_features(scheme: Sharding) -> bool:
 def work_whole(kernel: Kernel, scheme: Sharding, adders: frozenset[str], assumptions: Assumptions) -> bool:
     """Whether a kernel split along tokens still does all its work on every chip.
 
-    It is so for kernels that add up partial results (``adders``, see :func:`adding`) under ``operand_traffic``.
+    It is so for kernels that add up partial results under ``operand_traffic``.
+
+    Parameters
+    ----------
+    kernel, scheme
+        The kernel and its sharding scheme.
+    adders : frozenset of str
+        Names of the kernels that add up partial results, see :func:`adding`.
+    assumptions
+        Resolved assumptions.
     """
     return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in adders
 
@@ -53,7 +62,18 @@ def work_whole(kernel: Kernel, scheme: Sharding, adders: frozenset[str], assumpt
 def shard_flop(
     kernel: Kernel, scheme: Sharding, degree: int, adders: frozenset[str], assumptions: Assumptions
 ) -> float:
-    """FLOP of the largest shard of a kernel over ``degree`` chips; ``adders``: see :func:`adding`.
+    """FLOP of the largest shard of a kernel over ``degree`` chips.
+
+    Parameters
+    ----------
+    kernel, scheme
+        The kernel and its sharding scheme.
+    degree : int
+        Chips that share the kernel.
+    adders : frozenset of str
+        Names of the kernels that add up partial results, see :func:`adding`.
+    assumptions
+        Resolved assumptions.
 
     Examples
     --------

@@ -50,6 +50,11 @@ def hides(assumptions: Assumptions, graph: Graph) -> bool:
 def hides_weights(assumptions: Assumptions, graph: Graph, plan: Plan) -> bool:
     """Whether the first forward pass of a step hides the all-gather of weights.
 
+    Parameters
+    ----------
+    assumptions, graph, plan
+        Resolved assumptions, the workload, and the plan whose replicas share weights.
+
     Examples
     --------
     >>> from dfopt.documents.graph import Kernel

@@ -125,6 +125,13 @@ def step_time(
 def least_step_s(plan: Plan, assumptions: Assumptions, stage_s: float) -> float:
     """Lower bound on the step, s, whose slowest pipeline stage takes ``stage_s`` seconds.
 
+    Parameters
+    ----------
+    plan, assumptions
+        The plan, and resolved assumptions.
+    stage_s : float, s
+        Time of the slowest stage for one microbatch.
+
     Examples
     --------
     >>> plan = Plan(pp=4, microbatches=16)
@@ -139,7 +146,16 @@ def messages(plan: Plan, assumptions: Assumptions, stage: int, *, all_alike: boo
     """Messages of a stage for one microbatch: (activations sent forward, gradients sent back).
 
     There is one for every chunk of its layers. Under ``point_to_point: per_neighbour`` the last chunk of the last stage
-    sends nothing forward, and the first chunk of the first stage nothing back. ``all_alike``: the stage stands for all.
+    sends nothing forward, and the first chunk of the first stage nothing back.
+
+    Parameters
+    ----------
+    plan, assumptions
+        The plan, and resolved assumptions.
+    stage : int
+        Number of the stage, from 0.
+    all_alike : bool
+        Whether the stage stands for all stages. Then none is the first or the last.
 
     Examples
     --------
@@ -153,6 +169,15 @@ def messages(plan: Plan, assumptions: Assumptions, stage: int, *, all_alike: boo
 
 def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:
     """Stage time including its messages, s: the longer of both if they are hidden, else the sum.
+
+    Parameters
+    ----------
+    stage_s : float, s
+        Time of a stage without its messages.
+    hop_s : float, s
+        Time of these messages.
+    hidden : bool
+        Whether they run at the same time as the stage.
 
     Examples
     --------

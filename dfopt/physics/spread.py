@@ -45,6 +45,27 @@ def placed(
     ``replicate_experts`` and ``balanced_packing`` of ``eplb.py`` in deepseek-ai/EPLB at 5791971, over all chips at
     once.
 
+    Parameters
+    ----------
+    shares : sequence of float
+        By expert, the load: the probability that a token chooses it.
+    chips : int
+        Chips that share the experts.
+    how : {"contiguous", "balanced"}
+        Order in which experts are placed.
+    redundant : int
+        Number of additional copies, only for ``balanced``.
+
+    Returns
+    -------
+    tuple of dict
+        By chip, the experts that it has, each with the share of the expert's tokens that this copy serves.
+
+    Raises
+    ------
+    ValueError
+        If there are copies under ``contiguous``, or more than all chips can hold.
+
     Examples
     --------
     >>> shares = (0.9, 0.4, 0.4, 0.3)

@@ -104,6 +104,15 @@ def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
     degree`` matrices, and otherwise consecutive matrices. Under any scheme other than ``outer``, every chip has all
     heads.
 
+    Parameters
+    ----------
+    outer, heads : int
+        Matrices of the kernel, and heads of the cache that they read.
+    scheme
+        Sharding scheme of the kernel.
+    degree : int
+        Chips that share the kernel.
+
     Examples
     --------
     Of 32 query heads on 16 chips two have the same one of 8 K/V heads; on 3 chips some have 11, of 4 of them. Of 28 on
@@ -127,14 +136,30 @@ def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
 
 
 def cached_bytes(kernel: Kernel, scheme: Sharding, degree: int) -> float:
-    """Bytes that one of ``degree`` chips stores of the kernel's caches, for the sequences of one evaluation."""
+    """Bytes that one of ``degree`` chips stores of the kernel's caches, for the sequences of one evaluation.
+
+    Parameters
+    ----------
+    kernel, scheme
+        The kernel and its sharding scheme.
+    degree : int
+        Chips that share the kernel.
+    """
     return sum(
         state.held_bytes * head_share(kernel.outer, state.heads, scheme, degree) for state in kernel.states or ()
     )
 
 
 def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
-    """DRAM bytes of a kernel's caches on one of ``degree`` chips in one evaluation: (read, written)."""
+    """DRAM bytes of a kernel's caches on one of ``degree`` chips in one evaluation: (read, written).
+
+    Parameters
+    ----------
+    kernel, scheme
+        The kernel and its sharding scheme.
+    degree : int
+        Chips that share the kernel.
+    """
     shares = [(state, head_share(kernel.outer, state.heads, scheme, degree)) for state in kernel.states or ()]
     return sum(state.read_bytes * share for state, share in shares), sum(
         state.written_bytes * share for state, share in shares
@@ -142,7 +167,15 @@ def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float,
 
 
 def own_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> float:
-    """DRAM bytes that one of ``degree`` chips moves for what the kernel states: own data, lookups and caches."""
+    """DRAM bytes that one of ``degree`` chips moves for what the kernel states: own data, lookups and caches.
+
+    Parameters
+    ----------
+    kernel, scheme
+        The kernel and its sharding scheme.
+    degree : int
+        Chips that share the kernel.
+    """
     return data_traffic(kernel, degree) + sum(cache_traffic(kernel, scheme, degree))
 
 

@@ -119,6 +119,15 @@ def beside_s(kind: Collective, sent: CommunicationTime, products: Products, assu
 def waves_of(products: Sequence[Kernel], chips: int, chip: Chip) -> int:
     """Number of waves of output tiles in which a chip computes its part of some products in sequence.
 
+    Parameters
+    ----------
+    products
+        The products, one after the other. Elementwise kernels are passed over.
+    chips : int
+        Chips that share each product.
+    chip
+        The chip, whose units compute one output tile each at a time.
+
     Examples
     --------
     A product of 1,376 features for 8,192 tokens on each of 8 chips with 132 units has 6 x 64 tiles: 3 waves.
@@ -137,9 +146,18 @@ def waves_of(products: Sequence[Kernel], chips: int, chip: Chip) -> int:
 
 
 def spread_s(products: Sequence[tuple[Kernel, float]], chips: int, chip: Chip, assumptions: Assumptions) -> float:
-    """Seconds of products spread evenly over ``chips`` chips; each comes with its peak FLOP/s on a chip.
+    """Seconds of products spread evenly over ``chips`` chips.
 
     Infinite where a chip that stands for several designs hides all that can be hidden (``hiding_share`` 0).
+
+    Parameters
+    ----------
+    products
+        Each product with the peak FLOP/s of a chip in its data type.
+    chips : int
+        Chips that share the work.
+    chip, assumptions
+        The chip, and resolved assumptions.
     """
     seconds = 0.0
     for kernel, peak in products:

@@ -106,6 +106,15 @@ def slice_share(kernel: Kernel) -> float:
 def slice_elements(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
     """Elements of one slice of a GEMM's weight on one chip: one row, for an output feature, of each matrix.
 
+    Parameters
+    ----------
+    kernel, scheme
+        The GEMM and its sharding scheme.
+    degree : int
+        Chips that share it.
+    rules
+        Rules of sharding, ``exact`` or those of DFModel's program.
+
     Examples
     --------
     >>> gemm = Kernel(name="a", op="gemm", m=4, k=8, n=16)

@@ -59,6 +59,13 @@ class Window:
     def exposed_s(self, stages: int, chunks: int, layers: int, microbatches: int) -> float:
         """Exposed seconds of a step: exchange that a stage of ``layers`` layers in ``chunks`` chunks cannot hide.
 
+        Parameters
+        ----------
+        stages, chunks : int
+            Pipeline stages, and chunks of layers of each.
+        layers, microbatches : int
+            Layers of a stage, and microbatches of the step.
+
         Examples
         --------
         Of 4 layers of 1 s each the last one shows; 0.9 s of a layer can be hidden behind each of the others but one.
@@ -75,9 +82,14 @@ class Window:
 def exposed_in_windows(
     figures: Sequence[ArrayLike], stages: ArrayLike, chunks: ArrayLike, layers: ArrayLike, microbatches: ArrayLike
 ) -> Floats:
-    """Exposed seconds of a step for many stages at once, with arrays for the fields of :class:`Window`.
+    """Exposed seconds of a step for many stages at once, all arrays broadcast together.
 
-    These fields, and the arguments of :meth:`Window.exposed_s`, are arrays that broadcast together.
+    Parameters
+    ----------
+    figures
+        Arrays for the fields of :class:`Window`, in their order.
+    stages, chunks, layers, microbatches
+        As for :meth:`Window.exposed_s`.
     """
     exchange, backward, memory, compute, hop, across, share, degree, parts, held, many = (
         np.asarray(each, dtype=np.float64) for each in (*figures, stages, chunks, layers, microbatches)

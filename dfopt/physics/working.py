@@ -55,8 +55,18 @@ def collective_buffers(
     """Bytes on one chip of collective buffers behind split contractions: (activations, gradients).
 
     Of an all-reduce its result. Of a reduce-scatter its part, and in the forward pass again that of its gradient; in
-    the backward pass also the input of the layer, gathered again for the gradient of its weight. ``tiled``: of a
-    reduce-scatter that overlaps with its product only the part of the gradient, in the forward pass.
+    the backward pass also the input of the layer, gathered again for the gradient of its weight.
+
+    Parameters
+    ----------
+    graph, kernel, scheme
+        The workload, which states data types, one of its kernels, and its sharding scheme.
+    degree : int
+        Chips that share the kernel.
+    rules
+        Rules of sharding, ``exact`` or those of DFModel's program.
+    tiled : bool
+        Whether a reduce-scatter overlaps with its product. Then only the gradient's part counts, in the forward pass.
 
     Examples
     --------

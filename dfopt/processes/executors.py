@@ -9,6 +9,15 @@ from dfopt.processes.executor import Executor, Processes
 def executor_of(jobs: int | None, cluster: str | None, stay: bool = False) -> Executor:
     """Executor for local processes, or for a Dask cluster given by the address of its scheduler.
 
+    Parameters
+    ----------
+    jobs : int, optional
+        Number of local processes; by default one for each core.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster.
+    stay : bool
+        Whether processes stay for the next tasks after the last one.
+
     Raises
     ------
     PlanError

@@ -33,6 +33,15 @@ def pack(*documents: Document) -> str:
 def unpack(kind: type[DocumentT], sent: str | Mapping[str, Any], name: str = "") -> tuple[DocumentT, ...]:
     """Parse packed documents, once per process; plain data of a single document is accepted too.
 
+    Parameters
+    ----------
+    kind
+        Class of the documents.
+    sent : str or mapping
+        Packed documents, or plain data of a single one.
+    name : str
+        Name of the documents in errors.
+
     Raises
     ------
     DocumentError

@@ -136,7 +136,17 @@ def time_to_kill(task: Task) -> float:
 
 
 def failed(task: Task, began: float, message: str) -> dict[str, Any]:
-    """Record of a task that no process could answer; ``began`` is a reading of ``time.perf_counter``."""
+    """Record of a task that no process could answer.
+
+    Parameters
+    ----------
+    task
+        The task.
+    began : float, s
+        When it began, by ``time.perf_counter``.
+    message : str
+        Why there is no answer.
+    """
     from dfopt import __version__
 
     spent = time.perf_counter() - began

@@ -125,7 +125,12 @@ class Bounded(NamedTuple):
 def bounded(question: Question, others: Sequence[Graph] = (), only: Only | None = None) -> Bounded:
     """Answer a question; infeasibility and time limits are outcomes, not errors.
 
-    ``only``: the plans that are searched; of others nothing is said. See :func:`dfopt.search.optimization.search`.
+    Parameters
+    ----------
+    question, others
+        The question, and variants of its graph that are searched together.
+    only : Only, optional
+        Plans that are searched, see :func:`dfopt.search.optimization.search`. Of others nothing is said.
     """
     from dfopt.search import answer
 
@@ -159,7 +164,15 @@ def _figures(result: Result) -> dict[str, Any]:
 
 
 def judged_figures(score: Score, plan: Plan, graph: Graph, system: System) -> dict[str, Any]:
-    """Figures of a scored mapping, by column of a study's data frame."""
+    """Figures of a scored mapping, by column of a study's data frame.
+
+    Parameters
+    ----------
+    score, plan
+        The score of the mapping, and its plan.
+    graph, system
+        The workload and machine that it is for.
+    """
     physical = score.physical
     slowest = max(score.stages, key=lambda stage: (stage.time_s, stage.layers * stage.layer_time_s + stage.once_time_s))
     partitions = [part for part in score.partitions if part.stage in slowest.holds]

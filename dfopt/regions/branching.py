@@ -31,6 +31,11 @@ class Listing(BranchingRule[Branch]):
         """Regions of the plan classes with the least bounds, and one of all other plans; None if all are in classes.
 
         A graph with more plans than may be listed has no such regions: the result is empty, and it keeps its bound.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.BranchingRule.children`.
         """
         if isinstance(region, Unclassed):
             return self._classes(region, bound, view)
@@ -65,7 +70,13 @@ class StagesOpen(BranchingRule[Branch]):
     """Halves plans with open pipeline stages by their bounds; a single plan is divided by its numbers of tiles."""
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """Both halves, or the regions of a single plan; None where stages are not open or the plan has its options."""
+        """Both halves, or the regions of a single plan; None where stages are not open or the plan has its options.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.BranchingRule.children`.
+        """
         if not isinstance(region, Unsharded) or region.menu is not None:
             return None
         plans = region.plans.plans
@@ -89,7 +100,13 @@ class PlansApart(BranchingRule[Branch]):
         self._memory, self._every = memory, every
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """The plan and all others, or every plan of a few; None for a single plan or without a reason to divide."""
+        """The plan and all others, or every plan of a few; None for a single plan or without a reason to divide.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.BranchingRule.children`.
+        """
         [region] = listed([region])
         facts = self._memory.of(region)
         step_i = facts.steps(facts.layer_k)
@@ -116,7 +133,13 @@ class Probing(BranchingRule[Branch]):
         self._memory = memory
 
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
-        """One region for each option of that kernel, each with its path bound or its min-marginal."""
+        """One region for each option of that kernel, each with its path bound or its min-marginal.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.BranchingRule.children`.
+        """
         [region] = listed([region])
         facts = self._memory.of(region)
         low_ko = probed(facts)

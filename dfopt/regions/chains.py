@@ -139,6 +139,13 @@ class Pipelines:
         Tensors that wait between partitions fit. Blocks are numbers of ``cuts.arcs``, in the order in which they run.
         None:
         no pipeline is below the cutoff.
+
+        Parameters
+        ----------
+        plan, v : int
+            Numbers of the plan, and of the vector of options.
+        cutoff : float, s
+            Step time at or above which no pipeline is of interest.
         """
         work_uu, room_uu = self.work_vuu[v].copy(), self.room(plan)[v]
         added_uu = self._stages.added(plan, self.figures.gradient_vk[v], self.figures.weight_vk[v])

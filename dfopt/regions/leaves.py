@@ -36,6 +36,11 @@ class Enumeration(LeafSolver[Branch, JudgedMapping]):
 
         Fewer mappings than requested mean that no other one is below the cutoff, unless a layer has too many paths to
         list; the bound is then weaker. Each vector is one unit of work.
+
+        Parameters
+        ----------
+        region, bound, view, clock
+            As for :meth:`dfopt.bnb.entries.LeafSolver.solve`.
         """
         [region] = listed([region])
         clock.charge(region.vectors)
@@ -60,7 +65,13 @@ class Fusion(LeafSolver[Branch, JudgedMapping]):
         return isinstance(region, Region) and region.vectors == 1
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The best mappings below the cutoff, of different plans, up to the requested number; solves charge work."""
+        """The best mappings below the cutoff, of different plans, up to the requested number; solves charge work.
+
+        Parameters
+        ----------
+        region, bound, view, clock
+            As for :meth:`dfopt.bnb.entries.LeafSolver.solve`.
+        """
         [region] = listed([region])
         of, cutoff_i = region.of, cutoffs_of(view, region.of)
         plan_i = self._memory.of(region).plan_i
@@ -92,7 +103,13 @@ class Limited(LeafSolver[Branch, JudgedMapping]):
         return isinstance(region, Region) and len(region.plans) == 1 and region.vectors == 1
 
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
-        """The best mapping that keeps the limits, or none if even without them nothing is below the cutoff."""
+        """The best mapping that keeps the limits, or none if even without them nothing is below the cutoff.
+
+        Parameters
+        ----------
+        region, bound, view, clock
+            As for :meth:`dfopt.bnb.entries.LeafSolver.solve`.
+        """
         [region] = listed([region])
         of, cutoff_i = region.of, np.full(len(region.plans), view.cutoff)
         free = best_of(of, region.plan_i, region.arcs_k, of.table.vectors(region.domain), cutoff_i, clock=clock)

@@ -28,6 +28,11 @@ class FirstLevel(BranchingRule[Branch]):
     def children(self, region: Branch, bound: Bound, view: View) -> Sequence[tuple[Branch, float]] | None:
         """The plans with their chosen sharding; None where it is chosen already.
 
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.BranchingRule.children`.
+
         Raises
         ------
         KeyboardInterrupt

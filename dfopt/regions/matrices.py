@@ -28,6 +28,11 @@ class MatrixProgram(LeafSolver[Branch, JudgedMapping]):
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The mapping that the MILP finds, with its bound; when time is over, the mapping that it started from.
 
+        Parameters
+        ----------
+        region, bound, view, clock
+            As for :meth:`dfopt.bnb.entries.LeafSolver.solve`.
+
         Raises
         ------
         OutOfTime

@@ -18,7 +18,17 @@ def seconds_of(priced: BlockPrices) -> Floats:
 
 
 def of_block(priced: BlockPrices, vector: int, blocks: Ints) -> BlockPrices:
-    """Prices of some blocks under one vector of options."""
+    """Prices of some blocks under one vector of options.
+
+    Parameters
+    ----------
+    priced
+        Prices by vector of options and block.
+    vector : int
+        Number of the vector.
+    blocks : int array
+        Numbers of the blocks.
+    """
     return priced.each(lambda of_vb: of_vb[..., [vector], :]).of(blocks)
 
 

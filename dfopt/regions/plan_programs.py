@@ -41,6 +41,11 @@ class PlanPrograms(LeafSolver[Branch, JudgedMapping]):
     def solve(self, region: Branch, bound: Bound, view: View, clock: Clock) -> LeafAnswer:
         """The mapping that the MILPs find, with its bound.
 
+        Parameters
+        ----------
+        region, bound, view, clock
+            As for :meth:`dfopt.bnb.entries.LeafSolver.solve`.
+
         Raises
         ------
         OutOfTime

@@ -174,7 +174,10 @@ def searched(
 ) -> Outcome[Branch, JudgedMapping]:
     """Run branch and bound on a mapping problem, with the node selection :class:`ClassesFirst`.
 
-    Arguments are those of :func:`dfopt.bnb.branch_and_bound`.
+    Parameters
+    ----------
+    problem, parameters, clock, kept, progress
+        As for :func:`dfopt.bnb.branch_and_bound`.
     """
     best = next((candidate.solution.solved for candidate in kept), None)
     order = ClassesFirst(len(problem.relaxations), best)

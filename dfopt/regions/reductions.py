@@ -30,7 +30,13 @@ class AboveCutoff(Reduction[Branch]):
         self._memory = memory
 
     def reduce(self, region: Branch, bound: Bound, view: View) -> Branch | None:
-        """The region with fewer options or far fewer blocks; None if little can be removed."""
+        """The region with fewer options or far fewer blocks; None if little can be removed.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.Reduction.reduce`.
+        """
         if not isinstance(region, Region):
             return None
         facts = self._memory.of(region)
@@ -101,7 +107,13 @@ class Dominated(Reduction[Branch]):
         self.dominance = distinct != "plan"
 
     def reduce(self, region: Branch, bound: Bound, view: View) -> Branch | None:
-        """The region without dominated options; None if there are none."""
+        """The region without dominated options; None if there are none.
+
+        Parameters
+        ----------
+        region, bound, view
+            As for :meth:`dfopt.bnb.entries.Reduction.reduce`.
+        """
         if not isinstance(region, Region) or not region.of.monotone or not region.of.is_exact:
             return None
         domain = undominated(region)

@@ -29,7 +29,13 @@ class LeastOfGraph(Relaxation[Branch, float]):
         return isinstance(region, Unlisted)
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the step, s; charges 100 units of work for each graph."""
+        """Lower bounds on the step, s; charges 100 units of work for each graph.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         clock.charge(_GRAPH * len(regions))
         return [least_step(region.space.setting) for region in regions if isinstance(region, Unlisted)]
 
@@ -45,7 +51,13 @@ class OfClass(Relaxation[Branch, float]):
         return isinstance(region, Region)
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the step, s, by :meth:`shown`."""
+        """Lower bounds on the step, s, by :meth:`shown`.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         clock.charge(len(regions))
         return [self.shown(self._memory.of(region), cutoff) for region in listed(regions)]
 
@@ -82,7 +94,13 @@ class LeastUntiled(Relaxation[Branch, float]):
         return region.of.table_of_plans, region.of.menu, region.arcs_k
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the step, s; charges one unit of work for each region."""
+        """Lower bounds on the step, s; charges one unit of work for each region.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         clock.charge(len(regions))
         classes = [region.of for region in listed(regions)]
         layers = [untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k]) for of in classes]
@@ -109,7 +127,13 @@ class LeastUntiledOfStages(Relaxation[Branch, Floats]):
         return _of_plan(region).space.menu(_of_plan(region).plans.instances[0])
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[Floats]:
-        """Lower bounds on layer seconds, s; charges one unit of work for each region."""
+        """Lower bounds on layer seconds, s; charges one unit of work for each region.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         clock.charge(len(regions))
         seconds = list[Floats]()
         for region in map(_of_plan, regions):
@@ -157,7 +181,13 @@ class PiecesOverOptions(OfUnlisted):
     name = "pieces over options"
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the step, s; charges 25 units for a step between rests and one for 40 prices."""
+        """Lower bounds on the step, s; charges 25 units for a step between rests and one for 40 prices.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         return [self._memory.of(region).choose_together(cutoff, clock) for region in listed(regions)]
 
 
@@ -167,7 +197,13 @@ class GeneratedBlocks(OfUnlisted):
     name = "blocks over least prices"
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the step, s; the solves charge their work."""
+        """Lower bounds on the step, s; the solves charge their work.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         return [self._memory.of(region).generate(cutoff, clock) for region in listed(regions)]
 
 

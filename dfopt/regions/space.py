@@ -61,7 +61,17 @@ class MappingSpace:
     def of_plans(
         cls, setting: Setting, request: Request, plans: Sequence[Plan], known_arcs: KnownArcs | None = None
     ) -> MappingSpace:
-        """The space of all mappings under given plans."""
+        """The space of all mappings under given plans.
+
+        Parameters
+        ----------
+        setting, request
+            The setting, and what the request fixes.
+        plans
+            The plans of the space.
+        known_arcs : KnownArcs, optional
+            Lattices of stages that are known already. New ones are added to it.
+        """
         bounds, arcs = PlanBounds(setting), {} if known_arcs is None else known_arcs
         return cls(setting, request, bounds, partial(_fitting, bounds, plans), known_arcs=arcs)
 

@@ -153,14 +153,30 @@ def conclusions(
 
 
 def digests_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions) -> dict[str, Any]:
-    """Digests of the documents that a result was computed for."""
+    """Digests of the documents that a result was computed for.
+
+    Parameters
+    ----------
+    graphs
+        The graph, and then its variants.
+    system, assumptions
+        The machine, and resolved assumptions.
+    """
     graph, *variants = (each.digest() for each in graphs)
     of = {"graph_digest": graph, "system_digest": system.digest(), "assumptions_digest": assumptions.digest()}
     return {**of, "variant_digests": tuple(variants)}
 
 
 def fixed_of(graphs: Sequence[Graph], system: System, assumptions: Assumptions, request: Request) -> tuple[str, ...]:
-    """Restrictions of the search space, as sentences: values that the request fixes, and choices not searched."""
+    """Restrictions of the search space, as sentences: values that the request fixes, and choices not searched.
+
+    Parameters
+    ----------
+    graphs
+        The graph, and then its variants.
+    system, assumptions, request
+        The machine, resolved assumptions, and what the request fixes.
+    """
     return (*request.fixed, *drawn(graphs), *not_asked_for(graphs[0], system, assumptions, request))
 
 

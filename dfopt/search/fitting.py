@@ -168,7 +168,13 @@ class Rows(Relaxation[Branch, float]):
         return isinstance(region, Region)
 
     def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on the step, s, over the plans of each region."""
+        """Lower bounds on the step, s, over the plans of each region.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
         return [min(self._of_plan(region, i, cutoff) for i in region.plans) for region in listed(regions)]
 
     def _of_plan(self, region: Region, plan: int, cutoff: float) -> float:

@@ -257,9 +257,16 @@ class GraphSearch:
             state.sharded_first = of.sharded_first or state.sharded_first
 
     def give_up_unit(self, unit: TiledPlan, low: float, *, late: bool) -> UnitState:
-        """Close a unit (plan and number of tiles) with a lower bound ``low`` (s) and return its state.
+        """Close a unit, a plan with a number of tiles, with a lower bound and return its state.
 
-        ``late``: whether the time limit is the reason.
+        Parameters
+        ----------
+        unit
+            The unit.
+        low : float, s
+            Lower bound on the step of its mappings.
+        late : bool
+            Whether the time limit is the reason.
         """
         state = self.units.setdefault(unit, UnitState())
         state.give_up(low, late=late)

@@ -71,7 +71,17 @@ def heat_answers(
 
 
 def three_answers(setting: Setting, mapping: Mapping, options: Options) -> ThreeAnswers:
-    """The three answers on heat for the plan and sharding of a mapping, on a system with a stack."""
+    """The three answers on heat for the plan and sharding of a mapping, on a system with a stack.
+
+    Parameters
+    ----------
+    setting
+        Graph, system with a stack, and resolved assumptions.
+    mapping
+        The mapping, whose plan and sharding stay.
+    options
+        Limits of the search: gap, time and solver.
+    """
     ready = priced_mapping(setting, mapping, replace(options, progress=None), listed=True)
     asked = options.request
     return ThreeAnswers(ready, mapping, HeatEffort(asked.gap, options.clock.last, asked.solver, asked.seed))

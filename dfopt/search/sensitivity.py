@@ -68,9 +68,16 @@ def sensitivities(
 
 
 def more_of(system: System, resource: str, factor: float) -> System:
-    """A system with one resource scaled: ``compute``, ``dram_bandwidth``, ``link_bandwidth`` or ``sram``.
+    """A system with one resource scaled.
 
-    Where the bandwidth of SRAM is limited also ``sram_bandwidth``.
+    Parameters
+    ----------
+    system
+        The system.
+    resource : str
+        ``compute``, ``dram_bandwidth``, ``link_bandwidth`` or ``sram``; ``sram_bandwidth`` where that is limited.
+    factor : float
+        How much more of it the new system has.
     """
     chip, sram = system.chip, system.chip.sram
     if resource == "compute":

@@ -72,7 +72,14 @@ class UnitState:
     def graph_record(self, graph: Graph, kept: Kept, stopped: str) -> GraphRecord:
         """Record of a graph all of whose plans are closed together with this state.
 
-        ``kept`` has the best mappings; ``stopped`` is the reason why the search was stopped, or empty.
+        Parameters
+        ----------
+        graph
+            The graph.
+        kept
+            The best mappings of the search.
+        stopped : str
+            Reason why the search was stopped, or empty.
         """
         fields = self._status(kept.last, kept, stopped)
         fields["note"] = TOO_MANY if fields["note"] == LOOSE else fields["note"]

@@ -73,7 +73,10 @@ class WorkloadSearch:
     ) -> Outcome[Branch, JudgedMapping]:
         """Run branch and bound on a problem and keep the mappings that it finds.
 
-        Arguments are those of :func:`dfopt.bnb.branch_and_bound`.
+        Parameters
+        ----------
+        problem, parameters, kept
+            As for :func:`dfopt.bnb.branch_and_bound`.
         """
         outcome = searched(problem, parameters, self.state.clock, kept, self._stepped)
         if outcome.ending == "interrupted":

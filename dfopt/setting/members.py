@@ -85,7 +85,15 @@ def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Gr
 
 
 def obstacle(graph: Graph, modules: Modules, members: int) -> str:
-    """A sentence on why modules cannot take their schemes over ``members`` chips; empty if they can."""
+    """A sentence on why modules cannot take their schemes; empty if they can.
+
+    Parameters
+    ----------
+    graph, modules
+        The workload, and the scheme of each of its modules.
+    members : int
+        Chips of the second axis.
+    """
     try:
         drawn = _Member(graph, modules, members, members)
         drawn.laid, drawn.taken  # noqa: B018 - what is exchanged can always be

@@ -40,8 +40,12 @@ class Counted(NamedTuple):
     def own_traffic(self, kernel: Kernel, scheme: Sharding, degree: int) -> float:
         """DRAM bytes that one chip moves for a kernel's own data, lookups and caches, as bytes of the fastest memory.
 
-        They are counted as bytes of the fastest memory. ``scheme`` is that of the kernel over ``degree``
-        tensor-parallel chips.
+        Parameters
+        ----------
+        kernel, scheme
+            The kernel and its sharding scheme.
+        degree : int
+            Tensor-parallel chips.
         """
         cached = sum(cache_traffic(kernel, scheme, degree))
         return data_traffic(kernel, degree) * self.tables + cached * self.caches

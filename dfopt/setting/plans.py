@@ -201,7 +201,13 @@ def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:
 
 
 def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> tuple[str, ...]:
-    """Sentences on parts of the space that exist and are searched only on request."""
+    """Sentences on parts of the space that exist and are searched only on request.
+
+    Parameters
+    ----------
+    graph, system, assumptions, asked
+        Workload, machine and resolved assumptions, and the request.
+    """
     words, copied = [], graph.trains and asked.on_axes.get("dp") != 1 and asked.zero != (0,)
     several, named = may_share(graph, asked), MODULES in asked.shared_out[0]
     if not named and refusal(graph) is None and not several:

@@ -19,6 +19,13 @@ def of_schedule(plans: list[Plan], graph: Graph, asked: Request) -> list[Plan]:
     By default 1F1B and all interleaved schedules are searched, and GPipe is not: its step is never shorter than that of
     1F1B, and its stages store all microbatches of a step.
 
+    Parameters
+    ----------
+    plans, graph
+        Plans with one chunk of layers for each stage or several, and the workload.
+    asked
+        The request, which may name a schedule.
+
     Raises
     ------
     PlanError
@@ -114,7 +121,13 @@ def in_turns(plans: list[Plan], graph: Graph, system: System, assumptions: Assum
 
 
 def turns_left_out(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> bool:
-    """Whether two-batch overlap is left out only because of the way to search."""
+    """Whether two-batch overlap is left out only because of the way to search.
+
+    Parameters
+    ----------
+    graph, system, assumptions, asked
+        Workload, machine and resolved assumptions, and the request.
+    """
     free = asked.two_batch_overlap is None and not any(_of_the_machine(graph, system, assumptions))
     return free and any(_of_the_search(assumptions, asked))
 

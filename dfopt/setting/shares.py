@@ -79,8 +79,17 @@ def in_rank_order(
 ) -> Iterator[tuple[dict[str, int], AxisDims]]:
     """All ways to share dims out where each axis takes consecutive chips in rank order.
 
-    Axes that are none of ``axes`` have a degree of 1. An axis has whole dims, or a part of a dim whose other parts are
+    An axis has whole dims, or a part of a dim whose other parts are
     those of the axes next to it, so that of a dim of 4 chips none has 3.
+
+    Parameters
+    ----------
+    dims
+        Network dims, from the inside out.
+    order : sequence of str
+        All axes in rank order: the first changes fastest.
+    axes : sequence of str
+        Axes that may share dims. All others have a degree of 1.
 
     Examples
     --------

@@ -31,7 +31,15 @@ def padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
 
 
 def must_meet(model: Model, tables: InterChipTables, y_op: Ints) -> None:
-    """Add rows: kernels that leave partial sums are split only where a reduction follows; layers pass on one layout."""
+    """Add rows: kernels that leave partial sums are split only where a reduction follows; layers pass on one layout.
+
+    Parameters
+    ----------
+    model, tables
+        The model, and the tables of the plan.
+    y_op : int array, shape (options, places)
+        Columns of the choice of an option in a place.
+    """
     for position, (k, other) in enumerate(tables.alike_kk):
         ends = [(tables.of_kernel[k], 1.0), (tables.of_kernel[other], -1.0)]
         for layout in range(3):
@@ -46,7 +54,15 @@ def must_meet(model: Model, tables: InterChipTables, y_op: Ints) -> None:
 
 
 def conversions(model: Model, tables: InterChipTables, y_op: Ints) -> list[tuple[Ints, Floats, Floats, int]]:
-    """Add columns for layout conversions that may cost time: (columns by place, seconds, bytes, bill) of each."""
+    """Add columns for layout conversions that may cost time: (columns by place, seconds, bytes, bill) of each.
+
+    Parameters
+    ----------
+    model, tables
+        The model, and the tables of the plan.
+    y_op : int array, shape (options, places)
+        Columns of the choice of an option in a place.
+    """
     places = y_op.shape[1]
     options_kw = padded(tables.of_kernel)
     makers_tw, takers_tw = options_kw[tables.src_t], options_kw[tables.dst_t]

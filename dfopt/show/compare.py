@@ -188,7 +188,15 @@ def compare_report(names: Sequence[str], results: Sequence[Result]) -> Renderabl
 
 
 def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
-    """HTML page of several results side by side; raises as `compare_report` does."""
+    """HTML page of several results side by side; raises as `compare_report` does.
+
+    Parameters
+    ----------
+    names, results
+        Names of the results as headings, and the results, at least two.
+    version : str
+        Version of dfopt, for the foot of the page.
+    """
     grids = _tables(names, results)
     parts = [paragraph(difference(results))]
     parts += [table(grid.title, grid.names, grid.rows) if grid.rows else paragraph(grid.title) for grid in grids]

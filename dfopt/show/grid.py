@@ -202,6 +202,15 @@ def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) ->
     """Print a renderable without cutting or padding lines.
 
     Text is printed as it is: names and descriptions may hold brackets, which are no markup.
+
+    Parameters
+    ----------
+    stream
+        Text stream, such as ``sys.stdout``.
+    renderable
+        Text, or what rich can print.
+    plain_width : int
+        Columns of a stream that is no terminal, unless ``COLUMNS`` is set.
     """
     if isinstance(renderable, str):
         stream.write(visible(renderable) + "\n")

@@ -68,7 +68,15 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
     """An HTML table that scrolls in its box and sorts by its headers.
 
     A cell is a text, `Html` or `TableCell`; columns whose cells all have a number or nothing are set to the right.
-    ``note`` is said below it, such as how many rows are left out.
+
+    Parameters
+    ----------
+    title, columns
+        Title of the table, and its headers.
+    rows
+        By row a cell for each column.
+    note : str
+        A sentence below the table, such as how many rows are left out.
 
     Examples
     --------

@@ -39,6 +39,15 @@ def dollars(value: float) -> str:
 def held_words(held: float, capacity: float | None, digits: int = 4) -> str:
     """Bytes in use, of a capacity, as text.
 
+    Parameters
+    ----------
+    held : float, B
+        Bytes in use.
+    capacity : float, B, optional
+        Bytes that may be in use; None without a limit.
+    digits : int
+        Significant digits of both.
+
     Examples
     --------
     >>> held_words(82.3e9, 85.9e9), held_words(512e6, 85.9e9), held_words(82.3e9, None)

@@ -48,7 +48,17 @@ def _memory(physical: PhysicalScore) -> str:
 
 
 def physical_tables(physical: PhysicalScore, top: int, per: str) -> list[Grid]:
-    """Tables of a mapping on a stack: partitions, energy by component, dies, and the ``top`` hottest tiles."""
+    """Tables of a mapping on a stack: partitions, energy by component, dies, and the hottest tiles.
+
+    Parameters
+    ----------
+    physical
+        Figures of the judge.
+    top : int
+        Number of tiles; 0 leaves their table out.
+    per : str
+        What energies are counted for, such as ``step``.
+    """
     tables = [_partitions(physical), _components(physical, per), _dies(physical)]
     return [*tables, _tiles(physical, top)] if top > 0 else tables
 
@@ -119,7 +129,16 @@ def _tiles(physical: PhysicalScore, top: int) -> Grid:
 def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:
     """A terminal report followed by the judge's figures of the die stack, if there is one.
 
-    That is step time, memory of each partition, energy by component, the ``top`` hottest tiles and broken limits.
+    That is step time, memory of each partition, energy by component, the hottest tiles and broken limits.
+
+    Parameters
+    ----------
+    report
+        The report without these figures.
+    score
+        The score.
+    top : int
+        Number of tiles.
     """
     physical, per = score.physical, counted(score)
     if physical is None:

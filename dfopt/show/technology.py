@@ -17,8 +17,14 @@ def chip_report(
 ) -> RenderableType:
     """Terminal report of a derived chip: components with size, speed and power, and the binding budgets.
 
-    ``parts`` are figures by component, as :func:`dfopt.technology.plain_data.plain_figures` has them, and ``price``
-    those of :func:`dfopt.technology.plain_data.plain_price`.
+    Parameters
+    ----------
+    design
+        The design that the chip is derived from.
+    parts
+        Figures by component, as :func:`dfopt.technology.plain_data.plain_figures` has them.
+    price
+        Figures of :func:`dfopt.technology.plain_data.plain_price`; None without prices.
     """
     given = design.budgets
     area = f"{given.chip_area_mm2:.4g} mm2 of chip, {given.package_area_mm2:.4g} mm2 of package"

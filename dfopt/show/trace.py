@@ -179,7 +179,19 @@ def _names(result: Result, coverage: str, used: set[int]) -> Iterator[TraceEvent
 
 
 def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int | None = None) -> None:
-    """Write the Chrome trace of a result (`trace`) as JSON; raises `DocumentError` if the file cannot be written.
+    """Write the Chrome trace of a result (`trace`) as JSON.
+
+    Parameters
+    ----------
+    result, path
+        The result, and the file to write.
+    microbatches : int, optional
+        Most microbatches in the trace, as for `trace`.
+
+    Raises
+    ------
+    DocumentError
+        If the file cannot be written.
 
     Examples
     --------

@@ -37,7 +37,13 @@ _SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would
 
 
 def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
-    """Whether schemes and fusion of a plan are one MILP; with open stages only if that is small."""
+    """Whether schemes and fusion of a plan are one MILP; with open stages only if that is small.
+
+    Parameters
+    ----------
+    graph, plan, request
+        The workload, the plan, and what is asked for.
+    """
     small = len(graph.kernels) ** 2 * plan.stages <= _SMALL
     return not is_cut(graph, plan) or small or request.formulation == "assignment"
 

@@ -64,7 +64,15 @@ class Options:
 
 
 def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
-    """Progress callback for one solve under a plan; None if the caller wants no progress."""
+    """Progress callback for one solve under a plan; None if the caller wants no progress.
+
+    Parameters
+    ----------
+    options, plan
+        Options of the search, with its callback, and the plan.
+    problem : str
+        Name of the solve.
+    """
     if options.progress is None:
         return None
     callback = options.progress

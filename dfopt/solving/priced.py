@@ -109,7 +109,15 @@ def priced_mapping(setting: Setting, mapping: Mapping, options: Options, *, list
 
 
 def lattice_of(instance: Instance, stage: StageTables, clock: Clock = UNLIMITED) -> Lattice | None:
-    """Down-set lattice of a stage; None if the chip does not fuse kernels or there are too many."""
+    """Down-set lattice of a stage; None if the chip does not fuse kernels or there are too many.
+
+    Parameters
+    ----------
+    instance, stage
+        Graph, machine and plan, and the tables of one stage.
+    clock
+        The clock of the search.
+    """
     if not stage.chip.fused:
         return None
     rule = instance.assumptions.forward_backward if instance.graph.trains else "shared"

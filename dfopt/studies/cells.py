@@ -66,8 +66,14 @@ class Cell:
 def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Cell, ...]:
     """All cells of a study, in the order of the document.
 
-    Paths of graphs and systems start in ``folder``, by default the working directory; ``path`` is the name of the study
-    in errors, by default its own.
+    Parameters
+    ----------
+    study
+        The study.
+    folder : Path, optional
+        Where relative paths of graphs and systems start; by default the working directory.
+    path : str
+        Name of the study in errors; by default its own.
 
     Raises
     ------
@@ -219,7 +225,17 @@ class _CellProduct:
 
 
 def key_of(resolved: Resolved, seed: int, digest: Callable[[Document], str] = lambda each: _digest(each)) -> str:
-    """Key of a cell: digest of its graphs, system, assumptions, request and seed."""
+    """Key of a cell: digest of its graphs, system, assumptions, request and seed.
+
+    Parameters
+    ----------
+    resolved
+        Graphs, system, assumptions and request of the cell.
+    seed : int
+        Seed of the solver.
+    digest : callable
+        Digest of a document; a caller may remember them.
+    """
     digests = [digest(document) for document in (*resolved.graphs, resolved.system, resolved.assumptions)]
     content = [_FORMAT, *digests, _request_fields(resolved.request), seed]
     largest = [] if resolved.largest is None else ["largest", *(microbatches_of(resolved.question) or ())]

@@ -21,6 +21,13 @@ SOLVED = ("optimal", "optimal_per_level", "gap_reached", "limit_with_solution", 
 def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) -> Any:
     """Data frame of a study with one row for each cell, in the order of the study.
 
+    Parameters
+    ----------
+    study, cells
+        The study, and its cells.
+    records
+        By key of a cell, its answer. Cells without one are rows without figures.
+
     Returns
     -------
     pandas.DataFrame

@@ -44,7 +44,14 @@ class Runs:
     def heat_map(self, value: str = "utilization", columns: str = "topology", rows: Sequence[str] = ()) -> Any:
         """Pivot table of one figure: one axis as columns, others as rows, with the mean of coinciding cells.
 
-        Down run ``rows``, by default the axes that tell the cells apart, without any that the others tell.
+        Parameters
+        ----------
+        value : str
+            Name of the figure, a column of the frame.
+        columns : str
+            Axis of the study whose values are columns.
+        rows : sequence of str
+            Axes whose values are rows; by default those that tell the cells apart, without any that the others tell.
 
         Raises
         ------
@@ -113,6 +120,13 @@ def inert(frame: Any) -> Any:
 
 def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "parquet"]) -> None:
     """Write a data frame to a file, atomically.
+
+    Parameters
+    ----------
+    frame, path
+        The data frame of pandas, and the file to write.
+    kind : {"csv", "parquet"}
+        Format of the file. In CSV no cell begins a formula of a spreadsheet.
 
     Raises
     ------

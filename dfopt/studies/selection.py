@@ -23,7 +23,22 @@ def selected(frame: Any, condition: str | None) -> Any:
 
 
 def check_column(option: str, name: str, names: Sequence[str], what: str = "column of the frame") -> None:
-    """Raise a `PlanError` unless a column name is known."""
+    """Check that a column name is known.
+
+    Parameters
+    ----------
+    option, name : str
+        The argument that gave the name, and the name.
+    names
+        Names of all columns.
+    what : str
+        What they are columns of, for messages.
+
+    Raises
+    ------
+    PlanError
+        If the name is none of them.
+    """
     if name not in names:
         remedy = did_you_mean(name, names, f"one of {', '.join(names)}")
         raise PlanError(f"{option}: found {name!r}, no {what}; {remedy}")

@@ -44,7 +44,15 @@ class Machine:
 
 @contextmanager
 def of_study(path: str, where: str, what: str) -> Iterator[None]:
-    """Context manager that reports errors of derived documents as issues of the study at ``where``."""
+    """Context manager that reports errors of derived documents as issues of the study.
+
+    Parameters
+    ----------
+    path, where : str
+        Name of the study's file, and the place in it that the documents are derived from.
+    what : str
+        What is derived, for messages.
+    """
     try:
         yield
     except (DocumentError, GraphError, SystemSpecError) as error:

@@ -37,6 +37,13 @@ def derived_stack(design: Design, chip: Derived, on: Stack) -> Stack:
     rate. The energy of its commands then follows from the technology's energy of a byte read in order, and its static
     power from the technology's leakage.
 
+    Parameters
+    ----------
+    design, chip
+        The design, and the chip that is derived from it.
+    on
+        The stack whose package and DRAM are used.
+
     Raises
     ------
     SystemSpecError

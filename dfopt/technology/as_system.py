@@ -22,10 +22,19 @@ from dfopt.technology.operating import limit_names
 def derived_system(design: Design, chip: Derived | None = None, memory: Dram | None = None) -> System:
     """System of a design: its derived chips, connected as the template says.
 
-    ``chip``: the derived chip, if it is known already; ``memory``: the memory of chips without external DRAM.
+    Parameters
+    ----------
+    design
+        The design, with a template.
+    chip : Derived, optional
+        The chip of the design, if it is derived already.
+    memory : Dram, optional
+        Memory of chips without external DRAM.
 
-    Raises `SystemSpecError` where the design has no template, or shares that are ``auto``, or where a component that
-    the system needs is off.
+    Raises
+    ------
+    SystemSpecError
+        If the design has no template, or shares that are ``auto``, or if a component that the system needs is off.
     """
     if design.template is None:
         message = "found none, expected how the chips make a system"

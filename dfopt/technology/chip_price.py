@@ -70,7 +70,23 @@ def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: 
     """Price of a chip of ``dies`` equal dies and ``stacks`` DRAM stacks; None without wafer data.
 
     Stacks are next to the dies in the package, at the price of working ones; if the technology has DRAM layers, each
-    die has this number of layers on it. Raises `SystemSpecError` if such a die does not fit on a wafer.
+    die has this number of layers on it.
+
+    Parameters
+    ----------
+    technology
+        The technology, with prices of wafers and packages.
+    chip_area_mm2 : float, mm2
+        Area of all dies of the chip.
+    dies : int
+        Number of dies, of one size.
+    stacks : float
+        DRAM stacks, or DRAM layers on each die.
+
+    Raises
+    ------
+    SystemSpecError
+        If a die does not fit on a wafer.
 
     Examples
     --------

@@ -72,8 +72,18 @@ class Derived:
 def derive(technology: Technology, budgets: Budgets, rules: DerivationRules = DEFAULT) -> Derived:
     """Derive the chip, or an array of chips, of a technology under some budgets.
 
-    Raises `SystemSpecError` for shares of components that the technology does not have, for negative shares, and,
-    unless the rules allow it, for shares of a budget that sum to more than 1.
+    Parameters
+    ----------
+    technology, budgets
+        The technology, and the area, power and perimeter of the chip, with the share of each component.
+    rules
+        Rules by which components are derived.
+
+    Raises
+    ------
+    SystemSpecError
+        For shares of components that the technology does not have, for negative shares, and, unless the rules allow it,
+        for shares of a budget that sum to more than 1.
 
     Examples
     --------
@@ -132,7 +142,16 @@ def joined(
 ) -> Derived:
     """A chip from derived components; with several dies, links between them limit the memory bandwidth.
 
-    ``sram`` and ``links``: by name of the level, and by role.
+    Parameters
+    ----------
+    core, dram
+        Cores and DRAM of the chip.
+    sram : mapping of str
+        SRAM by name of its level.
+    links : mapping of str
+        Links by their role.
+    dies : int
+        Number of dies of the chip.
     """
     if dies > 1:
         dram = across(dram, links["between_dies"], dies)

@@ -46,7 +46,17 @@ def memory_per_link_rate(dies: int) -> float:
 
 
 def across(dram: ChipDram, links: Links, dies: int) -> ChipDram:
-    """DRAM of a chip of several dies, with bandwidth limited by the links between dies."""
+    """DRAM of a chip of several dies, with bandwidth limited by the links between dies.
+
+    Parameters
+    ----------
+    dram
+        DRAM of the chip as if it were one die.
+    links
+        Links between dies.
+    dies : int
+        Number of dies, at least two.
+    """
     most = links.rate * memory_per_link_rate(dies)
     do = arithmetic_of(dram.rate, most)
     return dram._replace(rate=do.minimum(dram.rate, most), bound=do.where(dram.rate > most, DIES, dram.bound))

@@ -19,9 +19,18 @@ from dfopt.technology.dram_like import like_rate
 
 
 def layered_dies(dies: tuple[Die, ...], layers: int, pitch: float) -> tuple[Die, ...]:
-    """Dies of a stack with another number of DRAM dies and another bond pitch, m.
+    """Dies of a stack with another number of DRAM dies and another bond pitch.
 
     The DRAM die next to the sink is kept; all others are copies of the first of the others.
+
+    Parameters
+    ----------
+    dies
+        Dies of the stack, in its order: the last one is next to the sink.
+    layers : int
+        Number of DRAM dies, at least one.
+    pitch : float, m
+        Pitch of all bonds that have one.
 
     Examples
     --------

@@ -164,8 +164,17 @@ def leaking(heat: Heat, feedback: Feedback, watts: Floats, voltage: float, enoug
 def gain(columns: Floats, slope: Floats, leaky: Ints) -> float:
     """Loop gain: the spectral radius of the positive matrix R diag(slope), between the bounds of Collatz and Wielandt.
 
-    The ``columns`` of R and the ``slope`` are those of the ``leaky`` tiles; the slope of the others is 0.
+    The slope of tiles that are not leaky is 0.
     Source: Varga, "Matrix Iterative Analysis", theorem 2.2; the vector is that of the power method.
+
+    Parameters
+    ----------
+    columns : float array, shape (tiles, leaky tiles), K/W
+        Columns of R of the leaky tiles.
+    slope : float array, shape (leaky tiles,), W/K
+        Leakage of these tiles by their temperature.
+    leaky : int array
+        Numbers of the leaky tiles.
 
     Examples
     --------

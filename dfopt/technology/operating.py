@@ -55,8 +55,18 @@ def operating(
     """Operating point of a circuit under a power budget.
 
     If the power is too small for its lowest voltage, a circuit stays at that voltage, at a clock for which ``f V^2``
-    meets the power. ``low`` lets the voltage fall below it, with the same clock, as for DeepFlow's links, which are off
-    at the threshold. ``top`` respects the highest voltage.
+    meets the power.
+
+    Parameters
+    ----------
+    power, nominal_power : float or array, W
+        Power budget of the circuit, and its power at nominal voltage and clock.
+    supply, frequency
+        Voltages of the circuit, and its nominal clock in Hz.
+    low : bool
+        Whether the voltage may fall below the lowest one, with the same clock, as of DeepFlow's links.
+    top : bool
+        Whether the highest voltage is respected.
 
     Examples
     --------

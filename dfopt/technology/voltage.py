@@ -16,11 +16,18 @@ _FAR = 1e24
 
 
 def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """Voltage above threshold, V, of a circuit at ``share`` of its nominal dynamic power.
+    """Voltage above threshold, V, of a circuit at a share of its nominal dynamic power.
 
     With ``c = share V_n (V_n - V_t)^2`` and ``x = 13.5 c / V_t^3 - 1`` the voltage is
     ``2/3 V_t (1 + cos(acos(x) / 3))``, with cosh and acosh where x is above 1. As a distance from the threshold it
     keeps its digits at small power, where ``V - V_t`` of rounded voltages would lose them.
+
+    Parameters
+    ----------
+    share : float or array
+        Dynamic power relative to nominal.
+    nominal, threshold : float or array, V
+        Nominal voltage, and threshold voltage below it.
 
     Examples
     --------
@@ -40,7 +47,14 @@ def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
 
 
 def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """Clock relative to nominal at a voltage of ``above`` V over the threshold.
+    """Clock of a circuit relative to nominal.
+
+    Parameters
+    ----------
+    above : float or array, V
+        Voltage above threshold.
+    nominal, threshold : float or array, V
+        Nominal voltage, and threshold voltage below it.
 
     Examples
     --------
@@ -53,9 +67,16 @@ def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
 
 
 def overdrive_at(multiple: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
-    """Voltage above threshold, V, for a clock of ``multiple`` times nominal: the inverse of `speed`.
+    """Voltage above threshold, V, for a clock: the inverse of `speed`.
 
     With ``k = multiple (V_n - V_t)^2 / V_n`` it is the root of ``a^2 = k (a + V_t)`` that is not below 0.
+
+    Parameters
+    ----------
+    multiple : float or array
+        Clock relative to nominal.
+    nominal, threshold : float or array, V
+        Nominal voltage, and threshold voltage below it.
 
     Examples
     --------
@@ -68,7 +89,16 @@ def overdrive_at(multiple: Numbers, nominal: Numbers, threshold: Numbers) -> Num
 
 
 def power_share(at: Numbers, multiple: Numbers, nominal: Numbers) -> Numbers:
-    """Dynamic power relative to nominal, at voltage ``at`` (V) and ``multiple`` times the nominal clock.
+    """Dynamic power of a circuit relative to nominal.
+
+    Parameters
+    ----------
+    at : float or array, V
+        Voltage.
+    multiple : float or array
+        Clock relative to nominal.
+    nominal : float or array, V
+        Nominal voltage.
 
     Examples
     --------

@@ -121,9 +121,21 @@ _OFFLOADED: Final[Mapping[str, tuple[Item, ...]]] = {
 
 
 def placed(execution: Execution, system: System, path: str) -> dict[Item, str]:
-    """Memory of each offloaded item; `DocumentError` without a second memory or outside of training.
+    """Memory of each offloaded item.
 
     Offloading of a forward pass alone would concern its weights only, and Calculon moves these as well.
+
+    Parameters
+    ----------
+    execution, system
+        Calculon's execution, and the imported system.
+    path : str
+        Name of the execution's file, for messages.
+
+    Raises
+    ------
+    DocumentError
+        If the system has no second memory, or if the execution does not train.
     """
     asked = [name for name in _OFFLOADED if getattr(execution, name)]
     slower, issues = list(system.chip.tiers)[1:], list[Issue]()

@@ -28,7 +28,20 @@ def dim_name(network: int) -> str:
 
 
 def engines(file: SystemFile, datatype: str, path: str) -> tuple[Engine, Engine]:
-    """Matrix and vector engine of a data type; `DocumentError` if one is missing."""
+    """Matrix and vector engine of a data type.
+
+    Parameters
+    ----------
+    file, datatype
+        Calculon's system, and the name of the data type.
+    path : str
+        Name of the file, for messages.
+
+    Raises
+    ------
+    DocumentError
+        If one is missing.
+    """
     issues = [
         Issue(f"$.{unit}", f"computes in {', '.join(types)}, not in {datatype}", "take another datatype")
         for unit, types in (("matrix", file.matrix), ("vector", file.vector))

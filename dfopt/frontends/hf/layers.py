@@ -174,7 +174,14 @@ def _forward(given: FamilyParameters, *, sparse: bool) -> dict[str, Any]:
 
 
 def every_so_many(layers: int, period: int, usual: str, other: str) -> list[str]:
-    """The kinds of ``layers`` layers, ``usual`` but for the last in every ``period``, which is ``other``.
+    """The kinds of some layers of which every so many-th is of another kind.
+
+    Parameters
+    ----------
+    layers, period : int
+        Number of layers, and how many of them the last is of another kind in.
+    usual, other : str
+        The two kinds.
 
     Examples
     --------

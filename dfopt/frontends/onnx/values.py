@@ -45,7 +45,15 @@ class OnnxValue:
         return self.type.shape
 
     def seen_as(self, name: str, kind: Type, axes: Axes) -> OnnxValue:
-        """A value with the same elements, or a part of them, under another name and shape."""
+        """A value with the same elements, or a part of them, under another name and shape.
+
+        Parameters
+        ----------
+        name, kind
+            Name and type of the new value.
+        axes
+            Axes of its elements in the kernel that makes it.
+        """
         kind = kind if self.source else Type(self.type.kind, kind.shape)
         if kind.size < self.elements:
             return replace(self, name=name, type=kind, axes=axes, elements=kind.size, part=name)

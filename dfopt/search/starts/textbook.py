@@ -32,6 +32,13 @@ def textbook_plans(graph: Graph, system: System, request: Request) -> PlanListin
     """Plans with the usual layout: axes that communicate most on the innermost network dims, usual module schemes.
 
     Axes with requested dims use these dims.
+
+    Parameters
+    ----------
+    graph, system
+        The workload and the machine.
+    request
+        What is asked for, with the degrees and dims of axes that it fixes.
     """
     asked = request.asked_dims
     near = 2 * next((dim.size for dim in system.network if dim.size > 1), 1)
@@ -74,7 +81,12 @@ def narrowed(request: Request) -> Request:
 def shardings(instance: Instance, request: Request, variation: str) -> dict[str, Sharding] | None:
     """The textbook scheme of every kernel, among those that it can take and pins allow; None if there is none.
 
-    ``variation`` names the textbook layout.
+    Parameters
+    ----------
+    instance, request
+        Graph, machine and plan, and the pins of the request.
+    variation : str
+        Name of the textbook layout.
     """
     graph, degree = instance.graph, instance.plan.shards
     legal = {kernel.name: ops.legal_schemes(kernel, degree, instance.assumptions) for kernel in graph.kernels}

@@ -81,9 +81,21 @@ def text_of(row: Row, name: str) -> str:
 
 
 def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) -> str:
-    """Check that a column exists, and has numbers if ``figures``; return its name.
+    """Check that a column exists, and return its name.
 
-    ``option`` is the argument to name in the `PlanError` otherwise.
+    Parameters
+    ----------
+    rows
+        Rows of the frame, at least one.
+    name, option : str
+        Name of the column, and the argument that gave it, for messages.
+    figures : bool
+        Whether the column must have numbers.
+
+    Raises
+    ------
+    PlanError
+        If there is no such column, or if it has no numbers but must.
 
     Examples
     --------

@@ -105,7 +105,21 @@ def dataflow(what: Result | Graph, ax: Axes | None = None, limit: int = 150) -> 
     thin; those cut, which pass through DRAM, are dashed, the thicker the more bytes they have.
 
     Of a result with more than 20 kernels each partition is one box; of a graph with more kernels than ``limit`` the
-    first are drawn, and a note says so. `PlanError` if ``limit`` is below 2.
+    first are drawn, and a note says so.
+
+    Parameters
+    ----------
+    what
+        A result, or a graph.
+    ax : Axes, optional
+        Axes to draw in; by default those of a new figure.
+    limit : int
+        Most boxes, at least 2.
+
+    Raises
+    ------
+    PlanError
+        If ``limit`` is below 2.
 
     Examples
     --------

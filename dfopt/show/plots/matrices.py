@@ -15,8 +15,21 @@ _MOST = 80  # rows; of more, each is less than a line of letters high
 def matrices(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     """Plot the assignment matrices of a stage: rows are kernels and tensors, columns are partitions.
 
-    A kernel has the letter A in its partition. A tensor has B, H, D or L, see the legend. ``stage`` is one of the
-    mapping; `PlanError` if there is none such.
+    A kernel has the letter A in its partition. A tensor has B, H, D or L, see the legend.
+
+    Parameters
+    ----------
+    result
+        The result.
+    ax : Axes, optional
+        Axes to draw in; by default those of a new figure.
+    stage : int
+        Number of the pipeline stage.
+
+    Raises
+    ------
+    PlanError
+        If the mapping has no such stage.
 
     Examples
     --------

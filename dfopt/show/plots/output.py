@@ -88,8 +88,14 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
 def inline_svg(figure: Any, prefix: str, label: str) -> str:
     """A figure as an ``<svg>`` element for an HTML page.
 
-    ``prefix`` is put before every id, so that ids are unique on a page; ``label`` is the text for readers who do not
-    see the figure.
+    Parameters
+    ----------
+    figure
+        A figure of Matplotlib.
+    prefix : str
+        Put before every id, so that ids are unique on a page.
+    label : str
+        Text for readers who do not see the figure.
     """
     target = io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

@@ -19,7 +19,19 @@ _MOST = 60
 def partitions(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     """Plot the partitions of one layer and microbatch on one chip: when each resource is busy, one row each.
 
-    ``stage`` is one of the mapping, of a model whose layers differ a kind of layer; `PlanError` if there is none such.
+    Parameters
+    ----------
+    result
+        The result.
+    ax : Axes, optional
+        Axes to draw in; by default those of a new figure.
+    stage : int
+        Number of the pipeline stage; of a model whose layers differ, that of the kind of layer.
+
+    Raises
+    ------
+    PlanError
+        If the mapping has no such stage.
 
     Examples
     --------

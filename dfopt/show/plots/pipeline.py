@@ -43,9 +43,21 @@ def _enough(plan: Plan) -> int:
 def timeline(result: Result, ax: Axes | None = None, microbatches: int | None = None) -> Axes:
     """Plot a step over time: microbatches in each pipeline stage, the bubble, and hidden communication.
 
-    Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are drawn;
-    by default as many as show the schedule. `PlanError` if ``microbatches`` is below 1, or not possible in the
-    interleaved order.
+    Forward and backward times are those of the judge, hops between stages included.
+
+    Parameters
+    ----------
+    result
+        The result.
+    ax : Axes, optional
+        Axes to draw in; by default those of a new figure.
+    microbatches : int, optional
+        Most microbatches that are drawn; by default as many as show the schedule.
+
+    Raises
+    ------
+    PlanError
+        If ``microbatches`` is below 1, or not possible in the interleaved order.
 
     Examples
     --------

@@ -142,7 +142,15 @@ def letters(wanted: int) -> int:
 
 
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """The given axes, or those of a new figure of this size in inches."""
+    """The given axes, or those of a new figure of this size in inches.
+
+    Parameters
+    ----------
+    ax : Axes, optional
+        Axes to draw in.
+    width, height : float, inch
+        Size of the new figure if there are none.
+    """
     return ax if ax is not None else panels(width, [height])[0]
 
 
@@ -194,7 +202,17 @@ def gridlines(ax: Axes, axis: Literal["both", "x"] = "both") -> None:
 
 
 def colour_bar(ax: Axes, mappable: Any, label: str) -> Any:
-    """Add a colour bar beside the axes."""
+    """Add a colour bar beside the axes.
+
+    Parameters
+    ----------
+    ax
+        Axes of the plot.
+    mappable
+        What the colours are of, as of Matplotlib.
+    label : str
+        Text beside the bar.
+    """
     bar = figure_with(ax).colorbar(mappable, ax=ax, pad=0.02, shrink=0.9)
     bar.set_label(label)
     bar.outline.set_visible(False)
@@ -226,6 +244,15 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
 
     Both go above the axes. In a figure created by dfopt they start at its left edge, and the figure grows by their
     height.
+
+    Parameters
+    ----------
+    ax
+        Axes of the plot.
+    title : str
+        The title; lines are wrapped to the width of the axes.
+    handles
+        Handles of the legend; without any there is none.
     """
     figure = figure_with(ax)
     own = figure.get_gid() == _OWN  # as `panels` has marked it

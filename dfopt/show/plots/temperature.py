@@ -24,9 +24,21 @@ def temperature(
 ) -> Axes:
     """Plot the temperature map of every die of a chip, with the mean of each tile.
 
-    ``what`` is the judge's figures on a stack, or a result that has them. The floorplans of ``stack`` say where tiles
-    are; by default it is that of the result's system. ``stage`` is the one whose chip is drawn; by default the hottest.
-    `PlanError` if there are no figures on a stack, no stack, or no such stage or tile.
+    Parameters
+    ----------
+    what
+        Figures of the judge on a stack, or a result that has them.
+    ax : Axes, optional
+        Axes to draw in; by default those of a new figure.
+    stack : Stack, optional
+        The stack, whose floorplans say where tiles are; by default that of the result's system.
+    stage : int, optional
+        Number of the stage whose chip is drawn; by default the hottest.
+
+    Raises
+    ------
+    PlanError
+        If there are no figures on a stack, no stack, or no such stage or tile.
 
     Examples
     --------

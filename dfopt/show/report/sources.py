@@ -81,7 +81,17 @@ def _of_file(path: Path, label: str) -> Iterator[Remark]:
 
 
 def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark], notes: Sequence[str]) -> PagePart:
-    """Page section on inputs: facts, remarks of zoo files, and notes on other numbers."""
+    """Page section on inputs: facts, remarks of zoo files, and notes on other numbers.
+
+    Parameters
+    ----------
+    rows
+        Facts on the inputs, each with its name.
+    remarks
+        Remarks of zoo files on numbers that are not confirmed.
+    notes
+        Sentences on other numbers.
+    """
     parts: list[Html | None] = [facts(rows) if rows else None, subtitle("Unconfirmed inputs")]
     if remarks:
         listed = [

@@ -35,7 +35,17 @@ def directory() -> Path | None:
 
 
 def kept(name: str, shape: tuple[int, int], work: Callable[[], Floats]) -> Floats:
-    """A cached read-only matrix by name: from memory, from a file, or computed by ``work``."""
+    """A cached read-only matrix by name: from memory, from a file, or computed by ``work``.
+
+    Parameters
+    ----------
+    name : str
+        Name of the matrix, which says all that decides it.
+    shape : (int, int)
+        Its shape.
+    work : callable
+        Computes it.
+    """
     if shape[0] * shape[1] > _LARGEST:
         return work()
     matrix = _MEMORY.pop(name, None)

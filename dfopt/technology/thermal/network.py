@@ -96,7 +96,15 @@ def _window(sheet: Sheet, ids: Ints, of: Sheet) -> tuple[slice, slice]:
 
 
 def network_of(body: Body, nx: int, ny: int) -> Network:
-    """Thermal network of a body with ``nx`` by ``ny`` cells over the die."""
+    """Thermal network of a body.
+
+    Parameters
+    ----------
+    body
+        Slabs and package.
+    nx, ny : int
+        Cells over the die along its sides.
+    """
     package = body.package
     at_face = package.mode == "hotspot"
     sheets = sheets_of(body, nx, ny)

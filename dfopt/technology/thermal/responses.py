@@ -38,9 +38,23 @@ def _shares(low: float, size: float, side: float, cells: int) -> Floats:
 
 
 def tile_weights(tiles: Sequence[Tile], nx: int, ny: int, side_x: float, side_y: float) -> Floats:
-    """Share of each tile's area in each cell, (tiles, ny, nx), on a die with sides in metres.
+    """Share of each tile's area in each cell of a die.
 
     They are the watts per cell of one watt in the tile, and the weights of its mean.
+
+    Parameters
+    ----------
+    tiles
+        The tiles.
+    nx, ny : int
+        Cells over the die along its sides.
+    side_x, side_y : float, m
+        Sides of the die.
+
+    Returns
+    -------
+    float array, shape (tiles, ny, nx)
+        Shares. Those of a tile add up to 1.
 
     Examples
     --------
@@ -99,6 +113,15 @@ def digest(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -> s
 
     Names of slabs, heat capacities and the ambient temperature do not count; a tile is identified by the index of its
     slab.
+
+    Parameters
+    ----------
+    body
+        Slabs and package.
+    nx, ny : int
+        Cells over the die along its sides.
+    tiles
+        Tiles, each with the name of its slab.
     """
     places = {name: index for index, name in enumerate(body.names)}
     package = body.package.model_dump(exclude=_OF_TRANSIENTS)

@@ -84,7 +84,15 @@ def graded(first: float, length: float) -> Floats:
 
 
 def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
-    """Cell layers of the slabs of a body, far face first, each split into source part and rest."""
+    """Cell layers of the slabs of a body, far face first, each split into source part and rest.
+
+    Parameters
+    ----------
+    body
+        Slabs and package.
+    nx, ny : int
+        Cells over the die along its sides.
+    """
     dx, dy = np.full(nx, body.side_x / nx), np.full(ny, body.side_y / ny)
     sheets: list[Sheet] = []
     for index, slab in enumerate(body.slabs):
@@ -100,7 +108,15 @@ def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
 
 
 def plates_of(body: Body, dx: Floats, dy: Floats) -> list[Sheet]:
-    """Cell layers of a body's package, for given cell widths over the die, m."""
+    """Cell layers of a body's package.
+
+    Parameters
+    ----------
+    body
+        Slabs and package.
+    dx, dy : float array, m
+        Widths of the cells over the die along its sides.
+    """
     package = body.package
     if isinstance(package, HtcPackage):
         if package.plate_thickness is None:
