@@ -30,7 +30,7 @@ def test_a_model_is_as_large_as_published(name: str) -> None:
     size = counts(as_stack(parameters) if isinstance(parameters, DecoderParameters) else parameters)
     assert size.parameters / 1e9 == pytest.approx(model.parameters, rel=2e-3 if name in ENCODERS else 0.015)
     assert model.active is None or size.active / 1e9 == pytest.approx(model.active, rel=0.02)
-    assert model.kept in (None, size.bytes_per_token)
+    assert model.kept_bytes in (None, size.bytes_per_token)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import hf_models
 import pytest
-from hf_configs import CONFIGS, FILES, FOLDER, Config, refusal, without
+from hf_configs import CONFIGS, FILES, FOLDER, Config, inner, refusal, without
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -178,7 +177,7 @@ def test_the_text_model_alone_is_read_and_it_is_said() -> None:
 
 def test_an_older_file_has_the_fields_of_its_text_model_beside_the_tower() -> None:
     """Qwen2.5-VL 7B: 7.6 billion parameters without the tower, which has 0.68."""
-    sizes = hf_models.config("qwen2_5_vl", 28, 3584, 28, 4, 18944, 152064, tie_word_embeddings=False)
+    sizes = inner(CONFIGS["internvl3-8b"]) | {"model_type": "qwen2_5_vl", "vocab_size": 152064}
     flat = sizes | {"vision_config": {"depth": 32}, "vision_start_token_id": 1, "use_sliding_window": False}
     found = recipe(flat, "m.json")
     assert found["description"].startswith("qwen2_5_vl with 7.616 billion parameters of its text model")
@@ -187,7 +186,7 @@ def test_an_older_file_has_the_fields_of_its_text_model_beside_the_tower() -> No
 
 
 def test_a_wrapper_may_have_the_sizes_of_its_text_model_beside_the_tower() -> None:
-    sizes = hf_models.config("glm4v", 40, 4096, 32, 2, 13696, 151552, partial_rotary_factor=0.5, attention_bias=True)
+    sizes = CONFIGS["glm-4-9b"] | {"model_type": "glm4v", "partial_rotary_factor": 0.5, "attention_bias": True}
     found = recipe(sizes | {"vision_config": {}}, "m.json")
     assert found["description"].startswith("glm4v with 9.4 billion parameters of its text model")
     phi = CONFIGS["phi-4-mini"] | {"model_type": "phi4mm", "embd_layer": {}, "vision_lora": {}, "speech_lora": {}}
