@@ -20,6 +20,11 @@ from dfopt.heat.spending import spending
 from dfopt.technology.power import PowerModel
 from dfopt.technology.streams import DramStreams, Flow
 
+OF_CHIP: Final = ("SRAM tiles", "NoC tiles", "links")
+"""Components of a chip beside compute tiles, in the order of energies per component."""
+OF_MEMORY: Final = ("DRAM", "way to DRAM")
+"""Components of the memory, which follow those of the chip."""
+_LINKS: Final = OF_CHIP.index("links")
 _ABOVE: Final = 1e-9  # relative: the fastest mix of streams is a rounded quotient, and prices have to stay below
 
 
@@ -80,19 +85,19 @@ class KernelsOnStack:
         logic = self.stack.logic
         flop, sram_j, noc_j = logic.flop * spends.flop_k, logic.sram * spends.sram_traffic_k, logic.noc * spends.noc_k
         local, other = self._on_tiles(sram_j[members], noc_j[members], len(members))
-        other[:, 2] = logic.network * spends.sent_k[members]
+        other[:, _LINKS] = logic.network * spends.sent_k[members]
         again_local, again = self._on_tiles(logic.sram * spends.accessed_again_k[members], None, len(members))
         groups = _groups(self.ready, members)
         group = [spends.fans[g] for g in groups]
-        toll_zx = np.zeros((len(stage.tables.sharded.sent_x), 5))
-        toll_zx[:, 2] = logic.network * stage.tables.sharded.sent_x
+        toll_zx = np.zeros((len(stage.tables.sharded.sent_x), len(OF_CHIP) + len(OF_MEMORY)))
+        toll_zx[:, _LINKS] = logic.network * stage.tables.sharded.sent_x
         written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
         return KernelHeat(
             own=self._spent_by(members, spends.own, flop[members] + local, other, rate),
             in_parts=self._spent_by(members, spends.in_parts, 0 * local, 0 * other, rate),
             again=self._spent_by(members, spends.again, again_local, again, rate),
-            write_gx=np.pad(self._joules(written), ((0, 0), (3, 0))),
-            read_gx=np.pad(self._joules(read), ((0, 0), (3, 0))),
+            write_gx=np.pad(self._joules(written), ((0, 0), (len(OF_CHIP), 0))),
+            read_gx=np.pad(self._joules(read), ((0, 0), (len(OF_CHIP), 0))),
             toll_zx=toll_zx,
             write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
             read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),
@@ -104,7 +109,7 @@ class KernelsOnStack:
 
     def _on_tiles(self, sram_j: Floats, noc_j: Floats | None, count: int) -> tuple[Floats, Floats]:
         """Joules of kernels on their own compute tiles, (kernels,), and on SRAM tiles, NoC tiles and links, (_, 3)."""
-        local, other = np.zeros(count), np.zeros((count, 3))
+        local, other = np.zeros(count), np.zeros((count, len(OF_CHIP)))
         for at, (joules_k, tiles) in enumerate(((sram_j, self.power.sram_tiles), (noc_j, self.power.noc_tiles))):
             if joules_k is None:
                 continue

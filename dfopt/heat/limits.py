@@ -15,7 +15,7 @@ from dfopt.arrays import Floats, Ints
 from dfopt.documents.stack import Stack
 from dfopt.errors import Infeasible
 from dfopt.fusion.priced import PricedPlan
-from dfopt.heat.kernels import KernelsOnStack
+from dfopt.heat.kernels import OF_CHIP, OF_MEMORY, KernelsOnStack
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.technology.leaking import gain
 from dfopt.technology.stack_models import heat_of, power_of
@@ -87,8 +87,8 @@ class HeatLimits:
 
     def scale(self) -> Floats:
         """Energy of every component at every level, relative to nominal voltage."""
-        dynamic = np.ones(len(self.power.compute) + 5)
-        dynamic[-3:] = 0.0  # links, DRAM, and the way to it
+        dynamic = np.ones(len(self.power.compute) + len(OF_CHIP) + len(OF_MEMORY))
+        dynamic[-len(OF_MEMORY) - 1 :] = 0.0  # and links
         scale: Floats = 1 - dynamic + dynamic * np.square(self.voltage_l)[:, None]
         return scale
 
@@ -113,7 +113,7 @@ class HeatLimits:
         basis = self.basis()
         parts = [self._of_rank(where.tiles_k[r], float(where.voltage_r[r]), r, rate, cells, limit, basis)
                  for r in range(len(where.voltage_r))]  # fmt: skip
-        rise, above, budget, once = (np.array([part[i] for part in parts]) for i in range(4))
+        rise, above, budget, once = map(np.array, zip(*parts, strict=True))
         return HeatRows(names, rise, self.scale(), above, budget, once)
 
     def _limits(self, rate: Rate, margin_k: float) -> tuple[tuple[str, ...], Ints, Floats]:

@@ -21,6 +21,8 @@ from dfopt.physics import ops
 from dfopt.physics.efficiency import bandwidth_share, memory_rows
 from dfopt.physics.token_blocks import block_share, most_blocks
 
+_REORDERED: Final = 10 * ROUNDING
+"""Share by which a sum over a block may be above that of the score, which adds its kernels up in another order."""
 RESOURCES: Final = (
     "legal",  # infinite where options of kernels cannot be together, or one cannot be at all
     "compute_s",
@@ -168,7 +170,7 @@ class BlockTime:
         return tuple(self.case.system.chip.tiers)
 
     def _fits(self, sram_b: Floats) -> Bools:
-        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK) * (1 + 10 * ROUNDING))
+        return np.asarray(sram_b <= self.case.system.chip.sram.capacity * (1 + limits.SLACK) * (1 + _REORDERED))
 
     def _seconds(
         self, of: dict[str, Floats], more: dict[str, Floats], accessed_b: Floats, *, decided: bool = False

@@ -31,6 +31,7 @@ _AWAY: Final[Place] = (0, 1)
 _LARGEST: Final = 4_000_000
 """Entries of a table, at most."""
 _LAYOUTS: Final[tuple[ops.Layout, ...]] = ("RR", "SR", "RS")
+_NEEDED: Final = 1 << len(_LAYOUTS)  # below it a code has a bit for each layout that readers need
 _WHOLE: Final = WeightParts({}, {}, {})
 Key = tuple[tuple[int, ...], tuple[int, ...]]
 """Scope and inside of an item."""
@@ -227,12 +228,12 @@ class ItemTables:
             payer = inside.index(reader.kernel if by_reader else fan.src)
             pays_p = np.arange(2 ** len(inside)) >> payer & 1
             code |= _along(bit_z, scope.index(reader.kernel), code.ndim) * pays_p
-        code += 8 * _along(produced_z, scope.index(fan.src), code.ndim)
+        code += _NEEDED * _along(produced_z, scope.index(fan.src), code.ndim)
         kinds, first, which = np.unique(code, return_index=True, return_inverse=True)
         seconds = np.zeros(len(kinds))
         for number, (kind, place) in enumerate(zip(kinds.tolist(), first.tolist(), strict=True)):
             *chosen, pattern = map(int, np.unravel_index(place, code.shape))
-            if kind % 8 and kind // 8:
+            if kind % _NEEDED and kind // _NEEDED:
                 case = self._case(set(scope), dict(zip(scope, chosen, strict=True)))
                 here = [reader for reader in consumers if not by_reader or pattern >> inside.index(reader.kernel) & 1]
                 of = replace(fan, consumers=tuple(here))

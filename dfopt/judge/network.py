@@ -363,7 +363,8 @@ def hop_s(case: Case, fan: Fan, source: Placed, price: Price) -> float:
     gathered = price(Collective.ALL_GATHER, fan.total, case.plan.shard_dims)
     if case.assume.point_to_point_parts == "calculon":
         scattered = price(Collective.REDUCE_SCATTER, fan.total, case.plan.shard_dims)
-        often = 2.5 if any(placed.kernel.pass_ == "recompute" for placed in case.kernels) else 2.0
+        again = any(placed.kernel.pass_ == "recompute" for placed in case.kernels)
+        often = 2 + again / 2  # one for each pass, and one for both where kernels run again
         reduced = price(Collective.ALL_REDUCE, fan.total, case.plan.shard_dims)
         return max(part + 2 * (scattered - reduced) + often * gathered, 0.0)  # no message takes back time
     return min(ungathered, part + gathered)

@@ -51,7 +51,8 @@ def optimizer_words(graph: Graph, stated: float) -> tuple[float, int]:
     main, moments = (None, None) if graph.trained is None else (graph.trained.main_weights, graph.trained.moments)
     if main is None and moments is None:
         return stated, 1
-    held = "fp32" if graph.dtypes is None and graph.word_bytes == 4 else _type(graph, "weights") or "bf16"
+    is_single = graph.dtypes is None and graph.word_bytes == FORMATS["fp32"].bytes
+    held = "fp32" if is_single else _type(graph, "weights") or "bf16"
     own = (main or "fp32") == held  # the weights themselves are updated: read and written
     each = [] if own else [main or "fp32"]
     return sum(float(FORMATS[dtype].bytes) for dtype in (*each, *2 * [moments or "fp32"])), 1 + own

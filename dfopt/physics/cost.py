@@ -27,7 +27,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from dfopt.documents.base import Part
 from dfopt.documents.system import NetworkDim, System
@@ -37,6 +37,7 @@ from dfopt.units import number, show_unit
 Counting = Literal["exact", "dfmodel"]
 CostUnit = Literal["usd", "w"]
 
+_PORTLESS: Final = 4  # chips up to which DFModel's program counts no switch ports
 _GB_S = 1e9  # prices are per GB/s, bandwidths are in B/s
 
 
@@ -130,7 +131,7 @@ def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tup
             links, ports = _as_dfmodel(dim, position)
             # As if only one chip of each inner group were connected, but for rings.
             groups = chips // dim.size if dim.topology == "ring" else math.prod(sizes[position + 1 :])
-            links, ports = links * (chips > 1), ports * (chips > 4)
+            links, ports = links * (chips > 1), ports * (chips > _PORTLESS)
         counts_by_dim.append(DimCounts(dim.name, groups * links, groups * ports))
     return tuple(counts_by_dim)
 
