@@ -381,6 +381,8 @@ class Generation:
                 rank[kernels] = 1
                 self._take_up(self._around(rank))
         real = [column for column in self.columns if column.kernels is not None]
+        if not real:
+            return
         counts, seconds = np.array([column.counts for column in real]), np.array([column.seconds for column in real])
         # a block dearer than this cannot be part of anything better
         useful = seconds - counts @ price_c - row <= max(self.best_s - self.bound, 0.0) + TIES * self.unit

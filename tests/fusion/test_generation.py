@@ -322,3 +322,9 @@ def test_kernels_without_tensors(shapes: dict[str, dict[str, object]]) -> None:
     found = generated(tables, limits)
     check(tables, limits, found, partitionings(tables, limits)[1].min())
     assert close(found.solution.bound, found.solution.objective)
+
+
+def test_where_no_kernel_fits_there_is_no_partitioning() -> None:
+    tables, limits = small([], {"a": {"op": "gemm", "m": 4, "k": 4}}, 1e6, weight_tiling="forbid")
+    found = generated(replace(tables, chip=replace(tables.chip, sram=1.0)), limits)
+    assert found.partition_k is None and found.solution.termination is Termination.LIMIT_NO_SOLUTION
