@@ -49,11 +49,11 @@ def asked_plans(
 ) -> tuple[list[Plan], list[Rejected]]:
     """All plans that a request allows, and those that were rejected with the reason.
 
-    Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them may
-    have fewer layers than the others, as the balance of the stages requires
-    (:func:`dfopt.setting.uneven.uneven_layers`; for interleaved stages :func:`dfopt.setting.uneven.uneven_chunks`). Not
-    searched are stages with different numbers of layers if no kernel runs once, in the middle of a pipeline, or only
-    because early stages save more activations. On chips with several memories every plan is listed with every
+    Where kernels run once per microbatch before the first or after the last layer, the pipeline stages at the ends may
+    have fewer layers than the others, as the balance of the stages requires, and as the first stage saves more
+    activations (:func:`dfopt.setting.uneven.uneven_layers`; for interleaved stages
+    :func:`dfopt.setting.uneven.uneven_chunks`). Not searched are stages with different numbers of layers if no kernel
+    runs once, and in the middle of a pipeline. On chips with several memories every plan is listed with every
     placement, see :mod:`dfopt.setting.placements`.
 
     The order in which an axis uses its dims is free; only orders that may be better than all others are listed
@@ -276,7 +276,10 @@ def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions
         return plans, None if plans else Rejected(plan, why)
     if 1 in chunks:
         as_chunks = assumptions.bubble == "interleaved"
-        plans += [plan.variant(**uneven) for uneven in uneven_layers(graph, plan.stages, as_chunks=as_chunks)]
+        one_f_one_b = graph.trains and assumptions.schedule == "one_f_one_b"
+        saves_more = one_f_one_b and plan.microbatches >= plan.stages
+        changes = uneven_layers(graph, plan.stages, as_chunks=as_chunks, saves_more=saves_more)
+        plans += [plan.variant(**uneven) for uneven in changes]
     for v in chunks:
         plans += [plan.variant(**uneven) for uneven in uneven_chunks(graph, plan.stages, v)]
     return plans, None

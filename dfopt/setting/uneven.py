@@ -20,21 +20,30 @@ StageLayers = tuple[int, int, int]  # of the first stage, of each one in the mid
 _CACHED: Final = 256  # answers: of each graph, for each number of stages that its plans have
 
 
-def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list[dict[str, int | None]]:
+def uneven_layers(
+    graph: Graph, stages: int, *, as_chunks: bool = False, saves_more: bool = False
+) -> list[dict[str, int | None]]:
     """Numbers of layers of the first, middle and last pipeline stages, where these may differ.
 
     A stage with kernels of its own may give up to its neighbour as many layers as have twice the work of those kernels
     (:func:`handed_on`), plus one, and at least three. The factor of two allows for kernels that are sharded or run less
-    efficiently than a layer. Such a stage may have no layer left. Of these numbers, :func:`splits` keeps those that may
-    minimize the slowest stage; if the time of every stage counts (``bubble: stages``), others may fill a pipeline
-    sooner. Stages have no more places than layers need, though ``bubble: interleaved`` would count those as chunks.
+    efficiently than a layer. Such a stage may have no layer left. A first stage that saves activations of more
+    microbatches than the next one may give up more, so that it fits the memory. Of these numbers,
+    :func:`splits` keeps those that may minimize the slowest stage; if the time of every stage counts (``bubble:
+    stages``), others may fill a pipeline sooner. Stages have no more places than layers need, though ``bubble:
+    interleaved`` would count those as chunks.
 
     Parameters
     ----------
+    graph, stages
+        The model, and the stages of its pipeline.
     as_chunks
         Whether a pipeline with more layers in its stages fills sooner, as under ``bubble: interleaved``. Stages in the
         middle that are larger than the slowest stage requires may then be better (:func:`wider_splits`), and an end
         without kernels of its own has the remaining layers, at least one.
+    saves_more
+        Whether the first stage saves activations of one microbatch more than the next one, as in 1F1B with at least as
+        many microbatches as stages.
 
     Returns
     -------
@@ -48,12 +57,12 @@ def uneven_layers(graph: Graph, stages: int, *, as_chunks: bool = False) -> list
     >>> sections = (Section(repeat=16), Section(layers=("head",)))
     >>> graph = Graph(name="g", sections=sections, kernels=tuple(kernels))
     >>> [tuple(plan.values()) for plan in uneven_layers(graph, 4)]
-    [(5, 5, 1)]
+    [(6, 6, 0), (5, 5, 1)]
     """
     layers = graph.layers
     if stages == 1 or layers.counted == len(layers.kinds):
         return []
-    return list(_uneven(Same(graph), stages, as_chunks))
+    return list(_uneven(Same(graph), stages, as_chunks, saves_more))
 
 
 def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) -> dict[str, int | None]:
@@ -142,18 +151,25 @@ def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int 
 
 
 @lru_cache(maxsize=_CACHED)
-def _uneven(same: Same[Graph], stages: int, as_chunks: bool) -> tuple[dict[str, int | None], ...]:
+def _uneven(same: Same[Graph], stages: int, as_chunks: bool, saves_more: bool) -> tuple[dict[str, int | None], ...]:
     graph, layers = same.document, same.document.layers
     even, of_kind = layers_per_stage(layers.count, stages), graph.kernels_by_kind
     alone, spared = [], []
-    for first, given in ((True, layers.order[:even][::-1]), (False, layers.order[-even:])):
+    # its own layers from the inside out, and then those of its neighbours: a middle may have more than an even split
+    first_order = [*layers.order[:even][::-1], *layers.order[even:]]
+    last_order = [*layers.order[-even:], *layers.order[:-even][::-1]]
+    for first, given in ((True, first_order), (False, last_order)):
         own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]
         alone.append(bool(own))
         spared.append(max(handed_on(graph, own, [of_kind[kind] for kind in given]) + 1, 3) if own else 0)
-    asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1])
+    asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1]), saves_more and alone[0]
     candidates = wider_splits(*asked) if as_chunks else splits(*asked)
     if layers.counted > 1 and stages > 2:
-        candidates = fewest({*candidates, *cuts(*asked)}, layers.count, stages)
+        every = {*candidates, *cuts(*asked)}
+        if as_chunks and not alone[1]:  # where places count as chunks, an end without kernels has none that is empty
+            left = {sizes: max(layers.count - sizes[0] - (stages - 2) * sizes[1], 1) for sizes in every}
+            every = {sizes for sizes in every if sizes[2] <= left[sizes]}
+        candidates = fewest(every, layers.count, stages)
     return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in candidates
@@ -165,7 +181,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
     """Number of layers that weigh twice as much as the kernels at one end of the pipeline.
 
     They weigh FLOP, bytes of DRAM traffic, bytes that are held, or bytes of outputs: the measure that needs the most
-    layers decides. A measure that no layer has any of is left out.
+    layers decides. All layers are handed on if they weigh less, also if they weigh nothing.
 
     Parameters
     ----------
@@ -179,7 +195,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
     Returns
     -------
     int
-        All layers if they weigh less.
+        At most all of the given layers.
     """
 
     def weights(kernel: Kernel, elements: float) -> float:
@@ -196,13 +212,15 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
         weight_of = {at: float(sum(map(measure, kernels))) for at, kernels in kinds.items()}
         weighs = np.cumsum([weight_of[id(kernels)] for kernels in layers])
         wanted = 2.0 * float(sum(map(measure, own)))
-        if wanted > 0 and weighs[-1] > 0:
+        if wanted > 0:
             most = max(most, min(int(np.searchsorted(weighs * (1 + ROUNDING), wanted)) + 1, len(layers)))
     return most
 
 
 @lru_cache(maxsize=_CACHED)
-def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
+def splits(
+    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saves_more: bool = False
+) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may minimize the slowest stage, for any times of a layer and of the ends.
 
     With times t of a layer, and a <= first x t and b <= last x t of the other kernels of both ends, the slowest stage
@@ -212,7 +230,12 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
     in any stage than the best has, so it is best too. Dominated numbers are left out, which have at least as many
     layers in every stage as others and more in one, as time and memory of a stage grow with its layers.
 
-    Two stages have no middle, f + l are all layers, and the best f is (repeat t + b - a) / 2t, rounded up or down.
+    Memory: if a stage in the middle fits with m layers of w bytes and n - 1 microbatches of s bytes each, the first one
+    with n microbatches fits with m - first - m / n, where its own kernels have no more bytes than ``first`` layers. In
+    1F1B it has n = stages of them.
+
+    Two stages have no middle, f + l are all layers, and the best f is (repeat t + b - a) / 2t, rounded up or down. If
+    the last one fits with more than two thirds of them, the first one fits with a third, less those of its own kernels.
 
     Parameters
     ----------
@@ -222,6 +245,8 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
         Layers at most that the ends have less than the middle; of two stages, less than half of all.
     alone
         Whether the first and the last stage have work without any layer.
+    saves_more
+        Whether the first stage saves activations of one microbatch more than the next, of as many as there are stages.
 
     Examples
     --------
@@ -231,13 +256,16 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     even = layers_per_stage(repeat, stages)
     if stages == 2:
-        low, high = max(even - max(first, 3), least[0]), min(repeat - even + max(last, 3), repeat - least[1])
+        fewer = max(first, 3) + _for_activations(even, stages, saves_more)
+        low, high = max(even - fewer, least[0]), min(repeat - even + max(last, 3), repeat - least[1])
         return tuple((f, 0, repeat - f) for f in reversed(range(low, high + 1)))
-    return tuple(sorted(_undominated(cuts(repeat, stages, first, last, alone)), reverse=True))
+    return tuple(sorted(_undominated(cuts(repeat, stages, first, last, alone, saves_more)), reverse=True))
 
 
 @lru_cache(maxsize=_CACHED)
-def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[StageLayers, ...]:
+def wider_splits(
+    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saves_more: bool = False
+) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may be best where a stage's layers count as chunks that fill the pipeline.
 
     In addition to those of :func:`splits`, which minimize the slowest stage V, they have more layers m in a stage: a
@@ -249,7 +277,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 
     Parameters
     ----------
-    repeat, stages, first, last, alone
+    repeat, stages, first, last, alone, saves_more
         As of :func:`splits`.
 
     Examples
@@ -261,7 +289,7 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     even, worst = layers_per_stage(repeat, stages), max(first, last)
-    candidates = {*splits(repeat, stages, first, last, alone)}
+    candidates = {*splits(repeat, stages, first, last, alone, saves_more)}
 
     def worse(most: int) -> bool:
         return all(
@@ -274,7 +302,8 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
             pairs = [(most, repeat - most), (repeat - most, most)]
         else:
             ends = max(repeat - (stages - 2) * most, sum(least))
-            near = range(ends // 2 - first - 2, ends // 2 + last + 3)
+            fewer = first + _for_activations(most, stages, saves_more)
+            near = range(ends // 2 - fewer - 2, ends // 2 + last + 3)
             pairs = [(f, ends - f) for f in near]
         for f, l in pairs:
             if least[0] <= f <= most and least[1] <= l <= most:
@@ -283,7 +312,9 @@ def wider_splits(repeat: int, stages: int, first: int, last: int, alone: tuple[b
 
 
 @lru_cache(maxsize=_CACHED)
-def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> frozenset[StageLayers]:
+def cuts(
+    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saves_more: bool = False
+) -> frozenset[StageLayers]:
     """Layer counts of three or more stages that average less than one unused place.
 
     A stage with unused places moves the cuts after it. With layers of several kinds, other cuts distribute the kinds
@@ -291,7 +322,7 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
 
     Parameters
     ----------
-    repeat, stages, first, last, alone
+    repeat, stages, first, last, alone, saves_more
         As of :func:`splits`.
 
     Examples
@@ -302,13 +333,19 @@ def cuts(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, boo
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     candidates = set[StageLayers]()
     for most in range(layers_per_stage(repeat, stages), repeat + 1):
-        if (stages - 2) * most + max(most - first, least[0]) + max(most - last, least[1]) >= repeat + stages:
+        most_fewer = first + _for_activations(most, stages, saves_more)
+        if (stages - 2) * most + max(most - most_fewer, least[0]) + max(most - last, least[1]) >= repeat + stages:
             break
-        for fewer in itertools.product(range(first + 1), range(last + 1)):
+        for fewer in itertools.product(range(most_fewer + 1), range(last + 1)):
             f, l = (max(most - few, own) for few, own in zip(fewer, least, strict=True))
             if repeat <= f + (stages - 2) * most + l < repeat + stages:
                 candidates.add((f, most, l))
     return frozenset(candidates)
+
+
+def _for_activations(most: int, stages: int, saves_more: bool) -> int:
+    """Layers that the first stage may have less than the next, or than half of all, as it saves more activations."""
+    return layers_per_stage(most, max(stages, 3)) if saves_more else 0
 
 
 def fewest(candidates: Collection[StageLayers], repeat: int, stages: int) -> tuple[StageLayers, ...]:

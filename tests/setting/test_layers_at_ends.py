@@ -27,6 +27,7 @@ from dfopt.setting.uneven import cuts, fewest, handed_on, splits, uneven_layers,
 from dfopt.show.details import answer_report
 from dfopt.show.grid import print_to
 from dfopt.show.inputs import graph_report
+from dfopt.workloads import WORKLOADS
 
 
 def machine(chips: int, dram: float | None = None) -> System:
@@ -80,6 +81,44 @@ def test_the_best_numbers_of_layers_are_among_those_that_are_tried(
         for first in range(least[0], repeat + 1 - (least[1] if stages == 2 else 0))
     )
     assert min(slowest(*layers) for layers in found) <= min(every) + 1e-9
+
+
+@given(
+    st.integers(2, 60), st.integers(2, 6), st.tuples(*[st.tuples(*[st.floats(0, 5)] * 2)] * 2), st.floats(0, 3),
+    st.floats(0.3, 1.5),
+)  # fmt: skip
+def test_the_best_numbers_of_layers_that_fit_are_among_those_that_are_tried(
+    repeat: int, stages: int, ends: tuple[tuple[float, float], tuple[float, float]], saved: float, room: float
+) -> None:
+    """In 1F1B, against all numbers: ends have seconds and bytes, a layer has one of both, and saves activations."""
+    if stages > repeat:
+        return
+    spared = [math.ceil(max(end)) for end in ends]
+    capacity = room * (ends[0][1] + -(-repeat // stages) * (1 + saved * stages))
+
+    def step(layers: tuple[int, int, int]) -> float:
+        first, middle, last = layers
+        held = [ends[0][1] + first * (1 + saved * stages), ends[1][1] + last * (1 + saved)]
+        held += [middle * (1 + saved * (stages - 1))] if stages > 2 else []
+        return max(first + ends[0][0], middle, last + ends[1][0]) if max(held) <= capacity * (1 + 1e-9) else math.inf
+
+    every = [
+        (first, middle, last)
+        for middle in (range(-(-repeat // stages), repeat + 1) if stages > 2 else (0,))
+        for first in range((middle if stages > 2 else repeat) + 1)
+        if (last := max(repeat - first - (stages - 2) * middle, 0)) >= 0 and (stages == 2 or last <= middle)
+    ]
+    tried = splits(repeat, stages, spared[0], spared[1], (True, True), True)
+    assert min(map(step, tried)) <= min(map(step, every)) + 1e-9
+
+
+def test_a_first_stage_that_saves_more_activations_may_have_far_fewer_layers() -> None:
+    """Of 120 layers of a small model with long samples: with about as many in every stage nothing fits."""
+    sizes = {"hidden": 512, "heads": 8, "head_dim": 64, "ffn": 2048, "vocab": 1000, "seq": 4096, "layers": 120}
+    graph = WORKLOADS["decoder"](**sizes, mode="training", batch=64)
+    asked = {"tp": 2, "pp": 4, "zero": 0, "schedule": "1f1b", "sensitivity": False, "assumptions": "ideal"}
+    result = df.optimize(graph, "h100-8", set={"chip.dram.capacity": "19.5 GB"}, **asked)
+    assert result.status == "optimal" and result.plan.stage_layers == (24, 32, 32)
 
 
 @given(
@@ -155,6 +194,15 @@ def test_a_heavy_head_is_worth_many_layers() -> None:
     assert "6 layers in the first stage" in report(answer_report(result, detail=["all"])) or result.plan.label.endswith(
         "L6+6..6+0"
     )
+
+
+def test_an_end_may_be_worth_more_layers_than_stages_have_where_these_are_alike() -> None:
+    """By its work, or by weights where layers have none."""
+    heavy, weighted = simd("head", 10**6, "last"), Kernel(name="head", op="gemm", m=1, k=1, n=1, layer="last")
+    for end in (heavy, weighted):
+        assert {"layers_per_stage": 6, "first_layers": 6, "last_layers": 0} in uneven_layers(
+            workload(end, repeat=12), 3
+        )
 
 
 def test_no_stage_spares_more_layers_than_there_are() -> None:
