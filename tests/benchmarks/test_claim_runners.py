@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,3 +145,12 @@ def test_both_tables_of_serving_are_read(claims: ModuleType, tmp_path: Path) -> 
     assert (by_sequence.batch, by_sequence.plan["mp"]) == (32, 8)
     assert by_sequence.plan["modules"] == {"experts": "outer", "mixer": "n"}
     assert by_head.plan == {"tp": 1, "mp": 4, "modules": {"experts": "outer", "mixer": "outer"}}
+
+
+def test_a_pinned_answer_refutes_a_worse_optimum_and_what_is_called_infeasible() -> None:
+    refuted = importlib.import_module("plan_attack").refuted
+    best, found = (SimpleNamespace(status="optimal", value=value, bound=value) for value in (2.0, 1.0))
+    limit = SimpleNamespace(status="limit_with_solution", value=3.0, bound=0.5)
+    assert refuted(best, found) and refuted("infeasible", found)
+    assert not any(refuted(free, None) or refuted(free, "infeasible") for free in (best, limit, "infeasible"))
+    assert not refuted(found, best) and not refuted(limit, found) and not refuted(found, found)
