@@ -26,6 +26,7 @@ from dfopt.setting.orders import Orders
 from dfopt.setting.pinned import forbidden_pins
 from dfopt.setting.placements import looked_at_later, offloads, placements
 from dfopt.setting.reads import ByReads
+from dfopt.setting.saved import BALANCED, left_out, saved_share
 from dfopt.setting.schedules import in_turns, of_schedule, turns_left_out, with_recomputed
 from dfopt.setting.shares import divisors, in_rank_order, shares
 from dfopt.setting.uneven import uneven_chunks, uneven_layers, with_ends
@@ -50,8 +51,8 @@ def asked_plans(
     """All plans that a request allows, and those that were rejected with the reason.
 
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stages at the ends may
-    have fewer layers than the others, as the balance of the stages requires, and as the first stage saves more
-    activations (:func:`dfopt.setting.uneven.uneven_layers`; for interleaved stages
+    have fewer layers than the others, as the balance of the stages requires, and on up to 1,024 chips as the first
+    stage saves more activations (:func:`dfopt.setting.uneven.uneven_layers`; for interleaved stages
     :func:`dfopt.setting.uneven.uneven_chunks`). Not searched are stages with different numbers of layers if no kernel
     runs once, and in the middle of a pipeline. On chips with several memories every plan is listed with every
     placement, see :mod:`dfopt.setting.placements`.
@@ -221,6 +222,8 @@ def not_asked_for(graph: Graph, system: System, assumptions: Assumptions, asked:
     sends = named or several or any(kernel.communications for kernel in graph.kernels)
     if sends and turns_left_out(graph, system, assumptions, asked):
         words.append("two_batch_overlap false")
+    if left_out(graph, system.chips, asked, assumptions):
+        words.append(BALANCED)
     return tuple(words)
 
 
@@ -276,9 +279,8 @@ def _of_order(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptions
         return plans, None if plans else Rejected(plan, why)
     if 1 in chunks:
         as_chunks = assumptions.bubble == "interleaved"
-        one_f_one_b = graph.trains and assumptions.schedule == "one_f_one_b"
-        saves_more = one_f_one_b and plan.microbatches >= plan.stages
-        changes = uneven_layers(graph, plan.stages, as_chunks=as_chunks, saves_more=saves_more)
+        saved = saved_share(graph, plan, asked, assumptions)
+        changes = uneven_layers(graph, plan.stages, as_chunks=as_chunks, saved=saved)
         plans += [plan.variant(**uneven) for uneven in changes]
     for v in chunks:
         plans += [plan.variant(**uneven) for uneven in uneven_chunks(graph, plan.stages, v)]

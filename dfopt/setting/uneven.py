@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final
@@ -21,7 +22,7 @@ _CACHED: Final = 256  # answers: of each graph, for each number of stages that i
 
 
 def uneven_layers(
-    graph: Graph, stages: int, *, as_chunks: bool = False, saves_more: bool = False
+    graph: Graph, stages: int, *, as_chunks: bool = False, saved: float = 0.0
 ) -> list[dict[str, int | None]]:
     """Numbers of layers of the first, middle and last pipeline stages, where these may differ.
 
@@ -41,9 +42,9 @@ def uneven_layers(
         Whether a pipeline with more layers in its stages fills sooner, as under ``bubble: interleaved``. Stages in the
         middle that are larger than the slowest stage requires may then be better (:func:`wider_splits`), and an end
         without kernels of its own has the remaining layers, at least one.
-    saves_more
-        Whether the first stage saves activations of one microbatch more than the next one, as in 1F1B with at least as
-        many microbatches as stages.
+    saved
+        Bytes of activations that a layer saves of one microbatch, relative to those that it holds anyway: 0 unless the
+        first stage saves those of one microbatch more than the next one (:mod:`dfopt.setting.saved`).
 
     Returns
     -------
@@ -62,7 +63,7 @@ def uneven_layers(
     layers = graph.layers
     if stages == 1 or layers.counted == len(layers.kinds):
         return []
-    return list(_uneven(Same(graph), stages, as_chunks, saves_more))
+    return list(_uneven(Same(graph), stages, as_chunks, saved))
 
 
 def with_ends(graph: Graph, stages: int, first: int | None, last: int | None) -> dict[str, int | None]:
@@ -151,7 +152,7 @@ def uneven_chunks(graph: Graph, stages: int, chunks: int) -> list[dict[str, int 
 
 
 @lru_cache(maxsize=_CACHED)
-def _uneven(same: Same[Graph], stages: int, as_chunks: bool, saves_more: bool) -> tuple[dict[str, int | None], ...]:
+def _uneven(same: Same[Graph], stages: int, as_chunks: bool, saved: float) -> tuple[dict[str, int | None], ...]:
     graph, layers = same.document, same.document.layers
     even, of_kind = layers_per_stage(layers.count, stages), graph.kernels_by_kind
     alone, spared = [], []
@@ -162,7 +163,7 @@ def _uneven(same: Same[Graph], stages: int, as_chunks: bool, saves_more: bool) -
         own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]
         alone.append(bool(own))
         spared.append(max(handed_on(graph, own, [of_kind[kind] for kind in given]) + 1, 3) if own else 0)
-    asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1]), saves_more and alone[0]
+    asked = layers.count, stages, spared[0], spared[1], (alone[0], alone[1]), saved if alone[0] else 0.0
     candidates = wider_splits(*asked) if as_chunks else splits(*asked)
     if layers.counted > 1 and stages > 2:
         every = {*candidates, *cuts(*asked)}
@@ -219,7 +220,7 @@ def handed_on(graph: Graph, own: Sequence[Kernel], layers: Sequence[Sequence[Ker
 
 @lru_cache(maxsize=_CACHED)
 def splits(
-    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saves_more: bool = False
+    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saved: float = 0.0
 ) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may minimize the slowest stage, for any times of a layer and of the ends.
 
@@ -230,12 +231,13 @@ def splits(
     in any stage than the best has, so it is best too. Dominated numbers are left out, which have at least as many
     layers in every stage as others and more in one, as time and memory of a stage grow with its layers.
 
-    Memory: if a stage in the middle fits with m layers of w bytes and n - 1 microbatches of s bytes each, the first one
-    with n microbatches fits with m - first - m / n, where its own kernels have no more bytes than ``first`` layers. In
-    1F1B it has n = stages of them.
+    Memory: a layer holds w bytes, and s more for each microbatch in flight. In 1F1B there are p of them in the first of
+    p stages and p - 1 in the next. If that fits with m layers, the first one fits with m - first - m s / (w + p s) if
+    its own kernels have no more bytes than ``first`` layers.
 
     Two stages have no middle, f + l are all layers, and the best f is (repeat t + b - a) / 2t, rounded up or down. If
-    the last one fits with more than two thirds of them, the first one fits with a third, less those of its own kernels.
+    the last one fits with more than repeat - f layers, the first one fits with f = m - first - m s / (2 w + 3 s), where
+    m is half of all.
 
     Parameters
     ----------
@@ -245,8 +247,8 @@ def splits(
         Layers at most that the ends have less than the middle; of two stages, less than half of all.
     alone
         Whether the first and the last stage have work without any layer.
-    saves_more
-        Whether the first stage saves activations of one microbatch more than the next, of as many as there are stages.
+    saved
+        The ratio s / w; 0 if no stage saves more than the next.
 
     Examples
     --------
@@ -256,15 +258,15 @@ def splits(
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     even = layers_per_stage(repeat, stages)
     if stages == 2:
-        fewer = max(first, 3) + _for_activations(even, stages, saves_more)
+        fewer = max(first, 3) + _for_activations(even, stages, saved)
         low, high = max(even - fewer, least[0]), min(repeat - even + max(last, 3), repeat - least[1])
         return tuple((f, 0, repeat - f) for f in reversed(range(low, high + 1)))
-    return tuple(sorted(_undominated(cuts(repeat, stages, first, last, alone, saves_more)), reverse=True))
+    return tuple(sorted(_undominated(cuts(repeat, stages, first, last, alone, saved)), reverse=True))
 
 
 @lru_cache(maxsize=_CACHED)
 def wider_splits(
-    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saves_more: bool = False
+    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saved: float = 0.0
 ) -> tuple[StageLayers, ...]:
     """Layer counts of stages that may be best where a stage's layers count as chunks that fill the pipeline.
 
@@ -277,7 +279,7 @@ def wider_splits(
 
     Parameters
     ----------
-    repeat, stages, first, last, alone, saves_more
+    repeat, stages, first, last, alone, saved
         As of :func:`splits`.
 
     Examples
@@ -289,7 +291,7 @@ def wider_splits(
     """
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     even, worst = layers_per_stage(repeat, stages), max(first, last)
-    candidates = {*splits(repeat, stages, first, last, alone, saves_more)}
+    candidates = {*splits(repeat, stages, first, last, alone, saved)}
 
     def worse(most: int) -> bool:
         return all(
@@ -302,7 +304,7 @@ def wider_splits(
             pairs = [(most, repeat - most), (repeat - most, most)]
         else:
             ends = max(repeat - (stages - 2) * most, sum(least))
-            fewer = first + _for_activations(most, stages, saves_more)
+            fewer = first + _for_activations(most, stages, saved)
             near = range(ends // 2 - fewer - 2, ends // 2 + last + 3)
             pairs = [(f, ends - f) for f in near]
         for f, l in pairs:
@@ -313,7 +315,7 @@ def wider_splits(
 
 @lru_cache(maxsize=_CACHED)
 def cuts(
-    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saves_more: bool = False
+    repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool], saved: float = 0.0
 ) -> frozenset[StageLayers]:
     """Layer counts of three or more stages that average less than one unused place.
 
@@ -322,7 +324,7 @@ def cuts(
 
     Parameters
     ----------
-    repeat, stages, first, last, alone, saves_more
+    repeat, stages, first, last, alone, saved
         As of :func:`splits`.
 
     Examples
@@ -333,7 +335,7 @@ def cuts(
     least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     candidates = set[StageLayers]()
     for most in range(layers_per_stage(repeat, stages), repeat + 1):
-        most_fewer = first + _for_activations(most, stages, saves_more)
+        most_fewer = first + _for_activations(most, stages, saved)
         if (stages - 2) * most + max(most - most_fewer, least[0]) + max(most - last, least[1]) >= repeat + stages:
             break
         for fewer in itertools.product(range(most_fewer + 1), range(last + 1)):
@@ -343,9 +345,10 @@ def cuts(
     return frozenset(candidates)
 
 
-def _for_activations(most: int, stages: int, saves_more: bool) -> int:
+def _for_activations(most: int, stages: int, saved: float) -> int:
     """Layers that the first stage may have less than the next, or than half of all, as it saves more activations."""
-    return layers_per_stage(most, max(stages, 3)) if saves_more else 0
+    held, times = (2, 3) if stages == 2 else (1, stages)
+    return math.ceil(most / (held / saved + times) * (1 - ROUNDING)) if saved else 0
 
 
 def fewest(candidates: Collection[StageLayers], repeat: int, stages: int) -> tuple[StageLayers, ...]:

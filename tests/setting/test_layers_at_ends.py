@@ -108,7 +108,7 @@ def test_the_best_numbers_of_layers_that_fit_are_among_those_that_are_tried(
         for first in range((middle if stages > 2 else repeat) + 1)
         if (last := max(repeat - first - (stages - 2) * middle, 0)) >= 0 and (stages == 2 or last <= middle)
     ]
-    tried = splits(repeat, stages, spared[0], spared[1], (True, True), True)
+    tried = splits(repeat, stages, spared[0], spared[1], (True, True), saved)
     assert min(map(step, tried)) <= min(map(step, every)) + 1e-9
 
 
