@@ -253,7 +253,7 @@ def _proven_words(result: Result) -> str:
     if result.status == "optimal":
         return words.replace("the space", f"the space with {', '.join(pinned)}") if pinned else words
     if result.status == "limit_with_solution":
-        words = _ended(result, words)
+        words = unproven(result, words)
     if result.gap == 0.0 and result.request.top > 1:
         return f"{words}; no mapping in the space is faster than the best, not all of the next best are proven"
     if result.assumptions.sharding_objective == "joint" and result.gap == result.level_gap:
@@ -262,8 +262,8 @@ def _proven_words(result: Result) -> str:
     return f"{words}{level}; another sharding could be up to {100 * result.gap:.3g} % faster"
 
 
-def _ended(result: Result, late: str) -> str:
-    """What ended a search without the proof that was asked for: time, or that nothing is left to do."""
+def unproven(result: Result, late: str) -> str:
+    """Why a search ended without the proof that was asked for: the words for the time limit, or a note of its plans."""
     groups = [group for plans in result.unlisted or () for group in plans.groups]
     records: list[PlanRecord | GraphRecord | GroupRecord] = [*result.plans, *(result.apart or ()), *groups]
     notes = {record.note for record in records if record.status in ("limit", "not_reached")}

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Result, status_words
+from dfopt.documents.result import Result, status_words, unproven
 from dfopt.documents.score import Score
 from dfopt.physics.schedule import terms_of
 from dfopt.show.grid import ColumnKind, FactList, Grid
@@ -39,7 +39,7 @@ def ending(result: Result) -> str:
     gap = f"gap {percent(result.gap)}"
     return {
         "gap_reached": f"ended at the gap that was asked for, {gap}",
-        "limit_with_solution": f"ended by the time limit, {gap}",
+        "limit_with_solution": f"{unproven(result, 'ended by the time limit')}, {gap}",
         "interrupted_with_solution": f"ended by an interrupt, {gap}",
     }.get(result.status, "proven")
 

@@ -20,6 +20,7 @@ from dfopt.documents.evaluation import phase_of, sequences_of
 from dfopt.errors import Infeasible
 from dfopt.machines.calibrations import calibration_of
 from dfopt.machines.stacks import load_stack, with_stack
+from dfopt.search import graph_search
 from dfopt.show import accuracy
 from dfopt.show.answer import headline, summary
 from dfopt.show.asked import asked_facts, batch_words
@@ -109,6 +110,14 @@ def test_a_gap_names_the_plan_that_keeps_it_open() -> None:
         if line.startswith("least bound")
     ]
     assert line == f"least bound  100 us under {record.plan.label} (not reached)"
+
+
+def test_an_end_without_a_proof_is_not_laid_on_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_search, "_MOST_PLANS", 1)
+    asked = {"phase": "training", "batch": 16, "sensitivity": False, "assumptions": "ideal"}
+    result = df.optimize("llama-68m", "h100-8", **asked)
+    ended = [line for line in printed(result) if line.startswith("too many plans")]
+    assert ended and ended[0].startswith("too many plans to list, nothing more can be proven, gap ")
 
 
 def test_what_binds_and_the_parts_of_a_step_add_up_in_every_phase() -> None:
