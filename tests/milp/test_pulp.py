@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from busy import BUSY
-from hypothesis import given, settings
+from hypothesis import given
 from random_models import KINDS, cover, market_split, random_model, small_milp
 from solver_doors import CBC, assert_nothing_left, at_work, check_trace, press_ctrl_c
+from strategies import share
 
 from dfopt.errors import PlanError
 from dfopt.milp import Model, Termination, TracePoint, cbc, check_solver, pulp_door, solve
@@ -258,7 +259,7 @@ def assert_agreement(model: Model) -> None:
         assert other.x is None or model.arrays().violation(other.x) <= 1e-6
 
 
-@settings(max_examples=10, deadline=None)
+@share(0.4, nightly=1)
 @given(small_milp())
 def test_small_models(case: tuple[Model, int, int]) -> None:
     assert_agreement(case[0])
@@ -267,13 +268,6 @@ def test_small_models(case: tuple[Model, int, int]) -> None:
 @pytest.mark.parametrize("seed", [*range(30), *(pytest.param(s, marks=pytest.mark.nightly) for s in range(30, 430))])
 def test_models_of_many_structures(seed: int) -> None:
     assert_agreement(random_model(seed))
-
-
-@pytest.mark.nightly
-@settings(deadline=None)
-@given(small_milp())
-def test_many_small_models(case: tuple[Model, int, int]) -> None:
-    assert_agreement(case[0])
 
 
 @pytest.mark.parametrize("seed", [*range(10), *(pytest.param(s, marks=pytest.mark.nightly) for s in range(10, 200))])
