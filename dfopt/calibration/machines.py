@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from dfopt.divisors import divisors
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.library import load_system
@@ -48,7 +49,7 @@ def nodes_of(machine: Recipe, chips: int) -> tuple[int, int]:
     >>> nodes_of(MACHINES["gb200"], 256), nodes_of(MACHINES["h100"], 4)
     ((64, 4), (4, 1))
     """
-    size = max(size for size in range(1, min(machine.node, chips) + 1) if chips % size == 0)
+    size = next(size for size in divisors(chips) if size <= machine.node)
     return size, chips // size
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dfopt.arrays import ROUNDING
+from dfopt.divisors import divisors
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -31,7 +32,6 @@ from dfopt.search.optimization import search
 from dfopt.search.shortage import named
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans, may_share
-from dfopt.setting.shares import divisors
 from dfopt.terms.bounds import PlanBounds, PlanTable
 from dfopt.terms.step.ledger import held, usable_words
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dfopt.divisors import divisors
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, Dims, keys
 from dfopt.documents.dim_names import parts_of
@@ -28,7 +29,7 @@ from dfopt.setting.placements import looked_at_later, offloads, placements
 from dfopt.setting.reads import ByReads
 from dfopt.setting.saved import BALANCED, left_out, saved_share
 from dfopt.setting.schedules import in_turns, of_schedule, turns_left_out, with_recomputed
-from dfopt.setting.shares import divisors, in_rank_order, shares
+from dfopt.setting.shares import in_rank_order, shares
 from dfopt.setting.uneven import uneven_chunks, uneven_layers, with_ends
 from dfopt.setting.zero import shared_out
 

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
+from dfopt.divisors import divisors
 from dfopt.documents.axes import AXES, Dims
 from dfopt.documents.dim_names import part_name
 from dfopt.documents.system import NetworkDim
@@ -144,15 +145,3 @@ def _named(dim: NetworkDim, sizes: Sequence[int], nested: bool) -> list[dict[int
         parts = [part_name(dim.name, sizes[place], at) for place, at in zip(order, strides, strict=False)]
         orders.append(dict(zip(order, parts if len(order) > 1 else [dim.name], strict=False)))
     return orders
-
-
-def divisors(n: int) -> list[int]:
-    """All divisors of ``n`` in descending order.
-
-    Examples
-    --------
-    >>> divisors(12)
-    [12, 6, 4, 3, 2, 1]
-    """
-    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return sorted({*low, *(n // d for d in low)}, reverse=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from dfopt.divisors import divisors
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.hybrid import Hybrid, hybrid_of
@@ -14,7 +15,6 @@ from dfopt.documents.request import FREE_ZERO, Request
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics.copies import obstacle
-from dfopt.setting.shares import divisors
 
 Replicas = Sequence[int] | str | None
 """Numbers of groups of copies that are asked for, ``all``, or none: one group."""

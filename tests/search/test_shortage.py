@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import dfopt as df
 from dfopt.cli import app
+from dfopt.divisors import divisors
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Communication, Graph, Kernel
 from dfopt.documents.request import Request
@@ -25,7 +26,6 @@ from dfopt.machines.compose import compose
 from dfopt.search import solve
 from dfopt.search.largest import largest_batch
 from dfopt.search.shortage import LeastHeld
-from dfopt.setting.shares import divisors
 from dfopt.workloads import WORKLOADS, load_graph
 
 JOINT = Assumptions(

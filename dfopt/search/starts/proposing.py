@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dfopt.bnb import UNITS_PER_S, OutOfTime
+from dfopt.divisors import divisors
 from dfopt.documents.axes import AXES, Dims
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
@@ -26,7 +27,6 @@ from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbo
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
-from dfopt.setting.shares import divisors
 from dfopt.solving import work
 from dfopt.terms.bounds import PlanTable
 from dfopt.terms.step.roofline import least_step
