@@ -32,7 +32,7 @@ from dfopt.machines.calibrations import assumed_on, usual
 from dfopt.machines.stacks import load_stack, with_stack
 from dfopt.workloads import WORKLOADS, load_graph, parameters_of
 from dfopt.workloads.executions import load_executions
-from dfopt.workloads.recompute import RECOMPUTES, recompute_of
+from dfopt.workloads.recompute import recompute_of
 
 GraphBuilder = Callable[[int, int], Graph]
 """The graph of a batch and a microbatch."""
@@ -289,10 +289,10 @@ def microbatches_of(question: Question) -> Sequence[int] | None:
     return None if sizes is None or isinstance(sizes, str) else sizes
 
 
-def _ways(given: Any) -> Sequence[str] | None:
+def _ways(given: Any) -> Sequence[str] | str | None:
     """Ways to recompute that are asked for; none where they are free."""
     if given is None or given == _ALL:
-        return None if given is None else RECOMPUTES
+        return given  # type: ignore[no-any-return]
     try:
         return list(dict.fromkeys(recompute_of(str(way).strip()) for way in _listed(given)))
     except PydanticCustomError as error:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.physics.ops import flop
 
+RECOMPUTES = ("none", "attention", "full", "full+attention")
+"""Ways to recompute all layers of a stage alike that every model of layers has, least recomputed first."""
+
 
 def by_name(graph: Graph) -> dict[str, Kernel]:
     """Every kernel by its name."""

@@ -65,6 +65,17 @@ def test_training_frees_what_a_run_chooses() -> None:
     assert {record.plan.zero or 0 for record in plans} == {0, 1, 2, 3}
 
 
+def test_choices_of_which_only_some_are_tried_are_named() -> None:
+    # 3 sequences are faster than each of 1, 2, 4 and 8: an optimum has to say that it is one of those
+    asked = {"phase": "training", "batch": 24, "assumptions": "ideal", "dp": 8, "zero": 0, "sensitivity": False}
+    usual, every = (df.solve("gpt2-small", "h100-8", **asked, **more) for more in ({}, {"microbatch": "all"}))
+    assert usual.step_time_s > every.step_time_s and every.graph.microbatch == 3
+    ways = "recompute: attention or full or full+attention or layernorm+attention or none"
+    assert usual.fixed[2:] == ("microbatch 1/2/4/8", ways) and every.fixed[2:] == (ways,)
+    some = df.solve("gpt2-small", "h100-8", **asked, microbatch="1,3", recompute="none,full")
+    assert "fixed: dp 8, zero 0, microbatch 1/3, recompute: full or none" in some.proof
+
+
 def test_a_graph_as_a_document_keeps_what_is_drawn_into_it() -> None:
     graph = df.load_graph("gpt2-small", microbatch=2)
     assert [one.microbatch for one in resolve(Question(graph=graph, system="a100-8")).graphs] == [2]

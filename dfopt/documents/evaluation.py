@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dfopt.divisors import divisors
 from dfopt.documents.graph import Graph
+from dfopt.documents.passes import way_of
 
 
 def segments_of(graph: Graph) -> dict[tuple[int, int], int]:
@@ -53,9 +55,23 @@ def asked(graph: Graph) -> dict[str, str | int]:
 
 
 def drawn(graphs: Sequence[Graph]) -> tuple[str, ...]:
-    """Choices that graphs fix by how they are drawn, as sentences."""
-    sizes, ways = {graph.microbatch for graph in graphs}, {graph.variant for graph in graphs}
-    words = [f"microbatch {size}" for size in sizes if len(sizes) == 1 and graphs[0].batch > 1]
-    if graphs[0].trains and len(ways) == 1:
-        words.append(graphs[0].variant or "recompute: none")
+    """Choices that graphs fix by how they are drawn, as sentences.
+
+    Microbatches are free only if every divisor of the batch is drawn. Recomputation in training never is: beside the
+    drawn ways there are others, of single kernels and of some layers.
+
+    Examples
+    --------
+    >>> from dfopt.workloads.executions import load_executions
+    >>> drawn(load_executions("gpt2-small", [1, 2], ["none", "full"], mode="training", batch=4))
+    ('microbatch 1/2', 'recompute: full or none')
+    >>> drawn(load_executions("gpt2-small", "all", batch=4))
+    ()
+    """
+    first, sizes = graphs[0], sorted({graph.microbatch for graph in graphs})
+    words = []
+    if len(sizes) < len(divisors(first.batch)):
+        words.append(f"microbatch {'/'.join(map(str, sizes))}")
+    if first.trains:
+        words.append(f"recompute: {' or '.join(sorted({way_of(graph.variant) for graph in graphs}))}")
     return tuple(words)

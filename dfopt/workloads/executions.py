@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from dfopt.divisors import divisors
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.errors import DocumentError
 from dfopt.workloads import given_parameters, load_graph, load_variants, parameters_of
@@ -18,6 +19,8 @@ _FACTORS: Final = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 """Microbatches that are tried, as multiples of the one that a model's file gives."""
 WAYS: Final[tuple[Recompute, ...]] = ("none", "attention", "layernorm+attention", "full+attention", "full")
 """What is tried of what is computed again, as far as a model has it and it makes a difference."""
+ALL: Final = "all"
+"""In place of a list: every divisor of the batch, or every way in `WAYS`, whatever a model's file gives."""
 
 
 def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
@@ -32,7 +35,7 @@ def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
     ([1, 2, 4], [1, 2, 3, 4, 6, 12])
     """
     if graph.tokens is not None and graph.tokens.produced is not None:
-        return [size for size in range(1, graph.batch + 1) if graph.batch % size == 0]
+        return divisors(graph.batch)[::-1]
     tried = {int(own * factor) for factor in _FACTORS if own * factor >= 1} | {own}
     return [size for size in sorted(tried) if graph.batch % size == 0]
 
@@ -40,7 +43,7 @@ def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
 def load_executions(
     name_or_path: str | os.PathLike[str],
     microbatches: Sequence[int] | str | None = None,
-    ways: Sequence[str] | None = None,
+    ways: Sequence[str] | str | None = None,
     **overrides: Any,
 ) -> tuple[Graph, ...]:
     """Graphs of one step in all free ways, for `optimize`: the graph and its ``variants``.
@@ -52,7 +55,8 @@ def load_executions(
     microbatches
         Samples of an evaluation; ``all`` divisors of the batch; if left out, those of `free_microbatches`.
     ways
-        Training: ways of activation recomputation; by default those of `WAYS`.
+        Training: ways of activation recomputation; ``all`` those of `WAYS`; if left out, too, unless a user's file
+        gives one.
 
     Returns
     -------
@@ -72,14 +76,14 @@ def load_executions(
     choices: dict[str, Sequence[Any]] = {}
     if "microbatch" in allowed - overrides.keys() and (microbatches or free):
         smallest = load_graph(name_or_path, **overrides, microbatch=1)
-        if microbatches == "all":
-            choices["microbatch"] = [size for size in range(1, smallest.batch + 1) if smallest.batch % size == 0]
+        if microbatches == ALL:
+            choices["microbatch"] = divisors(smallest.batch)[::-1]
         else:
             choices["microbatch"] = microbatches or free_microbatches(smallest, given.get("microbatch", 1))
     sizes = choices.get("microbatch", ())
     first = load_graph(name_or_path, **overrides, **({"microbatch": sizes[0]} if sizes else {}))
     if first.trains and "recompute" in allowed - overrides.keys() and (ways or "recompute" not in fixed):
-        choices["recompute"] = ways or _different(name_or_path, overrides)
+        choices["recompute"] = ways if ways and ways != ALL else _different(name_or_path, overrides)
     drawn = [{**overrides}]
     for key, values in choices.items():
         drawn = [{**combination, key: value} for combination in drawn for value in values]

@@ -260,10 +260,6 @@ PARTS: Final[dict[str, Callable[[Graph], set[str]]]] = {
 }
 """What can be computed again of a layer, the largest first, and which forward kernels that is."""
 Recompute = Annotated[str, AfterValidator(recompute_of)]
-RECOMPUTES: Final = (NONE, "attention", "full", "full+attention")
-"""Values for all layers of a stage alike that every model of layers has, least recomputed first."""
-SOME: Final = ("full/none", "full/attention", "full+attention/attention")
-"""Values for some layers of a stage, and behind the stroke those for the others."""
 
 
 def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False) -> Graph:

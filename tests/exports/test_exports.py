@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from graph_parts import RECOMPUTES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,10 +30,10 @@ from dfopt.frontends.megatron.launch_files import FLAGS, REFUSED, UNPRICED, VALU
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.frontends.megatron.training_run import load_run
 from dfopt.workloads import load_graph
-from dfopt.workloads.recompute import RECOMPUTES, SOME
 
 GOLDEN = Path(__file__).parents[1] / "golden/exports"
 OPTIONS: dict[str, dict[str, str]] = {tool: load_strict(GOLDEN / f"{tool}.yaml")["options"] for tool in TOOLS}
+SOME = ("full/none", "full/attention", "full+attention/attention")
 AGAIN = (*RECOMPUTES, *SOME, "layernorm", "layernorm+attention")
 BY_KERNEL = df.Assumptions(execution="kernel_by_kernel", memory_reserve=0)
 KINDS: dict[str, tuple[type, ...]] = {

@@ -100,3 +100,5 @@ def test_executions_are_those_that_nobody_fixed(name: str) -> None:
     fixed = load_executions(name, **sizes, microbatch=3, recompute="full")
     assert [(graph.microbatch, graph.variant) for graph in fixed] == [(3, "recompute: full")]
     assert [graph.microbatch for graph in load_executions(name, batch=6)] == [1, 2]
+    every = load_executions(name, "all", "all", **sizes)
+    assert [graph.microbatch for graph in every] == [1] * 5 + [2] * 5 + [3] * 5 + [6] * 5

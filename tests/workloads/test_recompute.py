@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import RECOMPUTES
 from pydantic import ValidationError
 from strategies import LEVELS
 
@@ -15,7 +16,7 @@ from dfopt.errors import PlanError
 from dfopt.physics.ops import flop
 from dfopt.search.verify import verify
 from dfopt.workloads import WORKLOADS, expand
-from dfopt.workloads.recompute import RECOMPUTES, recompute_of
+from dfopt.workloads.recompute import recompute_of
 
 SIZES: dict[str, dict[str, Any]] = {
     "transformer": {"hidden": 32, "heads": 4, "head_dim": 8, "seq": 16, "layers": 4},

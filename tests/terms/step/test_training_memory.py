@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graph_parts import RECOMPUTES
 from test_ledger import machine
 
 from dfopt.documents.assumptions import Assumptions
@@ -15,7 +16,6 @@ from dfopt.documents.score import Score
 from dfopt.frontends.megatron.shardings import megatron_shardings
 from dfopt.judge import evaluate
 from dfopt.workloads import WORKLOADS
-from dfopt.workloads.recompute import RECOMPUTES
 
 WORKLOAD: dict[str, dict[str, Any]] = {
     "transformer": {},
