@@ -11,7 +11,7 @@
       SystemSpecError(path, issues)       a network dim no plan can use                             exit 3
       PlanError                           degrees that do not multiply to the chips                 exit 2
       SolveError                                                                                    exit 6
-        Infeasible(report, least)           proven: no mapping fits, and why                        exit 4
+        Infeasible(report, least, fixed)    proven: no mapping fits, and why                        exit 4
         NoSolution(bound, seconds)          a limit came before the first mapping                   exit 5
         SolverFailure                       the solver broke                                        exit 6
       ScoreMismatch(term, milp, judge)    MILP and judge disagree: a bug in dfopt                   exit 6
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NoReturn, TypeVar
 
@@ -272,17 +272,18 @@ class Infeasible(SolveError):
     """Raised where it is proven that nothing keeps the limits; ``report`` says which is short and what helps.
 
     ``least``: if a memory is too small for every plan, the least demand of the best plan, a
-    :class:`dfopt.search.shortage.LeastHeld`; else None.
+    :class:`dfopt.search.shortage.LeastHeld`; else None. ``fixed``: restrictions of what was searched, as sentences.
     """
 
     exit_code: ClassVar[int] = 4
 
-    def __init__(self, report: object, least: object = None) -> None:
-        self.report, self.least = report, least
-        super().__init__(report, least)
+    def __init__(self, report: object, least: object = None, fixed: Sequence[str] = ()) -> None:
+        self.report, self.least, self.fixed = report, least, tuple(fixed)
+        super().__init__(report, least, self.fixed)
 
     def __str__(self) -> str:
-        return f"infeasible: {self.report}" + (f"\n{self.least}" if self.least is not None else "")
+        fixed = f"fixed: {', '.join(self.fixed)}" if self.fixed else None
+        return "\n".join(str(part) for part in (f"infeasible: {self.report}", self.least, fixed) if part is not None)
 
 
 class NoSolution(SolveError):

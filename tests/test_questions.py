@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,10 @@ def test_choices_of_which_only_some_are_tried_are_named() -> None:
     assert usual.fixed[2:] == ("microbatch 1/2/4/8", ways) and every.fixed[2:] == (ways,)
     some = df.solve("gpt2-small", "h100-8", **asked, microbatch="1,3", recompute="none,full")
     assert "fixed: dp 8, zero 0, microbatch 1/3, recompute: full or none" in some.proof
+    with pytest.raises(df.Infeasible) as caught:  # of which some could fit that are not tried
+        df.solve("gpt2-small", "h100-8", **asked, set={"chip.dram.capacity": "1 GB"}, microbatch=[2, 3])
+    assert str(caught.value).endswith(f"fixed: dp 8, zero 0, microbatch 2/3, {ways}")
+    assert pickle.loads(pickle.dumps(caught.value)).fixed == caught.value.fixed
 
 
 def test_a_graph_as_a_document_keeps_what_is_drawn_into_it() -> None:

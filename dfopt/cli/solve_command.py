@@ -124,7 +124,7 @@ def solve(
             with closing(ProgressLine(quiet=quiet)) as line:
                 solved = answer(question, progress=line, began=process_start())
         except Infeasible as error:
-            raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
+            raise error if as_json else Infeasible(brief(str(error.report)), error.least, error.fixed) from None
         result = solved.result
         for note in solved.notes:
             echo(f"dfopt: {note}", err=True)

@@ -13,12 +13,12 @@ from dfopt.documents.plan_records import Sensitivity
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.uncollected import SELDOM, uncollected
-from dfopt.errors import DfoptError, NoSolution
+from dfopt.errors import DfoptError, Infeasible, NoSolution
 from dfopt.interrupts import FIRST_AFTER, SIGNALS, cause, interruptible, wall_limit
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
 from dfopt.questions import Resolved
-from dfopt.search.assembling import assemble
+from dfopt.search.assembling import assemble, fixed_of
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.starts import begin
@@ -80,7 +80,7 @@ def search(
     if not state.solutions:
         plain = resolved.question.graph is not None and resolved.largest is None
         start_s = state.began - began if plain else 0.0
-        raise _with_time_for_first(workload.failure(), start_s, request.time_limit)
+        raise _explained(workload.failure(), settings, request, start_s)
     best, *others = state.solutions
     planned = max(request.time_limit * UNITS_PER_S - options.clock.spent, 0.0)
     within = replace(state.options, clock=Clock(began + request.time_limit, planned=planned))
@@ -130,9 +130,12 @@ def _with_heat(
     return best, shown
 
 
-def _with_time_for_first(error: BaseException, start_s: float, limit_s: float) -> BaseException:
-    """Where a limit was too short for any first mapping, how long that takes about."""
-    if not isinstance(error, NoSolution) or limit_s > FIRST_AFTER * start_s:
+def _explained(error: BaseException, settings: Sequence[Setting], request: Request, start_s: float) -> BaseException:
+    """Why there is no mapping, with what was fixed, or with about the time that a first mapping takes."""
+    if isinstance(error, Infeasible):
+        graphs, first = [each.graph for each in settings], settings[0]
+        return Infeasible(error.report, error.least, fixed_of(graphs, first.system, first.assumptions, request))
+    if not isinstance(error, NoSolution) or request.time_limit > FIRST_AFTER * start_s:
         return error
     hint = f"{error.progress}; a first mapping takes about {FIRST_AFTER * start_s:.0f} s"
     return NoSolution(error.bound, error.seconds, hint, error.unit)

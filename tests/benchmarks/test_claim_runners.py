@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import dfopt as df
+
 ROOT = Path(__file__).resolve().parents[2]
 Rows = list[dict[str, Any]]
 
@@ -148,9 +150,16 @@ def test_both_tables_of_serving_are_read(claims: ModuleType, tmp_path: Path) -> 
 
 
 def test_a_pinned_answer_refutes_a_worse_optimum_and_what_is_called_infeasible() -> None:
-    refuted = importlib.import_module("plan_attack").refuted
-    best, found = (SimpleNamespace(status="optimal", value=value, bound=value) for value in (2.0, 1.0))
-    limit = SimpleNamespace(status="limit_with_solution", value=3.0, bound=0.5)
-    assert refuted(best, found) and refuted("infeasible", found)
-    assert not any(refuted(free, None) or refuted(free, "infeasible") for free in (best, limit, "infeasible"))
+    refuted, graph = importlib.import_module("plan_attack").refuted, SimpleNamespace(microbatch=3, variant=None)
+    best, found = (
+        SimpleNamespace(status="optimal", value=value, bound=value, graph=graph, fixed=()) for value in (2.0, 1.0)
+    )
+    limit, none = SimpleNamespace(**{**vars(best), "status": "limit_with_solution", "bound": 0.5}), df.Infeasible("")
+    assert refuted(best, found) and refuted(none, found)
+    assert not any(refuted(free, None) or refuted(free, none) for free in (best, limit, none))
     assert not refuted(found, best) and not refuted(limit, found) and not refuted(found, found)
+    for fixed, said in (("microbatch 1/2/4", True), ("microbatch 3", False), ("recompute: full or none", False)):
+        best.fixed = (fixed,)
+        assert refuted(df.Infeasible("", fixed=(fixed,)), found) is refuted(best, found) is not said
+    best.fixed = ("recompute: attention or full",)
+    assert not refuted(best, found)
