@@ -56,7 +56,7 @@ SPACE: dict[str, set[str]] = {
     "tensor_overlap": {"calibration/steps"},
     "network_dims": {"setting/plans", "setting/zero"},
     "module_schemes": {"setting/plans"},
-    "schedule": {"setting/plans"},
+    "schedule": {"setting/plans", "setting/saved"},
     "bubble": {"setting/plans"},
     "offload": {"setting/placements"},
     "tile_rows": {"setting/plans"},

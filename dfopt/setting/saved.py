@@ -27,7 +27,7 @@ def saved_share(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptio
     """Most bytes that a layer saves of one microbatch, relative to the least bytes that a chip holds of it anyway.
 
     At most all outputs that another pass reads are saved, with masks, whole on every chip. At least weights are held,
-    and as many bytes of gradients under ``gradients: exact``, split over all chips that share a layer.
+    split over all chips that share a layer.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def saved_share(graph: Graph, plan: Plan, asked: Request, assumptions: Assumptio
     saved, held = _of_layers(Same(graph))
     if not held or asked.offload or asked.place:
         return math.inf
-    return saved * plan.shards * plan.members / (held * (2 if assumptions.gradients == "exact" else 1))
+    return saved * plan.shards * plan.members / held
 
 
 def differs(graph: Graph, assumptions: Assumptions) -> bool:
