@@ -15,6 +15,7 @@ import dfopt
 from dfopt.bnb import Candidate, Leaf, Outcome, Snapshot
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.design import Design
+from dfopt.documents.evaluation import drawn
 from dfopt.documents.exploration import (
     BudgetSensitivity,
     Comparison,
@@ -350,8 +351,8 @@ def _nothing(problem: Batches, ending: str, bound: float, seconds: float) -> Bas
         return NoSolution(workload.merit.shown(bound), seconds, "no design has been solved", unit)
     none = f"none of {workload.designs:,} designs"
     if workload.limits is not None and not (workload.refused or workload.solver.refused):
-        limits = f"its limits ({workload.limits.words})"
-        return Infeasible(f"{none} keeps {limits}; levers: looser limits, larger budgets, more choices")
+        limits, fixed = f"its limits ({workload.limits.words})", (*workload.request.fixed, *drawn(workload.graphs))
+        return Infeasible(f"{none} keeps {limits}; levers: looser limits, larger budgets, more choices", None, fixed)
     if not (refused := workload.why_none()):
         return Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
     lines = [f"{none} can be had, or holds the workload, such as this:", refused, smallest_package(workload)]

@@ -267,7 +267,7 @@ def test_designs_are_explored(tmp_path: Path) -> None:
     asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--gap", "5%", "-q")
     answer = call(*asked, "-o", tmp_path / "best.json")
     printed = " ".join(answer.out.split())
-    assert answer.code == 0 and "is better by more, under any mapping (fixed: nothing)" in printed
+    assert answer.code == 0 and "is better by more, under any mapping (fixed: microbatch 1/2/4/8)" in printed
     assert f"dfopt: wrote {tmp_path / 'best.json'};" in answer.err
     shown = call("show", tmp_path / "best.json").out
     assert "More of each budget" in shown and "area of the package" in shown
@@ -277,7 +277,7 @@ def test_designs_are_explored(tmp_path: Path) -> None:
     assert told["gap"] <= 0.05 and told["schema"] == "dfopt/exploration/2"
     assert call("explore", "gpt2-small", tmp_path / "none.yaml").code == 3
     fast = run(*asked[:3], "--step-limit", "1ns", "-q", code=4)
-    assert "keeps its limits (step time at most 1 ns)" in fast.err
+    assert "keeps its limits (step time at most 1 ns)" in fast.err and "\nfixed: microbatch 1/2/4/8" in fast.err
     wrong = run(*asked[:3], "--power-limit", "20ms", "-q", code=2)
     assert "--power-limit: found '20ms'" in wrong.err
     assert call(*asked, "--gap", "5").code == 2
