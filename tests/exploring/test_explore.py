@@ -122,10 +122,6 @@ def df_fits(system: System | None) -> bool:
         return False
 
 
-def test_a_changed_digit_is_caught(made: Exploration) -> None:
-    is_refused(forged(made, "effort", "solves", value=1, seal=False), r"\$.seal: does not fit the contents")
-
-
 def test_forged_claims_are_caught(made: Exploration) -> None:
     last = max(range(len(made.boxes)), key=lambda at: (made.boxes[at].bound or 0.0, at))  # of equal ones the last
     assert made.boxes[last].bound is not None
@@ -150,7 +146,7 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
 
 def test_time_that_is_up_leaves_an_honest_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that stands still until there is a design, so that it does not matter how busy the machine is."""
-    known: list[float] = []
+    known, best = list[float](), min(every("gpt2-small").values())  # before the clock stands still
     for module in (clock, entries):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: 1e9 if known else 0.0))
 
@@ -159,7 +155,6 @@ def test_time_that_is_up_leaves_an_honest_gap(monkeypatch: pytest.MonkeyPatch) -
             known.append(now.incumbent)
 
     found = explore(GPT2, chosen(**SIZES), gap=0.0, sensitivity=False, progress=tell)
-    best = min(every("gpt2-small").values())
     assert found.status == "time_limit" and found.gap > 0 and found.value == known[0]
     assert found.bound <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
     assert check_exploration(found, "it").startswith("verified within")
