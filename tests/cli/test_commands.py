@@ -52,13 +52,6 @@ def test_lists_have_figures_and_filters(kind: str) -> None:
     assert call("list", kind, "no-such-word").out.splitlines()[2:] == []
 
 
-@pytest.mark.parametrize("name", ["gpt2-small", "sn10-8-torus", "dfmodel"])
-def test_show_of_the_zoo(name: str) -> None:
-    answer = run("show", name)
-    assert name in answer.out
-    assert answered("show", name)["schema"].startswith("dfopt/")
-
-
 def test_show_of_a_graph_with_parameters() -> None:
     assert "18 kernels, 21 tensors" in call("show", "gpt2-small").out
     training = call("show", "gpt2-small", "--param", "mode=training", "--param", "batch=64").out

@@ -102,12 +102,6 @@ def test_a_sweep_is_drawn_from_study_frame_and_store(solved: Path) -> None:
     assert "chip: sn30" in target.read_text()
 
 
-def test_without_an_output_the_kind_names_it(solved: Path) -> None:
-    answer = run("plot", solved / "two.json", "--kind", "timeline")
-    assert answer.err == "dfopt: wrote timeline.svg\n"
-    assert Path("timeline.svg").read_text().startswith("<?xml")
-
-
 def test_a_graph_of_the_zoo_is_drawn() -> None:
     run("plot", "gpt2-small", "--kind", "dataflow", "-o", "graph.pdf")
     assert Path("graph.pdf").read_bytes().startswith(b"%PDF")
@@ -211,11 +205,6 @@ def test_the_best_of_many_designs_becomes_a_page() -> None:
 def test_a_store_alone_becomes_a_page_without_claims(solved: Path) -> None:
     page = page_of(solved / "small.runs.jsonl")
     assert "4 cells" in page and "What the source claims" not in page
-
-
-def test_the_store_of_a_study_is_found_beside(copied: Path) -> None:
-    run("report", "small.yaml")
-    assert (copied / "report.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cli_tools import GRAPH, ONE_CHIP_MAPPING, SYSTEM, Data, answered, assert_re
 from stack_cases import T0, dies, memory, stack
 
 from dfopt.documents.score import Score
-from dfopt.documents.stack import Limits, LogicEnergies, Stack
+from dfopt.documents.stack import Limits, LogicEnergies
 from dfopt.documents.stack_dram import DramEnergies
 from dfopt.documents.zoo import find
 from dfopt.machines.stacks import load_stack
@@ -218,11 +218,6 @@ def test_clocks_and_pauses_must_fit(tmp_path: Path) -> None:
         assert line in said
     good = write(tmp_path, "good.json", changed(ONE_CHIP_MAPPING, clocks=[{"partition": 0, "frequency": 0.8}]))
     assert physical(good, *rest)["partitions"][0]["frequency"] == 0.8
-
-
-def test_the_stacks_of_these_tests_are_documents() -> None:
-    made = stack(name="cool", **COOL)
-    assert Stack.from_data(made.to_data()) == made
 
 
 def test_the_best_mappings_of_a_solve_are_ranked_again_on_a_stack(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def answer_of(made: Exploration) -> Any:
     return data
 
 
-def forged(made: Exploration, *path: str | int, value: Any, seal: bool = True) -> Exploration:
+def forged(made: Exploration, *path: str | int, value: Any) -> Exploration:
     """The exploration with another value of a field, or a function of what is there."""
     data: Any = made.to_data()
     at = data
@@ -150,8 +150,7 @@ def forged(made: Exploration, *path: str | int, value: Any, seal: bool = True) -
         at = at[key]
     at[path[-1]] = value(at[path[-1]]) if callable(value) else value
     changed = Exploration.from_data(data)
-    changed = changed.model_copy(update={"asked": changed.asked_digest()})
-    return changed.sealed() if seal else changed
+    return changed.model_copy(update={"asked": changed.asked_digest()}).sealed()
 
 
 def asking(made: Exploration, **changes: Any) -> Exploration:

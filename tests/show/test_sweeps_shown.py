@@ -6,7 +6,6 @@ import io
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from dfopt.show.plots.cells import label_of, scatter_columns, smaller_is_better,
 from dfopt.show.plots.fronts import front
 from dfopt.show.plots.style import PALETTE
 from dfopt.show.report import sweep, sweep_report
-from dfopt.studies.claims import Verdict as Judged
+from dfopt.studies.claims import Verdict
 
 _closed = pytest.fixture(autouse=True)(closed_figures)
 
@@ -222,6 +221,7 @@ def test_every_figure_of_a_frame_has_a_unit(name: str) -> None:
         (lambda: df.plot.heat_map(ROWS, x="chips"), "x: found 'chips', no column of the frame"),
         (lambda: df.plot.heat_map(ROWS[:1]), "found no axis with more than one label"),
         (lambda: df.plot.heat_map([]), "found a frame without rows"),
+        (lambda: sweep_report("mine", []), "without rows"),
         (lambda: df.plot.heat_map(3), "found int, expected what sweep returns"),
         (lambda: df.plot.heat_maps(ROWS, "flavour"), "by: found 'flavour'"),
         (lambda: df.plot.pareto(ROWS, "price", "flop_per_s"), "x: found 'price'"),
@@ -250,16 +250,6 @@ def test_rates_have_a_front_of_each_system_over_all_of_its_batches() -> None:
     assert overlapping(ax) == []
 
 
-@dataclass
-class Verdict:
-    claim: Claim
-    ours: float | None
-    holds: bool | None
-    cells: str = "2"
-    why: str = ""
-    expected: str = ">= 1"
-
-
 def rows(chips: int = 3, topologies: int = 2) -> list[dict[str, Any]]:
     return [
         {
@@ -277,8 +267,8 @@ def claim(name: str) -> Claim:
 
 
 def test_a_page_has_claims_cells_and_figures() -> None:
-    verdicts = [Verdict(claim("a"), 0.5, True), Verdict(claim("<b>"), 0.05, False, why="too <small>"),
-                Verdict(claim("c"), None, None)]  # fmt: skip
+    judged = [("a", 0.5, True, ""), ("<b>", 0.05, False, "too <small>"), ("c", None, None, "")]
+    verdicts = [Verdict(claim(name), ours, holds, "2", why) for name, ours, holds, why in judged]
     page = check(sweep_report("mine", rows(), claims=verdicts, about=[("description", "a <study>")]))
     found = table(page, "What the source claims")
     holds = found[0].index("holds")
@@ -346,17 +336,12 @@ def test_a_column_that_is_asked_for_must_be_there(option: str) -> None:
 def test_claims_can_be_read_at_any_width(width: int) -> None:
     claim = Claim(name="twice as fast", figure="Fig. 10", value="utilization", paper=0.5, at_least=0.4)
     said = io.StringIO()
-    Console(file=said, width=width).print(claims_table([Judged(claim, 0.45, True, "7 of 8", "one is pending")]))
+    Console(file=said, width=width).print(claims_table([Verdict(claim, 0.45, True, "7 of 8", "one is pending")]))
     lines = said.getvalue().splitlines()
     assert all(len(line) <= width for line in lines)
     for words in ("twice as fast", "Fig. 10", "0.45", "0.5", "7 of 8", "one is pending", "yes"):
         assert words in " ".join(said.getvalue().split())
     assert any("─" in line for line in lines) == (width >= 72), "a table, or one claim after the other"
-
-
-def test_no_rows_are_an_error() -> None:
-    with pytest.raises(PlanError, match="without rows"):
-        sweep_report("mine", [])
 
 
 def test_graphs_by_systems_are_one_map_in_the_order_of_the_study() -> None:

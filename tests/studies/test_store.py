@@ -33,12 +33,6 @@ def fill(path: Path, count: int) -> list[dict[str, object]]:
     return records
 
 
-def test_what_is_appended_is_read_back(path: Path) -> None:
-    records = fill(path, 5)
-    assert [{"schema": SCHEMA, **record} for record in records] == list(read_records(path).values())
-    assert len(path.read_bytes().splitlines()) == 5
-
-
 def test_the_later_of_two_records_counts(path: Path) -> None:
     fill(path, 1)
     with Store(path) as store:
@@ -80,6 +74,7 @@ def test_a_cut_at_any_byte_loses_only_the_last_record(
         b'{"schema":"dfopt/run/1","cell":"a","status":1}',
         b'{"schema":"dfopt/run/1","cell":"a","status":"optimal","crc32":"00000000"}',
         b'{"schema":"dfopt/run/1","cell":"a","status":"optimal","crc32":"zz"}',
+        b'{"schema":"dfopt/run/1","cell":"a","status":"optimal","brc32":"00000000"}',
         b'{"cell":"a","status":"optimal"}',
     ],
 )
@@ -99,13 +94,6 @@ def test_a_broken_line_in_the_middle_is_set_aside(path: Path, line: bytes) -> No
     assert path.with_name("runs.jsonl.damaged").read_bytes() == line + b"\n"
     names = sorted(one.name for one in path.parent.iterdir())
     assert names == ["runs.jsonl", "runs.jsonl.damaged", "runs.jsonl.lock"]
-
-
-def test_a_flip_in_the_name_of_the_checksum_is_noticed(path: Path) -> None:
-    fill(path, 2)
-    path.write_bytes(path.read_bytes().replace(b'"crc32"', b'"brc32"', 1))
-    with Store(path) as store:
-        assert len(store.records) == 1 and store.set_aside
 
 
 @given(data=st.data())

@@ -214,13 +214,6 @@ def in_terminal(columns: int, *words: str, until: str = "", act: Any = None) -> 
         os.close(ours)
 
 
-@pytest.fixture
-def many(tmp_path: Path) -> Path:
-    path = tmp_path / "small.yaml"
-    study(axes=limits(40)).dump(path)
-    return path
-
-
 def test_a_sweep_in_a_narrow_terminal(tmp_path: Path) -> None:
     path = tmp_path / "small.yaml"
     study().dump(path)
@@ -231,9 +224,11 @@ def test_a_sweep_in_a_narrow_terminal(tmp_path: Path) -> None:
     assert not any(map(str.strip, screen.rows))
 
 
-def test_ctrl_c_leaves_the_terminal_clean(many: Path, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_terminal_clean(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    study(axes=limits(40)).dump(path)
     said, code = in_terminal(
-        60, "sweep", str(many), "--jobs", "1", "--store", str(tmp_path / "runs.jsonl"),
+        60, "sweep", str(path), "--jobs", "1", "--store", str(tmp_path / "runs.jsonl"),
         until="ETA 0", act=lambda child: child.send_signal(signal.SIGINT),
     )  # fmt: skip
     screen = Screen(60).feed(said)
