@@ -174,8 +174,8 @@ def explore(  # noqa: PLR0913 - a public function with options
             try:
                 ends_explored.append(explored(problem, part, progress))
             except Infeasible as error:
-                said = f"with the {name} energy of DRAM: {error.report}"
-                raise Infeasible(said, error.least, error.fixed) from None
+                report = f"with the {name} energy of DRAM: {error.report}"
+                raise Infeasible(report, error.least, error.fixed) from None
             except NoSolution as error:
                 best_known = f"{error.progress}, with the {name} energy of DRAM"
                 raise NoSolution(error.bound, error.seconds, best_known, error.unit) from None
