@@ -31,14 +31,16 @@ class Mutation(NamedTuple):
 
 
 LIMIT = 240.0  # seconds of a run of pytest; a fault may keep the search from ending
-BOUNDS, WHOLE, SEVERAL = (f"tests/regions/test_{name}.py" for name in ("bounds", "best_mapping", "several"))
+BOUNDS, WHOLE, SEVERAL, LARGE = (
+    f"tests/regions/test_{name}.py" for name in ("bounds", "best_mapping", "several", "large_layers")
+)
 MUTATIONS = [
     Mutation(
         "dominance: kernels whose output is handed on to other stages are compared without it",
         "dfopt/regions/reductions.py",
         "messages.handed.tolist() if messages.sends else ())",
         "())",
-        (BOUNDS, WHOLE),
+        (LARGE,),
     ),
     Mutation(
         "reduced costs: options go that are a little below the cutoff",
