@@ -97,9 +97,7 @@ ONNX = [
     Suite("ONNX, models by hand", ("tests/frontends/test_onnx.py",), "no failure: FLOP within 1 %"),
     Suite("ONNX, faults", ("tests/frontends/test_onnx_broken.py",), "no failure: one clear error each"),
 ]
-BAD_INPUT = Suite(
-    "bad input", ("tests/cli/test_bad_input.py", "tests/cli/test_bad_serving.py"), "no failure: one clear error each"
-)
+BAD_INPUT = Suite("bad input", ("tests/cli/test_bad_input.py",), "no failure: one clear error each")
 SUITES = [*GOLDEN, *PHASES, *SHARDINGS, SHORTCUTS, *ONNX, BAD_INPUT]
 START = [  # words of the command line, and the seconds that they may take
     (["solve", "gpt3-175b", "sn10-8-torus"], 10.0),

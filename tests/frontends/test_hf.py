@@ -65,8 +65,9 @@ def test_a_folder_of_a_model_is_read_and_written(tmp_path: Path) -> None:
     refused = run(app, ["solve", str(tmp_path / "other.json"), "h100-8"])
     assert refused.exit_code == 3 and "$.model_type: found 'rwkv'" in refused.stderr
     (folder / "hf_quant_config.json").write_text("{}")
-    refused = run(app, ["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")])
-    assert "hf_quant_config.json: 1 problem\n  $.quantization: found no description" in refused.stderr
+    for words in (["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")], ["solve", str(folder), "h100-8"]):
+        refused = run(app, words)  # a quantized model says its types in a file of its own
+        assert "hf_quant_config.json: 1 problem\n  $.quantization: found no description" in refused.stderr
     assert run(app, ["import", "hf", str(tmp_path), "-o", str(tmp_path / "mine.yaml")]).exit_code == 3
 
 
@@ -98,6 +99,8 @@ def test_a_recipe_is_a_graph_file() -> None:
         ("llama-3.1-8b", {"num_nextn_predict_layers": 1}, "$.num_nextn_predict_layers: found 1, expected 0"),
         ("llama-3.1-8b", {"hidden_size": "4096"}, "$.hidden_size: found '4096', expected a whole number from 1 on"),
         ("llama-3.1-8b", {"hidden_size": True}, "$.hidden_size: found true"),
+        ("llama-3.1-8b", {"hidden_size": None}, "$.hidden_size: found nothing"),
+        ("llama-3.1-8b", {"hidden_size": {"of": 3}}, "$.hidden_size: found a mapping of 1 key"),
         ("llama-3.1-8b", {"num_key_value_heads": 7}, "$.num_key_value_heads: found 7 K/V heads, expected a divisor of"),
         ("llama-3.1-8b", {"num_key_value_heads": 7}, "K/V heads, expected a divisor of the 32 query heads"),
         ("llama-3.1-8b", {"torch_dtype": "float8_e4m3fn"}, "$.torch_dtype: found 'float8_e4m3fn', expected bfloat16"),
