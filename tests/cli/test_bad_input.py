@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from by_path import module_at
 from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM, Data, assert_refused, call, changed, spawn, write
+from golden_files import golden
 
 USAGE, BAD, INFEASIBLE = 2, 3, 4
 instrument = module_at(Path(__file__).parents[2] / "benchmarks" / "bad_input.py")
@@ -58,9 +58,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 GEMM = "system,m,n,k,latency_ms\nx,8192,8192,8192,4\nx,"
 TABLE = {"suffix": ".csv", "words": "calibrate --kernels F -o c.yaml --system a100-512"}
 LONG = "a" * 300
-GOLDEN = yaml.safe_load((Path(__file__).parents[1] / "golden" / "bad_calls.yaml").read_text(encoding="utf-8"))
 CASES = [
-    *(saved(name, **case) for section in GOLDEN.values() for name, case in section.items()),
+    *(saved(name, **case) for section in golden("bad_calls.yaml").values() for name, case in section.items()),
     generated("YAML bomb", BOMB, "found a tag or an anchor"),
     generated("deep nesting", "a: " + "[" * 5000 + "]" * 5000, "levels deep", "flatten"),
     generated("deep nesting in JSON", '{"a": ' + "[" * 99999 + "]" * 99999 + "}", "levels deep", suffix=".json"),

@@ -12,17 +12,16 @@ deepseek-ai/DeepSeek-V4-Flash. Of the others ``published.yaml`` and ``encoders.y
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
+from golden_files import GOLDEN, golden
 
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import recipe
 
 Config = dict[str, Any]
-FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
+FOLDER = GOLDEN / "hf"
 FILES: dict[str, Config] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
@@ -36,8 +35,8 @@ class Published(NamedTuple):
 
 
 def published(file: str) -> dict[str, Published]:
-    entries = yaml.safe_load((FOLDER / file).read_text())
-    return {name: Published(**{"config": FILES.get(name), **fields}) for name, fields in entries.items()}
+    entries = golden(f"hf/{file}").items()
+    return {name: Published(**{"config": FILES.get(name), **fields}) for name, fields in entries}
 
 
 ENCODERS = published("encoders.yaml")
