@@ -20,6 +20,7 @@ from dfopt.documents.mapping import KernelMapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.judge import ledger, limits, network, stages, turns
+from dfopt.judge.amounts import AmountsOf, amounts_of_stage
 from dfopt.judge.case import Case, Fan, fans_of, totals
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.placed import Placed
@@ -197,7 +198,7 @@ class _Figures:
     hop_f: tuple[float, ...]
     exchanges: Mapping[int, network.ExchangeSeconds]
     updates: Mapping[int, float]
-    amounts: ledger.StageAmounts
+    amounts: AmountsOf
 
 
 class _Options:
@@ -264,7 +265,7 @@ class _Alike:
             tuple(hop_f) or (0.0,) * len(case.carried),
             {stage: network.exchange(case, stage, price) for stage in of},
             {stage: network.optimizer_s(case, stage) for stage in of},
-            cache(partial(ledger.amounts, case)),
+            cache(partial(amounts_of_stage, case)),
         )
 
 

@@ -14,6 +14,7 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.metrics import FORMULAS
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.judge import ledger, network, offload, runtimes, traffic, turns, types, window
+from dfopt.judge.amounts import amounts_of_stage
 from dfopt.judge.breakdown import CommunicationSeconds, breakdown, link_time, sent_by_place
 from dfopt.judge.case import TERMS, Case, Place, Placed, TimeTerm, totals
 from dfopt.judge.limits import violations
@@ -44,7 +45,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     moved = traffic.by_memory(case, tiling)
     sent = sent_by_place(case, paid, price)
     partitions = _partitions(case, sent, moved, sram)
-    amounts = cache(partial(ledger.amounts, case))
+    amounts = cache(partial(amounts_of_stage, case))
     booked = {rank.number: ledger.entries(case, rank, amounts) for rank in case.ranks}
     held = {number: ledger.books_of(entries) for number, entries in booked.items()}
     hops = network.hops(case, price)

@@ -18,7 +18,7 @@ from dfopt.documents.system import Chip
 
 Amount = Literal[
     "weights", "experts", "gradients", "other gradients", "layer gradients", "parameters", "saved", "waiting",
-    "working", "cached", "tables", "table gradients", "table optimizer", "whole gradients",
+    "working", "cached", "tables", "table gradients", "table parameters", "table optimizer", "whole gradients",
 ]  # fmt: skip
 OPTIMIZER_BYTES: Final = "optimizer_bytes_per_parameter"
 """Assumption with the bytes of optimizer state per parameter."""
@@ -35,7 +35,10 @@ class Kind:
     ----------
     of
         Amount that the state is computed from: bytes of one evaluation of some kernels, on one chip, or a number of
-        parameters.
+        parameters. Layers have ``parameters``, and tables such as embeddings ``table parameters``.
+    part
+        Line of the memory breakdown that it belongs to: a field of
+        :class:`~dfopt.documents.breakdown.MemoryBreakdown` without ``_b``.
     label, lever
         For messages: the common name of the state, and remedies that reduce it.
     lifetime
@@ -59,6 +62,7 @@ class Kind:
 
     name: str
     of: Amount
+    part: str
     label: str
     lever: str = ""
     lifetime: Lifetime = "step"

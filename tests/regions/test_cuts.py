@@ -22,7 +22,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.fusion.blocks import restrict
-from dfopt.judge import ledger
+from dfopt.judge import amounts
 from dfopt.physics.network import adds_up_at_once
 from dfopt.regions import cuts
 from dfopt.regions.chains import Pipelines
@@ -191,7 +191,7 @@ def test_what_waits_in_a_stage_is_what_the_judge_says(world: World, data: st.Dat
     schemes = tuple(of.schemes(options.tolist()).values())
     looked = problem.case(schemes, stage_k.tolist(), partition_k.tolist(), of.tiles)
     for stage, bytes_ in waits.items():
-        assert bytes_ == pytest.approx(ledger._waiting(looked, stage)[0], rel=1e-9, abs=1e-9)
+        assert bytes_ == pytest.approx(amounts._waiting(looked, stage)[0], rel=1e-9, abs=1e-9)
 
 
 def test_stages_with_too_many_arcs_are_given_up_before_they_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,11 +133,12 @@ def _unit_bytes(kind: Kind, graph: Graph, assumptions: Assumptions) -> float:
 def _of_tables(
     kernel: Kernel, graph: Graph, gradients: Mapping[Amount, float], for_parameter: float
 ) -> Iterator[tuple[Amount, float]]:
-    """Bytes of a kernel's tables and of their optimizer state, or of their gradients if it is a backward kernel."""
+    """Bytes and parameters of a kernel's tables, and bytes of their optimizer; gradients if it is a backward kernel."""
     size, word = kernel.resident_bytes, graph.words.ends
     if kernel.pass_ == "forward":
         stated = kernel.resident_optimizer_bytes
         yield "tables", size
+        yield "table parameters", size / word
         yield "table optimizer", size / word * for_parameter if stated is None else stated
         return
     for of, gradient_word in gradients.items():

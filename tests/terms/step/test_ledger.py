@@ -33,6 +33,7 @@ from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate
 from dfopt.judge import ledger as judge
+from dfopt.judge.amounts import amounts_of_stage
 from dfopt.physics.states import KINDS, LABELS, STATE_OF, Held, Kind
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -119,6 +120,11 @@ def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
         yield {tier: {name: size for name, size in held.items() if size} for tier, held in books.items()}
 
 
+def case_of(world: World, mapping: Mapping) -> judged.Case:
+    """The mapping as the evaluator sees it."""
+    return judged.build(mapping, world.graph, world.system, world.assumptions)
+
+
 def narrow(world: World) -> World:
     """The same world, whose weight updates take a byte for an element."""
     types = world.graph.dtypes or Dtypes()
@@ -138,12 +144,12 @@ WORLDS = {
 def test_both_books_are_equal_and_none_is_below_the_bound(of: str, data: st.DataObject) -> None:
     """What is refused before anything is solved fits under no sharding; what a mapping holds is never refused."""
     world, mapping = data.draw(mapped(WORLDS[of]))
-    case, most = judged.build(mapping, world.graph, world.system, world.assumptions), 0.0
+    case, most = case_of(world, mapping), 0.0
     for rank, mine in zip(case.ranks, optimisers(world, mapping), strict=True):
         theirs = judge.held(case, rank)
         assert theirs.get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-12)
         size = math.fsum(mine["dram"].values())
-        parts = judge.memory(judge.entries(case, rank, partial(judge.amounts, case)))
+        parts = judge.memory(judge.entries(case, rank, partial(amounts_of_stage, case)))
         assert parts.total == pytest.approx(size, rel=1e-9, abs=1e-9)
         assert min(dict(parts).values()) >= -1e-9 * (1 + size)
         most = max(most, size)
@@ -154,19 +160,25 @@ def test_both_books_are_equal_and_none_is_below_the_bound(of: str, data: st.Data
 @share(0.5)
 @given(mapped(TRAINING))
 def test_a_state_has_the_bytes_per_parameter_of_the_assumption_that_it_names(drawn: tuple[World, Mapping]) -> None:
+    """For layers and tables, and whatever ZeRO shares out of it; all other states are as without it."""
     world, mapping = drawn
     stated = world.assumptions.all_reduce_passes  # any number of the assumptions
-    states = (
-        Kind("averages", "parameters", "averages", per_parameter="all_reduce_passes", trained=True),
-        Kind("bytes", "parameters", "a byte for each parameter", trained=True),
-    )
+    each = {"part": "optimizer", "label": "averages", "trained": True}
+    states = [
+        Kind(f"{name}{level}", of, shared_from=level, per_parameter=per, **each)
+        for of in ("parameters", "table parameters")
+        for level in (None, 1, 3)
+        for name, per in ((f"averages of {of}", "all_reduce_passes"), (f"bytes of {of}", None))
+    ]
+    before = [judge.held(case, rank) for case in [case_of(world, mapping)] for rank in case.ranks]
     with patch.object(ledger, "KINDS", (*KINDS, *states)), patch.object(judge, "KINDS", (*KINDS, *states)):
-        case = judged.build(mapping, world.graph, world.system, world.assumptions)
-        for rank, books in zip(case.ranks, optimisers(world, mapping), strict=True):
-            judge_books = judge.held(case, rank).get("dram", {})
-            for dram in (books["dram"], judge_books):
-                assert dram.get("averages", 0.0) == pytest.approx(stated * dram.get("bytes", 0.0))
-            assert judge_books.get("averages", 0.0) == pytest.approx(books["dram"].get("averages", 0.0))
+        case = case_of(world, mapping)
+        for rank, books, old in zip(case.ranks, optimisers(world, mapping), before, strict=True):
+            dram = judge.held(case, rank).get("dram", {})
+            assert dram == pytest.approx(books["dram"], rel=1e-12, abs=1e-12)
+            assert {name: size for name, size in dram.items() if " of " not in name} == old.get("dram", {})
+            for bytes_ in [name for name in dram if name.startswith("bytes")]:
+                assert dram[bytes_.replace("bytes", "averages")] == pytest.approx(stated * dram[bytes_])
 
 
 def test_entries_of_one_item_have_one_name() -> None:
@@ -229,6 +241,19 @@ def test_tables_that_are_trained_have_an_optimizer() -> None:
     assert books_of(table(resident_optimizer_bytes=36.0)) == {"tables": 240.0}  # nothing is trained
 
 
+@pytest.mark.parametrize(
+    ("more", "size"), [({}, 120.0), ({"communications": (ROWS,)}, 40.0), ({"resident_over": ()}, 240.0)]
+)
+def test_tables_have_parameters_too(more: dict[str, Any], size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state of `table parameters` has two bytes of table for each, on as many chips as hold parts; in both books."""
+    for module in (ledger, judge):
+        monkeypatch.setattr(module, "KINDS", (*KINDS, Kind("averages", "table parameters", "optimizer", "averages")))
+    assert books_of(table(**more)) == {"tables": 2 * size, "averages": size}
+    instance = Setting(Graph(name="g", batch=3, kernels=(table(**more),)), machine(2, 3), PLAIN).under(SIX)
+    states = {0: ledger.sharded_states(instance.setting, shard(instance, {"lookup": "none"}))}
+    assert ledger.held(instance, instance.pipeline[0], states)["dram"] == {"tables": 2 * size, "averages": size}
+
+
 def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
     graph = Graph(name="g", batch=3, kernels=(table(), table(name="back", pass_="backward")))
     setting = Setting(graph, machine(2, 3, dram=1000.0), PLAIN)
@@ -244,7 +269,7 @@ def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
 
 def test_another_state_is_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the tables in a second memory: in both books, in the score, in the limits and in the refusal."""
-    copy = Kind("copies", "tables", "copies of tables", "fewer copies", item="caches")
+    copy = Kind("copies", "tables", "weights", "copies of tables", "fewer copies", item="caches")
     for module in (ledger, judge):
         monkeypatch.setattr(module, "KINDS", (*KINDS, copy))
     monkeypatch.setitem(LABELS, copy.name, copy.label)
