@@ -110,7 +110,7 @@ def problem_in(spaces: Sequence[MappingSpace], options: Options) -> Problem[Bran
     memory = FactCache()
     relaxations = relaxations_of(memory)
     limited = any(math.isfinite(bytes_) for space in spaces for bytes_ in usable_bytes(space.setting).values())
-    last = (CapacityBound if limited else PathBound).name
+    *_, last = (each.name for each in relaxations if limited or not isinstance(each, CapacityBound))
     rounding = Rounding(memory, options, last)
     roots, first = [Unlisted(space) for space in spaces], [Listing(), StagesOpen(), FirstLevel(options)]
     programs = PlanPrograms(options)
