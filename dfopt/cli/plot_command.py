@@ -41,8 +41,8 @@ def plot(
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto.
 
     Arguments:
-        sources (RESULT|STUDY|FRAME.csv|STORE.jsonl): A result or an exploration (several for breakdown or
-            roofline; a graph for dataflow), or a study, frame or store of a sweep.
+        sources (RESULT|STUDY|FRAME.csv|STORE.jsonl): A result or an exploration (several for breakdown, step
+            or roofline; a graph for dataflow), or a study, frame or store of a sweep.
 
     Options:
         kind (KIND): Picture to draw: plan, breakdown, step, memory, partitions, matrices, roofline, timeline, progress,
