@@ -26,17 +26,21 @@ ALL: Final = "all"
 def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
     """Microbatch sizes to try if the user gives none.
 
-    Of a phase of serving all divisors of the batch; else ``own``, and up to eight times more or fewer samples.
+    Of a phase of serving all divisors of the batch; else ``own``, and up to eight times more or fewer samples. If
+    ``own`` does not divide the batch, these are taken of the largest divisor below it, too.
 
     Examples
     --------
     >>> graph = load_graph("gpt2-small", batch=12)
     >>> free_microbatches(graph), free_microbatches(load_graph("llama-3.1-8b", phase="decode", batch=12))
     ([1, 2, 4], [1, 2, 3, 4, 6, 12])
+    >>> free_microbatches(load_graph("dlrm-a", batch=96, microbatch=1), own=512)
+    [12, 24, 48, 96]
     """
     if graph.tokens is not None and graph.tokens.produced is not None:
         return divisors(graph.batch)[::-1]
-    tried = {int(own * factor) for factor in _FACTORS if own * factor >= 1} | {own}
+    nearest = max(size for size in divisors(graph.batch) if size <= own)
+    tried = {int(size * factor) for size in (own, nearest) for factor in _FACTORS if size * factor >= 1}
     return [size for size in sorted(tried) if graph.batch % size == 0]
 
 
