@@ -137,7 +137,8 @@ def _bound(name: str, module: str = "dfopt.regions.relaxations") -> Fault:
 FACTS: Final = "dfopt.regions.facts:Facts"
 LEAST: Final = "dfopt.regions.relaxations:least_step", "dfopt.search.claims:least_step"
 RELAXATIONS: Final[Sequence[Fault]] = [
-    *map(_bound, ("LeastOfGraph", "LeastStep", "LeastUntiled", "LeastUntiledOfStages", "LeastWork")),
+    *map(_bound, ("LeastOfGraph", "LeastStep", "LeastUntiled", "LeastWork")),
+    *(_bound(name, "dfopt.regions.open_stages") for name in ("LeastUntiledOfStages", "BlocksOfStages")),
     *map(_bound, ("PiecesOverOptions", "GeneratedBlocks", "PathBound", "CapacityBound")),
 ]
 """Every relaxation of `relaxations_of`."""

@@ -16,7 +16,8 @@ import numpy as np
 from dfopt.arrays import Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible, NoSolution
-from dfopt.fusion.partitioning import most_alive, numbered
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.partitioning import IntraChipLimits, most_alive, numbered
 from dfopt.regions.arcs import chain_of
 from dfopt.regions.classes import PlanClass
 from dfopt.regions.pricing import Lot, Priced, best_of
@@ -62,11 +63,35 @@ def fused(of: PlanClass, kind: int, domain: Domain, cutoff: float, clock: Clock,
     KeyboardInterrupt
         If the solve was interrupted.
     """
+    try:
+        stage = of.stage(kind, domain)
+    except Infeasible:
+        return Fused(np.inf)
+    return fused_stage(stage, replace(of.numbering_k[kind].limits, dram_left=room), cutoff, clock)
+
+
+def fused_stage(stage: StageTables, limits: IntraChipLimits, cutoff: float, clock: Clock) -> Fused:
+    """The best partitions of a stage.
+
+    Parameters
+    ----------
+    stage : StageTables
+        Prices of its kernels.
+    limits : IntraChipLimits
+        What partitions have to keep.
+    cutoff : float, s
+        Seconds from which on partitions do not matter.
+    clock : Clock
+        Limit on the solve.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the solve was interrupted.
+    """
     from dfopt.fusion.intrachip import CutOff, greedy, optimize_intrachip  # not for those who never ask
 
     try:
-        stage = of.stage(kind, domain)
-        limits = replace(of.numbering_k[kind].limits, dram_left=room)
         most = cutoff if np.isfinite(cutoff) else None
         fusion = optimize_intrachip(stage, limits, clock=clock, start=greedy(stage, limits, clock), cutoff=most)
     except CutOff as proof:

@@ -26,6 +26,7 @@ from dfopt.regions.heuristics import ChosenTogether, Rounding
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration, Fusion, Limited
 from dfopt.regions.levels import FirstLevel
+from dfopt.regions.open_stages import BlocksOfStages, LeastUntiledOfStages
 from dfopt.regions.plan_programs import PlanPrograms
 from dfopt.regions.reductions import AboveCutoff, Dominated
 from dfopt.regions.region import Branch, Region, Unclassed, Unlisted, rounded, surrounds
@@ -35,7 +36,6 @@ from dfopt.regions.relaxations import (
     LeastOfGraph,
     LeastStep,
     LeastUntiled,
-    LeastUntiledOfStages,
     LeastWork,
     PathBound,
     PiecesOverOptions,
@@ -94,7 +94,7 @@ def relaxations_of(memory: FactCache) -> list[Relaxation[Branch, Any]]:
     """All bounds of regions, the cheapest first."""
     by_blocks = PiecesOverOptions(memory), GeneratedBlocks(memory), PathBound(memory)
     of_layers = LeastUntiled(), LeastUntiledOfStages(), LeastWork(memory)
-    return [LeastOfGraph(), LeastStep(memory), *of_layers, *by_blocks, CapacityBound(memory)]
+    return [LeastOfGraph(), LeastStep(memory), *of_layers, BlocksOfStages(), *by_blocks, CapacityBound(memory)]
 
 
 def problem_in(spaces: Sequence[MappingSpace], options: Options) -> Problem[Branch, JudgedMapping]:

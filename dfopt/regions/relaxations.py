@@ -6,13 +6,10 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import Final
 
-from dfopt.arrays import Floats
-from dfopt.bnb import Bound, Clock, Relaxation
+from dfopt.bnb import Clock, Relaxation
 from dfopt.regions.dual import untiled
 from dfopt.regions.facts import FactCache, Facts
-from dfopt.regions.lattices import sides_of
-from dfopt.regions.region import Branch, Region, Unlisted, Unsharded, listed
-from dfopt.terms.chip import chip_of
+from dfopt.regions.region import Branch, Region, Unlisted, listed
 from dfopt.terms.step.roofline import least_step
 
 _GRAPH: Final = 100.0
@@ -105,52 +102,6 @@ class LeastUntiled(Relaxation[Branch, float]):
         classes = [region.of for region in listed(regions)]
         layers = [untiled(of.menu, of.chip, [arcs.side_k for arcs in of.arcs_k]) for of in classes]
         return [float(of.table_of_plans.seconds(layer_k).min()) for of, layer_k in zip(classes, layers, strict=True)]
-
-
-class LeastUntiledOfStages(Relaxation[Branch, Floats]):
-    """Dual bound from charges that tiles do not change, for a plan with open pipeline stages.
-
-    All stages together take no less than one layer of all kernels, however kernels are assigned to them, so the slowest
-    takes at least its share of that.
-    """
-
-    name = "resources of open stages in any tiles"
-
-    def applies(self, region: Branch) -> bool:
-        """Whether the region is one plan with open stages whose sharding is not chosen first."""
-        if not isinstance(region, Unsharded) or region.menu is not None:
-            return False
-        return region.space.jointly and len(region.plans.plans) == 1
-
-    def key(self, region: Branch) -> Hashable:
-        """The work of a chip, which is the same for all stages."""
-        return _of_plan(region).space.menu(_of_plan(region).plans.instances[0])
-
-    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[Floats]:
-        """Lower bounds on layer seconds, s; charges one unit of work for each region.
-
-        Parameters
-        ----------
-        regions, cutoff, clock
-            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
-        """
-        clock.charge(len(regions))
-        seconds = list[Floats]()
-        for region in map(_of_plan, regions):
-            menu = region.space.menu(region.plans.instances[0])
-            chip = chip_of(menu.instance.system, menu.instance.assumptions)
-            seconds.append(untiled(menu, chip, [sides_of(menu.instance)]))
-        return seconds
-
-    def bound(self, region: Branch, answer: Floats) -> Bound:
-        """Lower bound on the step of the plan, from layer seconds."""
-        return Bound(float(_of_plan(region).plans.seconds(answer)[0]))
-
-
-def _of_plan(region: Branch) -> Unsharded:
-    """A region that is known to be of a plan with open stages."""
-    assert isinstance(region, Unsharded)
-    return region
 
 
 class LeastWork(OfClass):

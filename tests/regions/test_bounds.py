@@ -31,16 +31,16 @@ from dfopt.regions.branching import Probing
 from dfopt.regions.facts import FactCache
 from dfopt.regions.judged import JudgedMapping
 from dfopt.regions.leaves import Enumeration
+from dfopt.regions.open_stages import BlocksOfStages, LeastUntiledOfStages
 from dfopt.regions.problem import problem_in
 from dfopt.regions.reductions import AboveCutoff, Dominated
-from dfopt.regions.region import Branch, Region, Unlisted
+from dfopt.regions.region import Branch, Region, Unlisted, Unsharded
 from dfopt.regions.relaxations import (
     CapacityBound,
     GeneratedBlocks,
     LeastOfGraph,
     LeastStep,
     LeastUntiled,
-    LeastUntiledOfStages,
     LeastWork,
     PathBound,
     PiecesOverOptions,
@@ -58,7 +58,7 @@ BROKEN: list[tuple[type[Relaxation[Any, Any]], int]] = [
     (LeastOfGraph, 1), (LeastStep, 1), (LeastUntiled, 2), (LeastWork, 2), (PathBound, 1), (CapacityBound, 2),
 ]  # fmt: skip
 """Relaxations, each with the chips of a world in which 1 % more is too much. On one chip the path says all."""
-ELSEWHERE = {LeastUntiledOfStages, PiecesOverOptions, GeneratedBlocks}
+ELSEWHERE = {LeastUntiledOfStages, BlocksOfStages, PiecesOverOptions, GeneratedBlocks}
 """Relaxations of open stages and of lattices that are not listed; other tests hold those."""
 NOTHING = Bound(-math.inf)
 """Of a region that no relaxation was asked about."""
@@ -295,11 +295,14 @@ def test_the_bound_of_open_stages_is_met_and_one_percent_more_is_too_much() -> N
     world = World(graph, alone.world.system, alone.world.plan, alone.world.assumptions)
     with patch("dfopt.regions.cuts._MOST_CUTS", 1):  # else all stages are listed
         [region] = Members(world, Request(pp=2, tp=1, two_batch_overlap=False)).space.roots
+        assert isinstance(region, Unsharded)
+        [part] = region.space.of_plan(region.plans)
         found = df.solve(graph, world.system, assumptions=world.assumptions, pp=2, tp=1)
-    relaxation = LeastUntiledOfStages()
-    assert relaxation.applies(region)
-    [answer] = relaxation.answers([region], math.inf, Clock())
-    assert relaxation.bound(region, answer).value == pytest.approx(found.value, rel=1e-6)
+    pairs: list[tuple[Relaxation[Branch, Any], Branch]] = [(LeastUntiledOfStages(), region), (BlocksOfStages(), part)]
+    for relaxation, here in pairs:
+        assert relaxation.applies(here)
+        [answer] = relaxation.answers([here], math.inf, Clock())
+        assert relaxation.bound(here, answer).value == pytest.approx(found.value, rel=1e-6)
 
 
 def test_all_relaxations_are_broken_in_turn() -> None:

@@ -8,19 +8,21 @@ from unittest.mock import patch
 
 import pytest
 from brute import joint_optimum
-from covered import asked_of, check_honest, covered, in_token_blocks, jointly, optimum, stages_of
+from covered import asked_of, check_honest, covered, in_token_blocks, jointly, optimum, setting_of, space_of, stages_of
 from hypothesis import assume, event, given, note
 from hypothesis import strategies as st
 from small_systems import small_system
 from strategies import World, share
 
-from dfopt.bnb import OutOfTime
+from dfopt.bnb import Clock, OutOfTime
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.physics.ops import streamed_rows
+from dfopt.regions.open_stages import BlocksOfStages
+from dfopt.regions.region import Unsharded
 from dfopt.search import solve
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
@@ -152,6 +154,31 @@ def test_a_program_finds_the_best_stages(world: World, formulation: str, data: s
                 solve(world.graph, world.system, **given)
             return
         check_honest(solve(world.graph, world.system, **given), best.value)
+
+
+@share(1)
+@given(covered(**CUT), st.data())
+def test_no_mapping_of_open_stages_is_below_their_bounds(world: World, data: st.DataObject) -> None:
+    """Of each plan alone, in any number of tiles."""
+    asked = drawn(world, data)
+    try:
+        with patch("dfopt.regions.cuts._MOST_CUTS", 1):
+            space = space_of(setting_of(world), Request(**asked))
+            roots = space.roots
+    except PlanError:
+        assume(False)
+    for plan in (plan for root in roots if isinstance(root, Unsharded) for plan in root.plans.plans):
+        best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked), [plan])
+        with patch("dfopt.regions.cuts._MOST_CUTS", 1):
+            parts = space.of_plan(space.bounds.tables([plan])[0])
+        lows = [math.inf]
+        for part in parts:
+            relaxation = BlocksOfStages()
+            assert relaxation.applies(part)
+            [answer] = relaxation.answers([part], math.inf, Clock())
+            lows.append(relaxation.bound(part, answer).value)
+        note(f"{plan.label}: {lows} of {best}")
+        assert best is None or min(lows) <= best.value * (1 + 1e-9)
 
 
 # -- one program over assignment matrices for each plan ----------------------------------------

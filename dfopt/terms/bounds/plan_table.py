@@ -74,6 +74,13 @@ class PlanTable(PlanArrays):
         layer_krv = np.maximum(self._layer_krv, np.reshape(layer_k, (-1, 1, 1)))
         return self.steps.of_stages(layer_krv, self._transfers, self._longest_rv)[:, 0]
 
+    def most(self, cutoff: float) -> float:
+        """Largest seconds of a layer with which the step of some plan may be below a cutoff, s; see `StepBounds.most`.
+
+        Of graphs with one kind of layer only.
+        """
+        return float(self.steps.most(cutoff, np.zeros(1), 0, self._transfers).max())
+
     @cached_property
     def least_i(self) -> Floats:
         """Lower bound on the step under each plan, s, from the least work of kernels alone: shape (plans,)."""

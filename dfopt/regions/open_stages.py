@@ -1,0 +1,118 @@
+"""Bounds of plans with open pipeline stages, whose kernels may be in any stage.
+
+All stages together take no less than one layer of all kernels, however kernels are assigned to them: their blocks are
+blocks of that layer, at the same prices. So the slowest takes at least its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from dfopt.arrays import Floats
+from dfopt.bnb import Bound, Clock, Relaxation
+from dfopt.errors import Infeasible
+from dfopt.fusion.blocks import stage_tables
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.regions.dual import untiled
+from dfopt.regions.fusing import fused_stage
+from dfopt.regions.lattices import sides_of
+from dfopt.regions.plan_group import PlanGroup
+from dfopt.regions.region import Branch, Undivided, Unsharded
+from dfopt.terms.chip import chip_of
+
+_SHARE: Final = 0.1
+"""Of the work that is left, at most, for the blocks of one plan."""
+_MOST: Final = 100_000.0
+"""Units of work for them, at most."""
+
+
+class LeastUntiledOfStages(Relaxation[Branch, Floats]):
+    """Dual bound from charges that tiles do not change, for a plan with open pipeline stages."""
+
+    name = "resources of open stages in any tiles"
+
+    def applies(self, region: Branch) -> bool:
+        """Whether the region is one plan with open stages whose sharding is not chosen first."""
+        if not isinstance(region, Unsharded) or region.menu is not None:
+            return False
+        return region.space.jointly and len(region.plans.plans) == 1
+
+    def key(self, region: Branch) -> Hashable:
+        """The work of a chip, which is the same for all stages."""
+        return _of_plan(region).space.menu(_of_plan(region).plans.instances[0])
+
+    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[Floats]:
+        """Lower bounds on layer seconds, s; charges one unit of work for each region.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
+        clock.charge(len(regions))
+        seconds = list[Floats]()
+        for region in map(_of_plan, regions):
+            menu = region.space.menu(region.plans.instances[0])
+            chip = chip_of(menu.instance.system, menu.instance.assumptions)
+            seconds.append(untiled(menu, chip, [sides_of(menu.instance)]))
+        return seconds
+
+    def bound(self, region: Branch, answer: Floats) -> Bound:
+        """Lower bound on the step of the plan, from layer seconds."""
+        return Bound(float(_of_plan(region).plans.seconds(answer)[0]))
+
+
+def _of_plan(region: Branch) -> Unsharded:
+    """A region that is known to be of a plan with open stages."""
+    assert isinstance(region, Unsharded)
+    return region
+
+
+class BlocksOfStages(Relaxation[Branch, float]):
+    """Bound by the best partitions of all kernels as one stage, with every figure at its least over the options."""
+
+    name = "blocks of open stages"
+
+    def applies(self, region: Branch) -> bool:
+        """Whether the region is one plan with open stages in a number of tiles, whose sharding is not chosen first."""
+        return isinstance(region, Undivided) and region.of.sharded_first is None
+
+    def key(self, region: Branch) -> Hashable:
+        """The work of a chip, and the tiles."""
+        of = _undivided(region).of
+        return of.instance(0).on_chip, of.tiles, of.domain
+
+    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
+        """Lower bounds on layer seconds, s; the solves charge their work.
+
+        Parameters
+        ----------
+        regions, cutoff, clock
+            As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
+        """
+        return [_layer_seconds(region.of, cutoff, clock.share(_SHARE, _MOST)) for region in map(_undivided, regions)]
+
+    def bound(self, region: Branch, answer: float) -> Bound:
+        """Lower bound on the step of the plan, from layer seconds."""
+        return Bound(float(_undivided(region).of.table_of_plans.seconds(np.array([answer]))[0]))
+
+
+def _undivided(region: Branch) -> Undivided:
+    assert isinstance(region, Undivided)
+    return region
+
+
+def _layer_seconds(of: PlanGroup, cutoff: float, clock: Clock) -> float:
+    """Lower bound on the seconds of all kernels in any number of partitions, whatever the order of the passes."""
+    setting, exact = of.setting, all(len(left) == 1 for left in of.domain)
+    chip = chip_of(setting.system, setting.assumptions)
+    try:
+        stage = stage_tables(of.menu.layer.least(of.domain, of.tiles), chip if exact else chip.bounding)
+    except Infeasible:
+        return np.inf
+    rule = setting.assumptions.forward_backward if setting.graph.trains else "shared"
+    limits = IntraChipLimits(stage.kernels, forward_backward="separate" if rule == "halves" else rule)
+    return fused_stage(stage, limits, of.table_of_plans.most(cutoff), clock).low
