@@ -93,7 +93,7 @@ def arcs_among(
         Parameters, result and errors are those of :func:`arcs_of`.
     """
     tables, members = _structure(instance, member_k)
-    rule, chip, sharded = _rule(instance), tables.chip, tables.sharded
+    rule, chip, sharded = rule_of_passes(instance), tables.chip, tables.sharded
     free = asked.model_copy(update={"formulation": "auto"})  # the default of a program takes prices, and is no limit
     elsewhere = counts_training(instance.graph, instance.assumptions)
     # of one order, with no other partitions
@@ -180,7 +180,7 @@ def down_sets_by_kind(setting: Setting, plans: Sequence[Plan]) -> dict[int, Latt
     for instance in map(setting.under, plans[:1]):
         for kind in kinds_of(instance):
             tables, _ = _structure(instance, _of_kind(instance, kind))
-            lattice_of_kind[kind] = _down_sets(tables, _rule(instance))
+            lattice_of_kind[kind] = _down_sets(tables, rule_of_passes(instance))
     return lattice_of_kind
 
 
@@ -190,7 +190,7 @@ def sides_of(instance: Instance) -> Ints:
     Int array, shape (kernels,).
     """
     tables, members = _structure(instance, _of_kind(instance, 0))
-    return sides_among(tables, _rule(instance), members, len(members)).astype(np.int64)
+    return sides_among(tables, rule_of_passes(instance), members, len(members)).astype(np.int64)
 
 
 def _down_sets(tables: StageTables, rule: str) -> Lattice | None:
@@ -202,7 +202,7 @@ def _most(tables: StageTables) -> int:
     return MOST_OF_LIBRARY if tables.chip.library else MOST_SETS
 
 
-def _rule(instance: Instance) -> str:
+def rule_of_passes(instance: Instance) -> str:
     """How passes share partitions."""
     return instance.assumptions.forward_backward if instance.graph.trains else "shared"
 

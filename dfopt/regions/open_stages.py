@@ -18,7 +18,7 @@ from dfopt.fusion.blocks import stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.regions.dual import untiled
 from dfopt.regions.fusing import fused_stage
-from dfopt.regions.lattices import sides_of
+from dfopt.regions.lattices import rule_of_passes, sides_of
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Branch, Undivided, Unsharded
 from dfopt.terms.chip import chip_of
@@ -113,6 +113,6 @@ def _layer_seconds(of: PlanGroup, cutoff: float, clock: Clock) -> float:
         stage = stage_tables(of.menu.layer.least(of.domain, of.tiles), chip if exact else chip.bounding)
     except Infeasible:
         return np.inf
-    rule = setting.assumptions.forward_backward if setting.graph.trains else "shared"
+    rule = rule_of_passes(of.instance(0))
     limits = IntraChipLimits(stage.kernels, forward_backward="separate" if rule == "halves" else rule)
     return fused_stage(stage, limits, of.table_of_plans.most(cutoff), clock).low
