@@ -24,13 +24,14 @@ from dfopt.documents.result import LOOSE, Result, status_words
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
+from dfopt.judge import evaluate
 from dfopt.milp import Solution, Termination, worker
 from dfopt.proof.plans import Proven
 from dfopt.regions import branching, composed, heuristics, lattices, leaves, relaxations
 from dfopt.search import other_code
 from dfopt.search.graph_search import GraphSearch
 from dfopt.search.space import together
-from dfopt.search.starts import proposing
+from dfopt.search.starts import greedy, proposing
 from dfopt.search.state import SearchState
 from dfopt.search.verify import verify
 from dfopt.search.workload_search import WorkloadSearch
@@ -284,6 +285,21 @@ def test_ctrl_c_while_plans_are_bounded_loses_no_start(monkeypatch: pytest.Monke
     result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
     assert result.status == "interrupted_with_solution" and 0 < result.bound <= result.value
     assert result.proof.startswith("of 0 plans with 4 microbatch sizes: all of 4 other graphs left open unlisted, by")
+
+
+def test_a_wide_graph_has_a_mapping_before_its_blocks_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing may take minutes, and proves; a first mapping takes a moment, of one plan in every number of tiles."""
+
+    def listing(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lattices, "arcs_among", listing)
+    assumptions = Assumptions(overlap="none")
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.solve(hard(greedy._WIDE - 1), chip(*rings(2)), assumptions=assumptions)
+    found = optimizer.solve(hard(greedy._WIDE), chip(*rings(2)), assumptions=assumptions)
+    assert found.status == "interrupted_with_solution" and 0 < found.gap < 1
+    assert evaluate(found.mapping, found.graph, found.system, found.assumptions).step_time_s == found.value
 
 
 def test_the_clock_is_asked_before_more_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:

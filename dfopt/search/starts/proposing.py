@@ -23,6 +23,7 @@ from dfopt.regions.fusing import best_fused
 from dfopt.regions.judged import judged
 from dfopt.regions.region import Region
 from dfopt.regions.space import MappingSpace
+from dfopt.search.starts.greedy import propose_greedily
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
@@ -46,7 +47,7 @@ _FARTHEST: Final = 5.0  # factors of two, at most, that count for this
 
 
 def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
-    """Give a search starting mappings to beat, if its spaces are large and sharding is not chosen first.
+    """Give a search starting mappings to beat, if its spaces or layers are large and sharding is not chosen first.
 
     Parameters
     ----------
@@ -55,12 +56,16 @@ def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
     spaces : sequence of MappingSpace
         The mapping space of each graph; tables computed here stay in its caches.
     """
-    if is_large([space.setting for space in spaces], state.request) and state.request.formulation != "assignment":
-        try:
-            with interruptible():
+    if state.request.formulation == "assignment":
+        return
+    try:
+        with interruptible():
+            if is_large([space.setting for space in spaces], state.request):
                 _Starts(state, spaces).run()
-        except KeyboardInterrupt:
-            state.stop()
+            else:
+                propose_greedily(state, spaces[0])
+    except KeyboardInterrupt:
+        state.stop()
 
 
 def is_large(settings: Sequence[Setting], request: Request) -> bool:
