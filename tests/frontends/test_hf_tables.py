@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hf_configs import FILES, refusal, without
 from pydantic import ValidationError
 
-from dfopt.frontends.hf import families, field_values, layers
+from dfopt.frontends.hf import families, field_values, layers, recipe
 from dfopt.frontends.hf.families import SORTS
 from dfopt.frontends.hf.fields import Family
 from dfopt.frontends.hf.rows import MEANINGS
@@ -59,6 +60,20 @@ def test_a_type_of_alike_layers_may_read_a_field_in_its_own_way() -> None:
     own = next(iter(MEANINGS.values()))
     family = families._family({"x": {"alike": True, "fields": {"width": own}}}, "x")
     assert family.fields["width"] is own and "num_hidden_layers" in family.fields
+
+
+def test_what_a_config_says_is_not_replaced_by_what_a_class_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two fields give one parameter: a default is behind what is written, and two values are refused."""
+    seed_oss = families.FAMILIES["seed_oss"]
+    out_bias = {"attention_out_bias": row({"when": {"bias": "all"}})}
+    both = seed_oss.model_copy(update={"fields": {**seed_oss.fields, **out_bias}})
+    monkeypatch.setitem(families.FAMILIES, "seed_oss", both)
+    written = without(FILES["llama-3.1-8b"], "attention_bias", "mlp_bias") | {"model_type": "seed_oss"}
+    config = {**written, "attention_out_bias": True}
+    for bias, given in (("qkv", written), ("all", config)):
+        assert recipe(given, "m.json")["parameters"]["layers"]["layer"]["mixer"]["bias"] == bias
+    said = "attention_bias: found true, but attention_out_bias gives another bias"
+    assert said in refusal({**config, "attention_bias": True})
 
 
 def test_every_function_template_and_row_is_named_by_an_entry() -> None:

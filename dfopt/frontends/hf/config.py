@@ -137,7 +137,8 @@ class _ConfigFields:
                 continue
             if default is not None or not callable(value):  # which gives none where it cannot be worked out
                 self.defaults[name] = default
-                self.given |= self.rows[name].gives(default) or {}
+                taken = self.rows[name].gives(default) or {}
+                self.given |= {parameter: each for parameter, each in taken.items() if parameter not in self.origin}
         for name, row in self.rows.items():
             optional = name in self.defaults or name in self.family.words
             if row.needed and not optional and (name not in self.data or name in self.empty):
@@ -162,6 +163,9 @@ class _ConfigFields:
             return  # types are found out when the layers are known
         parameters = row.gives(value)
         if parameters is not None:
+            said = (each for each in parameters if each in self.origin and self.given[each] != parameters[each])
+            if (parameter := next(said, None)) is not None:
+                self.refuse(written, f"found {shown(value)}, but {self.origin[parameter]} gives another {parameter}")
             self.given |= parameters
             self.origin |= dict.fromkeys(parameters, name)
         elif value is None and name in self.left_out:  # for which a class has a default
