@@ -262,7 +262,7 @@ def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
     assert str(refused.value.report) == (
         "the heaviest stage needs at least 1.92e-06 GB of DRAM per chip (gradients 2.4e-07 GB, optimizer state"
         " 1.44e-06 GB, tables and matrices 2.4e-07 GB), the chip has 1e-06 GB: short by 9.2e-07 GB; levers: more tensor"
-        " or pipeline parallelism, more chips, mode forward instead of training, a smaller"
+        " or pipeline parallelism, more chips, phase forward instead of training, a smaller"
         " optimizer_bytes_per_parameter"
     )
 
