@@ -23,7 +23,7 @@ from dfopt.regions.fusing import best_fused
 from dfopt.regions.judged import judged
 from dfopt.regions.region import Region
 from dfopt.regions.space import MappingSpace
-from dfopt.search.starts.greedy import propose_greedily
+from dfopt.search.starts.greedy import accept_greedily, is_wide, propose_greedily
 from dfopt.search.starts.textbook import VARIATIONS, narrowed, shardings, textbook_plans
 from dfopt.search.state import SearchState
 from dfopt.setting.instance import Setting
@@ -62,7 +62,7 @@ def begin(state: SearchState, spaces: Sequence[MappingSpace]) -> None:
         with interruptible():
             if is_large([space.setting for space in spaces], state.request):
                 _Starts(state, spaces).run()
-            else:
+            elif is_wide(spaces[0].setting):
                 propose_greedily(state, spaces[0])
     except KeyboardInterrupt:
         state.stop()
@@ -219,6 +219,8 @@ class _Starts:
         """Fuse a layer under one sharding, and keep the best mappings of its plans."""
         self.valued.setdefault(layer, math.inf)
         usual, request = variation == VARIATIONS[0], self.options.request
+        if not self.state.incumbents.kept and is_wide(layer.space.setting):
+            accept_greedily(self.state, layer.space.setting, layer.plans.plans[int(layer.plans.least_i.argmin())])
         cutoff, clock = math.inf if usual else self._beat(), self.clock.allowance(self.patience)
         for region in self._sharded(layer, variation):
             self.clock.charge(work.OPENED)
