@@ -80,38 +80,16 @@ def test_one_dimension_matches_the_simulator(kind: Collective, topology: Topolog
         agrees(kind, [dim(topology, size, adds=adds)])
 
 
-@pytest.mark.parametrize(
-    "group",
-    [
-        [("ring", 4), ("ring", 3)],
-        [("ring", 2), ("switch", 5)],
-        [("switch", 4), ("switch", 3)],
-        [("switch", 4), ("adds", 3)],
-        [("adds", 3), ("ring", 3)],
-        [("line", 3), ("line", 4)],
-        [("ring", 3), ("line", 5)],
-        [("line", 4), ("adds", 2), ("line", 3)],
-        [("fully_connected", 4), ("fully_connected", 3)],
-        [("fully_connected", 3), ("ring", 5)],
-        [("ring", 4), ("switch", 1), ("switch", 3)],
-        [("ring", 2), ("ring", 2), ("ring", 3)],
-        [("switch", 2), ("fully_connected", 3), ("ring", 2)],
-    ],
-    ids=str,
-)
 @pytest.mark.parametrize("kind", STEPPED)
-def test_several_dimensions_match_the_simulator(kind: Collective, group: list[tuple[str, int]]) -> None:
-    agrees(kind, [named(t, n, BANDWIDTH / (i + 1), i) for i, (t, n) in enumerate(group)])
-
-
 @given(
-    st.sampled_from(STEPPED),
-    st.lists(st.tuples(st.sampled_from([*Topology, "adds"]), st.integers(1, 5)), max_size=3).filter(
+    group=st.lists(st.tuples(st.sampled_from([*Topology, "adds"]), st.integers(1, 5)), max_size=3).filter(
         lambda group: math.prod(n for _, n in group) <= 32
     ),
+    power=st.sampled_from([3, -1]),
 )
-def test_any_small_network_matches_the_simulator(kind: Collective, group: list[tuple[str, int]]) -> None:
-    agrees(kind, [named(t, n, BANDWIDTH * (i + 2) ** 3, i) for i, (t, n) in enumerate(group)])
+def test_any_small_network_matches_the_simulator(kind: Collective, group: list[tuple[str, int]], power: int) -> None:
+    """With links that get faster or slower from dim to dim."""
+    agrees(kind, [named(t, n, BANDWIDTH * (i + 2.0) ** power, i) for i, (t, n) in enumerate(group)])
 
 
 @pytest.mark.parametrize("size", range(3, 13))
@@ -135,17 +113,15 @@ def test_oracle_rejects_a_chip_that_sends_what_it_lacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "gather", "exchange"),
-    [(Topology.RING, 7 / 8, 1 / 8), (Topology.SWITCH, 7 / 8, 1 / 32), (Topology.FULLY_CONNECTED, 1 / 8, 1 / 64)],
+    ("topology", "gather"), [(Topology.RING, 7 / 8), (Topology.SWITCH, 7 / 8), (Topology.FULLY_CONNECTED, 1 / 8)]
 )
-def test_dfmodel_table(topology: Topology, gather: float, exchange: float) -> None:
+def test_dfmodel_table(topology: Topology, gather: float) -> None:
     group, model = [dim(topology, 8, 1.0, 0.0)], CollectiveModel.DFMODEL
     for kind in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER):
         assert seconds(kind, 1.0, group, model=model) == pytest.approx(gather)
     for passes in (1, 2):
         time = seconds(Collective.ALL_REDUCE, 1.0, group, model=model, all_reduce_passes=passes)
         assert time == pytest.approx(passes * gather)
-    assert seconds(Collective.ALL_TO_ALL, 1.0, group, model=model) == pytest.approx(exchange)
     for kind in (Collective.BROADCAST, Collective.POINT_TO_POINT):
         assert seconds(kind, 1.0, group, model=model) == pytest.approx(1.0)
 

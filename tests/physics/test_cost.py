@@ -133,9 +133,10 @@ def test_what_is_missing_is_listed_and_not_taken_as_nothing() -> None:
     }  # fmt: skip
 
 
-@given(st.lists(st.sampled_from([None, 1.0, 3.0]), min_size=4, max_size=4), st.sampled_from([None, 0.0, 7.0]))
+@given(st.lists(st.sampled_from([None, 1.0, 3.0]), max_size=4), st.sampled_from([None, 0.0, 7.0]))
 def test_a_total_is_of_what_has_a_price_and_says_what_has_none(links: list[float | None], chip: float | None) -> None:
-    """Four rings of two: two cables in each of eight groups, at 1 GB/s; sixteen chips."""
+    """Up to four rings of two: as many cables of each as there are chips, at 1 GB/s; what is not there has no price."""
+    chips = 2 ** len(links)
     dram = Dram(bandwidth=1e9, usd_per_gb_s=0, w_per_gb_s=0)
     of = priced(price_usd=chip, power_w=chip).model_copy(update={"dram": dram})
     network = [
@@ -143,22 +144,13 @@ def test_a_total_is_of_what_has_a_price_and_says_what_has_none(links: list[float
         for i, price in enumerate(links)
     ]
     found = system_cost(System(name="s", chip=of, network=tuple(network)))
-    known = 16 * (chip or 0.0) + math.fsum(16 * price for price in links if price is not None)
+    known = chips * (chip or 0.0) + math.fsum(chips * price for price in links if price is not None)
     lacking = ["$.chip.price_usd"] * (chip is None)
     lacking += [f"$.network[{i}].link_usd_per_gb_s" for i, price in enumerate(links) if price is None]
     assert found.without("usd") == tuple(lacking) and len(found.without("w")) == len(lacking)
     assert found.complete("usd") == found.complete("w") == (None if lacking else known)
     assert found.total_usd == found.total_w == (known or (None if lacking else 0.0))
     assert set(found.incomplete) == ({"price", "power"} if lacking else set())
-
-
-def test_what_a_network_does_not_have_needs_no_price() -> None:
-    dram = Dram(bandwidth=1e9, usd_per_gb_s=0, w_per_gb_s=0)
-    chip = priced(price_usd=10.0, power_w=7.0).model_copy(update={"dram": dram})
-    alone = system_cost(System(name="s", chip=chip))
-    assert (alone.total_usd, alone.total_w, alone.missing) == (10.0, 7.0, ())
-    torus = tuple(dims("r_r", [2, 2], link_usd_per_gb_s=1.0, link_w_per_gb_s=1.0))
-    assert system_cost(System(name="s", chip=chip, network=torus)).total_usd == 4 * 10 + 8
 
 
 def test_authors_do_not_count_a_line() -> None:

@@ -66,7 +66,7 @@ volumes = st.floats(1.0, 1e12)
 @given(st.sampled_from(KINDS), networks)
 def test_never_cheaper_than_exact_in_either_term(kind: Collective, network: list[Dim]) -> None:
     two, exact = affine_cost(kind, network, model=TWO), affine_cost(kind, network)
-    assert two.per_byte >= exact.per_byte * (1 - REL)
+    assert two.per_byte >= exact.per_byte * (1 - REL) >= 0  # so more bytes never take less
     assert two.fixed >= exact.fixed * (1 - REL)
 
 
@@ -103,11 +103,6 @@ def test_what_is_charged_is_worked_by_hand() -> None:
     cost = affine_cost(Collective.ALL_REDUCE, ring, model=TWO)
     assert cost.per_byte == pytest.approx(1.1 * 2 * (7 / 8) / 50e9)
     assert cost.fixed == pytest.approx(14 * (2e-6 + 100 / 25e9))
-
-
-@given(st.sampled_from(KINDS), networks, volumes, st.floats(1.0, 100.0))
-def test_more_bytes_take_longer(kind: Collective, network: list[Dim], volume: float, times: float) -> None:
-    assert seconds(kind, volume * times, network, model=TWO) >= seconds(kind, volume, network, model=TWO) * (1 - REL)
 
 
 @given(st.sampled_from(KINDS), networks, volumes, st.floats(1.0, 100.0))

@@ -193,10 +193,6 @@ def voltage(share: Any, nominal: Any, threshold: Any) -> Any:
     return threshold + overdrive(share, nominal, threshold)
 
 
-def test_a_v100_with_112_watts_for_its_cores() -> None:
-    assert voltage(112.35 / (643 * 0.13), 0.8, 0.2) == pytest.approx(0.868, abs=5e-4)
-
-
 @given(SHARE, NOMINAL, THRESHOLD)
 def test_power_at_the_operating_point_is_the_budget(share: float, nominal: float, part: float) -> None:
     threshold = nominal * part
