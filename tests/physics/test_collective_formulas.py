@@ -32,18 +32,19 @@ def machine(**fields: Any) -> System:
     st.sampled_from([1.0, 1.5, 2.0]),
     st.sampled_from([-1.0, 0.0, 1.0]),
     st.sampled_from([0.65, 1.0]),
+    st.sampled_from([0.5, 1.0]),
     st.sampled_from(["exact", "two_stage"]),
 )
 def test_one_latency_and_the_tensor_times_a_scale(
-    kind: Collective, topology: str, chips: int, scale: float, offset: float, efficiency: float, model: str
+    kind: Collective, wiring: str, chips: int, scale: float, offset: float, efficiency: float, share: float, model: str
 ) -> None:
-    factor = CollectiveFactor(latency=10e-6, scale=scale, offset=offset)
-    system = machine(topology=topology, size=64, efficiency=efficiency, factors={kind.value: factor})
+    factor = CollectiveFactor(latency=10e-6, scale=scale, offset=offset, bandwidth_share=share)
+    system = machine(topology=wiring, size=64, efficiency=efficiency, factors={kind.value: factor})
     name = "x" if chips == 64 else f"x[{chips}]"
     volume = 50331648.0
     # Calculon, network.py of commit caa4b11: latency + (scalar S + scalar S / n x offset) / (bandwidth x efficiency)
     links = system.dim(name).link_bandwidth  # of a part of a ring that reaches around, both ways
-    seconds = 10e-6 + (scale * volume + scale * volume / chips * offset) / (links * efficiency)
+    seconds = 10e-6 + (scale * volume + scale * volume / chips * offset) / (links * efficiency * share)
     found = communication_seconds(kind, volume, [name], system, Assumptions(collective_model=model))
     assert found == pytest.approx(seconds, rel=1e-12)
 
@@ -69,12 +70,6 @@ def test_a_switch_has_the_formula_that_it_would_have(kind: Collective, chips: in
         for system in (machine(size=chips, latency=0.0), formula)
     ]
     assert times[0] == pytest.approx(times[1], rel=1e-12)
-
-
-def test_a_scale_may_be_beside_a_share() -> None:
-    factor = CollectiveFactor(latency=0.0, scale=2.0, bandwidth_share=0.5)
-    system = machine(size=8, factors={"all_reduce": factor})
-    assert communication_seconds(Collective.ALL_REDUCE, 3e8, ["x"], system, Assumptions()) == pytest.approx(4e-3)
 
 
 @pytest.mark.parametrize(

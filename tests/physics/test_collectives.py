@@ -136,12 +136,6 @@ def test_dfmodel_charges_latency_once_per_step_and_pass(passes: int) -> None:
     assert slow - fast == pytest.approx(passes * 2.25e-6, rel=1e-6)
 
 
-def test_dfmodel_chain_shrinks_the_volume() -> None:
-    group = [dim(Topology.SWITCH, 4, 2.0, 0.0), dim(Topology.FULLY_CONNECTED, 8, 1.0, 0.0)]
-    time = seconds(Collective.ALL_GATHER, 1.0, group, model=CollectiveModel.DFMODEL)
-    assert time == pytest.approx(3 / 8 + 1 / 4 * 1 / 8)
-
-
 # -------------------------------------------------------------------------------------- laws
 
 

@@ -54,7 +54,6 @@ def test_other_sizes_are_one_clear_issue(source: tuple[int, int, int]) -> None:
         (10, "m", "RR"),  # a value per token: every chip needs all tokens' values
         (12, "n", "RR"),
         (10, "n", "RS"),
-        (12, "m", "SR"),
         (240, "m", "SR"),  # two features become one on the chip that has both
         (810, "m", "RR"),  # any function of all features
         (810, "n", "RS"),  # but of one token
