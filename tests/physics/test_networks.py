@@ -58,25 +58,17 @@ def on_the_whole(whole: NetworkDim, size: int, stride: int) -> sim.Wires:
 PARTS = [(n, *part) for n in (4, 6, 8, 9, 12) for part in parts(n)]
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", [*TOPOLOGIES, "adds"])
 @pytest.mark.parametrize("kind", STEPPED)
 def test_a_part_takes_the_time_of_all_groups_at_once(kind: Collective, topology: str) -> None:
+    """``adds``: a switch that reduces."""
     for whole, size, stride in PARTS:
-        dim = wired(topology, whole)
+        dim = wired("switch", whole, in_network_reduction=True) if topology == "adds" else wired(topology, whole)
         part = dim_of(dim.part(size, stride))
         run = sim.fastest(kind, VOLUME, [part], on_the_whole(dim, size, stride))
         cost = affine_cost(kind, [part])
         assert cost.per_byte * VOLUME == pytest.approx(run.transfer_seconds, rel=REL), (whole, size, stride)
         assert cost.fixed == pytest.approx(run.latency_seconds, rel=REL), (whole, size, stride)
-
-
-@pytest.mark.parametrize("kind", STEPPED)
-def test_groups_of_a_reducing_switch_do_not_disturb_each_other(kind: Collective) -> None:
-    dim = wired("switch", 12, in_network_reduction=True)
-    for size, stride in ((4, 1), (3, 4), (2, 2)):
-        part = dim_of(dim.part(size, stride))
-        run = sim.fastest(kind, VOLUME, [part], on_the_whole(dim, size, stride))
-        assert seconds(kind, VOLUME, [part]) == pytest.approx(run.seconds, rel=REL)
 
 
 def test_dims_of_understands_parts() -> None:
