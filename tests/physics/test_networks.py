@@ -72,11 +72,13 @@ def test_a_part_takes_the_time_of_all_groups_at_once(kind: Collective, topology:
 
 
 def test_dims_of_understands_parts() -> None:
-    system = machine(wired("ring", 8), wired("switch", 4, "y", in_network_reduction=True))
+    ring = wired("ring", 8, packet_payload=1000.0, packet_header=36.0)
+    system = machine(ring, wired("switch", 4, "y", in_network_reduction=True))
     inner, outer, y = dims_of(system, ["x[4]", "x[2@4]", "y"])
     assert (inner.topology, inner.size, inner.bandwidth, inner.latency) == (Topology.LINE, 4, BANDWIDTH, LATENCY)
     assert (outer.topology, outer.size, outer.bandwidth) == (Topology.RING, 2, BANDWIDTH / 2)
     assert outer.latency == pytest.approx(4 * LATENCY)
+    assert (inner.packet_payload, inner.packet_header) == (1000.0, 36.0)
     assert y.in_network_reduction and not inner.in_network_reduction
 
 

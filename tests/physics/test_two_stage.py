@@ -13,11 +13,11 @@ from strategies import World, share, worlds
 
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.system import NetworkDim, System
+from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible
 from dfopt.judge import evaluate
 from dfopt.physics.collectives import Collective, CollectiveModel, Dim, DimFit, Topology, affine_cost
-from dfopt.physics.network import communication_seconds, dim_of
+from dfopt.physics.network import communication_seconds
 
 KINDS = list(Collective)
 TWO, EXACT = CollectiveModel.TWO_STAGE, CollectiveModel.EXACT
@@ -160,14 +160,6 @@ def test_packets_of_a_file_are_charged_under_two_stage_only() -> None:
         ]
         assert (times[0] < times[1]) == (model == "two_stage")
         assert times[0] <= times[1]
-
-
-def test_a_part_of_a_dim_has_the_same_packets() -> None:
-    whole = NetworkDim(
-        name="x", topology="ring", size=8, link_bandwidth=25e9, packet_payload=1000.0, packet_header=36.0
-    )
-    part = dim_of(whole.part(4))
-    assert (part.packet_payload, part.packet_header) == (1000.0, 36.0)
 
 
 def test_headers_without_packets_are_refused() -> None:
