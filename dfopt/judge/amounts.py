@@ -51,18 +51,18 @@ class StageAmounts:
     gradients: Mapping[Amount, float]
     weights: float
     parameters: float
-    _sums: dict[tuple[Amount, int | None], float] = field(default_factory=dict)
+    _totals: dict[tuple[Amount, int | None], float] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> float:
         """The amount that a kind of state is computed from, where ZeRO shares it out as it does this kind."""
         key = kind.of, kind.shared_from
-        if key not in self._sums:
+        if key not in self._totals:
             held = self.plan.share_held
-            self._sums[key] = math.fsum(
+            self._totals[key] = math.fsum(
                 each.size * (1.0 if each.spread else held(kind.shared_from, each.copied)) * each.scale
                 for each in self.shares.get(kind.of, ())
             )
-        return self._sums[key]
+        return self._totals[key]
 
 
 AmountsOf = Callable[[int], StageAmounts]

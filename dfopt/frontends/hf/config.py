@@ -163,8 +163,8 @@ class _ConfigFields:
             return  # types are found out when the layers are known
         parameters = row.gives(value)
         if parameters is not None:
-            said = (each for each in parameters if each in self.origin and self.given[each] != parameters[each])
-            if (parameter := next(said, None)) is not None:
+            others = (each for each in parameters if each in self.origin and self.given[each] != parameters[each])
+            if (parameter := next(others, None)) is not None:
                 self.refuse(written, f"found {shown(value)}, but {self.origin[parameter]} gives another {parameter}")
             self.given |= parameters
             self.origin |= dict.fromkeys(parameters, name)
