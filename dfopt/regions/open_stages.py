@@ -7,7 +7,7 @@ blocks of that layer, at the same prices. So the slowest takes at least its shar
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,22 @@ def _of_plan(region: Branch) -> Unsharded:
     return region
 
 
-class BlocksOfStages(Relaxation[Branch, float]):
+class LayerSeconds(NamedTuple):
+    """Lower bound on the seconds of all kernels as one layer.
+
+    Attributes
+    ----------
+    low : float, s
+        The bound.
+    cut_off : bool
+        Whether it is what reached the cutoff of some plan, so that more work may show more for another one.
+    """
+
+    low: float
+    cut_off: bool
+
+
+class BlocksOfStages(Relaxation[Branch, LayerSeconds]):
     """Bound by the best partitions of all kernels as one stage, with every figure at its least over the options."""
 
     name = "blocks of open stages"
@@ -85,8 +100,8 @@ class BlocksOfStages(Relaxation[Branch, float]):
         of = _undivided(region).of
         return of.instance(0).on_chip, of.tiles, of.domain
 
-    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[float]:
-        """Lower bounds on layer seconds, s; the solves charge their work.
+    def answers(self, regions: Sequence[Branch], cutoff: float, clock: Clock) -> list[LayerSeconds]:
+        """Lower bounds on layer seconds; the solves charge their work.
 
         Parameters
         ----------
@@ -95,24 +110,33 @@ class BlocksOfStages(Relaxation[Branch, float]):
         """
         return [_layer_seconds(region.of, cutoff, clock.share(_SHARE, _MOST)) for region in map(_undivided, regions)]
 
-    def bound(self, region: Branch, answer: float) -> Bound:
+    def bound(self, region: Branch, answer: LayerSeconds) -> Bound:
         """Lower bound on the step of the plan, from layer seconds."""
-        return Bound(float(_undivided(region).of.table_of_plans.seconds(np.array([answer]))[0]))
+        seconds = _undivided(region).of.table_of_plans.seconds(np.array([answer.low]))
+        return Bound(float(seconds[0]), more=answer.cut_off)
+
+    def refine(self, region: Branch, answer: LayerSeconds, cutoff: float, clock: Clock) -> LayerSeconds:
+        """The answer for a plan that needs more seconds of a layer to reach the cutoff than that of another one."""
+        [finer] = self.answers([region], cutoff, clock)
+        return LayerSeconds(max(answer.low, finer.low), finer.cut_off and finer.low > answer.low)
 
 
 def _undivided(region: Branch) -> Undivided:
+    """A region that is known to be of one plan as a whole."""
     assert isinstance(region, Undivided)
     return region
 
 
-def _layer_seconds(of: PlanGroup, cutoff: float, clock: Clock) -> float:
+def _layer_seconds(of: PlanGroup, cutoff: float, clock: Clock) -> LayerSeconds:
     """Lower bound on the seconds of all kernels in any number of partitions, whatever the order of the passes."""
     setting, exact = of.setting, all(len(left) == 1 for left in of.domain)
     chip = chip_of(setting.system, setting.assumptions)
     try:
         stage = stage_tables(of.menu.layer.least(of.domain, of.tiles), chip if exact else chip.bounding)
     except Infeasible:
-        return np.inf
+        return LayerSeconds(np.inf, cut_off=False)
     rule = rule_of_passes(of.instance(0))
     limits = IntraChipLimits(stage.kernels, forward_backward="separate" if rule == "halves" else rule)
-    return fused_stage(stage, limits, of.table_of_plans.most(cutoff), clock).low
+    most = of.table_of_plans.most(cutoff)
+    low = fused_stage(stage, limits, most, clock).low
+    return LayerSeconds(low, cut_off=most <= low < np.inf)

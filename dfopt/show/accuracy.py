@@ -29,7 +29,7 @@ def accuracy_words(answer: JudgedResult) -> str:
 
 
 def accuracy_off(answer: JudgedResult) -> str:
-    """Short text on the error of such answers against measurements."""
+    """Text on how far answers for the same chip, phase and efficiency are from measurements: ``31 % too fast``."""
     return _accuracy(answer)[0]
 
 

@@ -303,6 +303,10 @@ def test_the_bound_of_open_stages_is_met_and_one_percent_more_is_too_much() -> N
         assert relaxation.applies(here)
         [answer] = relaxation.answers([here], math.inf, Clock())
         assert relaxation.bound(here, answer).value == pytest.approx(found.value, rel=1e-6)
+    [few] = relaxation.answers([here], found.value / 2, Clock())  # which another plan with these stages asked for
+    assert below(relaxation.bound(here, few).value, found.value) and relaxation.bound(here, few).more
+    every = relaxation.bound(here, relaxation.refine(here, few, math.inf, Clock()))
+    assert every.value == pytest.approx(found.value, rel=1e-6) and not every.more
 
 
 def test_all_relaxations_are_broken_in_turn() -> None:

@@ -45,7 +45,9 @@ def propose_greedily(state: SearchState, space: MappingSpace) -> None:
     """
     folded, least = space.setting.graph.folded, space.least
     plans = sorted((plan for plan in least if folded or plan.stages == 1), key=least.__getitem__)
-    any(accept_greedily(state, space.setting, plan) for plan in plans[:_PLANS])
+    for plan in plans[:_PLANS]:
+        if accept_greedily(state, space.setting, plan):
+            return
 
 
 def accept_greedily(state: SearchState, setting: Setting, plan: Plan) -> bool:
