@@ -111,7 +111,7 @@ def best_of_levels(setting: Setting, plan: Plan, asked: Request) -> float:
     return min((one.value for one in found if one is not None), default=math.inf)
 
 
-@share(1)
+@share(0.5)
 @given(covered(**CUT), st.sampled_from(["seconds", "bytes"]), st.data())
 def test_stages_that_come_first_are_the_best_of_their_level(world: World, objective: str, data: st.DataObject) -> None:
     asked, chosen = drawn(world, data), world.assumptions.with_(sharding_objective=objective)
