@@ -16,7 +16,7 @@ import numpy as np
 from dfopt.arrays import Bools, Floats, Ints
 from dfopt.bnb import Clock
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.blocks import StageTables
 from dfopt.regions.arcs import Arcs, lots
 from dfopt.regions.cuts import Cuts
 from dfopt.regions.factors import OF_SECONDS
@@ -32,7 +32,7 @@ from dfopt.terms.bounds.moving import Moving
 from dfopt.terms.bounds.passes import PassRule, PassSeconds
 from dfopt.terms.bounds.steps import StepBounds
 from dfopt.terms.bounds.transfers import OptionFigures, Transfers
-from dfopt.terms.chip import ChipModel, chip_of
+from dfopt.terms.chip import ChipModel
 from dfopt.terms.incidence import Open, counts
 from dfopt.terms.rules import HELD
 from dfopt.terms.sharded_graph import tile_counts
@@ -104,11 +104,6 @@ class PlanClass(PlanGroup):
     def table_of_blocks(self) -> Table:
         """The charges that decide lower bounds of blocks, for any set of blocks."""
         return self.table.of_resources(frozenset({*OF_SECONDS, *IN_PARTS, "legal"}))
-
-    @cached_property
-    def chip(self) -> ChipModel:
-        """The chip model; bounds use its :attr:`dfopt.terms.chip.ChipModel.rising` form."""
-        return chip_of(self.setting.system, self.setting.assumptions)
 
     @cached_property
     def kind_k(self) -> Ints:
@@ -276,9 +271,7 @@ class PlanClass(PlanGroup):
         Infeasible
             If a kernel does not fit the chip, even alone.
         """
-        members = np.flatnonzero(self.kind_k == kind).astype(np.int64)
-        layer, exact = self.menu.layer.least(domain, self.tiles), all(len(left) == 1 for left in domain)
-        return stage_tables(restrict(layer, members), self.chip if exact else self.chip.bounding)
+        return self.stage_of(np.flatnonzero(self.kind_k == kind).astype(np.int64), domain)
 
     def illegal(self, amount_vc: Floats) -> Floats:
         """Infinite for vectors whose options exclude each other, else 0: float array, shape (vectors,)."""

@@ -19,7 +19,7 @@ from dfopt.regions.capacity import Cut, best_price, stages_by_cut
 from dfopt.regions.chains import Pipelines
 from dfopt.regions.dual import Dual, Resources, resources_of
 from dfopt.regions.factors import OF_SECONDS
-from dfopt.regions.fusing import Fused, fused
+from dfopt.regions.fusing import Fused, for_blocks, fused
 from dfopt.regions.passes import seconds_of
 from dfopt.regions.region import Region
 from dfopt.terms.blocks import BlockPrices
@@ -30,12 +30,8 @@ _SLACK = 1e-9
 """Share of a memory that bounds leave open: sums of bytes are rounded."""
 _PLANS = 4
 """Plans of a region that are raised by cuts, at most: one cut raises all plans of a class."""
-_SHARE = 0.1
-"""Of the work that is left, at most, for the blocks of one region."""
 _TOGETHER = 0.25
-"""The same for its blocks and options together: most regions need no more than that."""
-_MOST = 100_000.0
-"""Units of work for them, at most."""
+"""Of the work that is left, at most, for the blocks and options of one region: most need no more than that."""
 _KEPT = 128
 """Regions of which facts are kept, those that were asked about last: others are worked out again."""
 
@@ -337,7 +333,7 @@ class Facts:
     def generate(self, cutoff: float, clock: Clock) -> float:
         """Generate blocks on demand where not all are listed; return a lower bound on the step, s."""
         of, left = self.region.of, self.region.domain
-        return self._where_unlisted(cutoff, lambda kind, most: fused(of, kind, left, most, clock.share(_SHARE, _MOST)))
+        return self._where_unlisted(cutoff, lambda kind, most: fused(of, kind, left, most, for_blocks(clock)))
 
     def _where_unlisted(self, cutoff: float, shown: Callable[[int, float], Fused]) -> float:
         if self.arcs_k is None:

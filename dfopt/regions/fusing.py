@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,16 @@ from dfopt.regions.classes import PlanClass
 from dfopt.regions.pricing import Lot, Priced, best_of
 from dfopt.regions.region import Region
 from dfopt.terms.table import Domain
+
+_SHARE: Final = 0.1
+"""Of the work that is left, at most, for the blocks of one region."""
+_MOST: Final = 100_000.0
+"""Units of work for them, at most."""
+
+
+def for_blocks(clock: Clock) -> Clock:
+    """The part of a clock for the blocks of one region."""
+    return clock.share(_SHARE, _MOST)
 
 
 class Fused(NamedTuple):

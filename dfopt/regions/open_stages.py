@@ -7,26 +7,20 @@ blocks of that layer, at the same prices. So the slowest takes at least its shar
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.arrays import Floats
 from dfopt.bnb import Bound, Clock, Relaxation
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.regions.dual import untiled
-from dfopt.regions.fusing import fused_stage
+from dfopt.regions.fusing import for_blocks, fused_stage
 from dfopt.regions.lattices import rule_of_passes, sides_of
 from dfopt.regions.plan_group import PlanGroup
 from dfopt.regions.region import Branch, Undivided, Unsharded
 from dfopt.terms.chip import chip_of
-
-_SHARE: Final = 0.1
-"""Of the work that is left, at most, for the blocks of one plan."""
-_MOST: Final = 100_000.0
-"""Units of work for them, at most."""
 
 
 class LeastUntiledOfStages(Relaxation[Branch, Floats]):
@@ -108,7 +102,7 @@ class BlocksOfStages(Relaxation[Branch, LayerSeconds]):
         regions, cutoff, clock
             As for :meth:`dfopt.bnb.entries.Relaxation.answers`.
         """
-        return [_layer_seconds(region.of, cutoff, clock.share(_SHARE, _MOST)) for region in map(_undivided, regions)]
+        return [_layer_seconds(region.of, cutoff, for_blocks(clock)) for region in map(_undivided, regions)]
 
     def bound(self, region: Branch, answer: LayerSeconds) -> Bound:
         """Lower bound on the step of the plan, from layer seconds."""
@@ -129,10 +123,8 @@ def _undivided(region: Branch) -> Undivided:
 
 def _layer_seconds(of: PlanGroup, cutoff: float, clock: Clock) -> LayerSeconds:
     """Lower bound on the seconds of all kernels in any number of partitions, whatever the order of the passes."""
-    setting, exact = of.setting, all(len(left) == 1 for left in of.domain)
-    chip = chip_of(setting.system, setting.assumptions)
     try:
-        stage = stage_tables(of.menu.layer.least(of.domain, of.tiles), chip if exact else chip.bounding)
+        stage = of.stage_of(np.arange(len(of.domain)), of.domain)
     except Infeasible:
         return LayerSeconds(np.inf, cut_off=False)
     rule = rule_of_passes(of.instance(0))

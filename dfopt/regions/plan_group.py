@@ -6,13 +6,15 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dfopt.arrays import Floats
+from dfopt.arrays import Floats, Ints
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
+from dfopt.fusion.blocks import StageTables, restrict, stage_tables
 from dfopt.regions.sharded_first import ShardedFirst
 from dfopt.setting.instance import Instance, Setting
 from dfopt.solving.menu import Menu
 from dfopt.terms.bounds import PlanTable
+from dfopt.terms.chip import ChipModel, chip_of
 from dfopt.terms.layer import Layer
 from dfopt.terms.table import Domain
 
@@ -80,6 +82,24 @@ class PlanGroup:
     def layer(self) -> Layer:
         """Kernels and their options."""
         return self.menu.priced(self.tiles)[0]
+
+    @cached_property
+    def chip(self) -> ChipModel:
+        """The chip model; bounds use its :attr:`dfopt.terms.chip.ChipModel.rising` form."""
+        return chip_of(self.setting.system, self.setting.assumptions)
+
+    def stage_of(self, members: Ints, domain: Domain) -> StageTables:
+        """The stage tables of some kernels, by number, with every figure at its least over the remaining options.
+
+        With one option left for each kernel the figures are exact; with more they are lower bounds.
+
+        Raises
+        ------
+        Infeasible
+            If a kernel does not fit the chip, even alone.
+        """
+        layer, exact = self.menu.layer.least(domain, self.tiles), all(len(left) == 1 for left in domain)
+        return stage_tables(restrict(layer, members), self.chip if exact else self.chip.bounding)
 
     def schemes(self, option_k: Sequence[int]) -> dict[str, Sharding]:
         """Sharding scheme of every kernel by name, from option places."""
