@@ -39,7 +39,7 @@ def free_microbatches(graph: Graph, own: int = 1) -> list[int]:
     """
     if graph.tokens is not None and graph.tokens.produced is not None:
         return divisors(graph.batch)[::-1]
-    nearest = max(size for size in divisors(graph.batch) if size <= own)
+    nearest = own if graph.batch % own == 0 else max(size for size in divisors(graph.batch) if size <= own)
     tried = {int(size * factor) for size in (own, nearest) for factor in _FACTORS if size * factor >= 1}
     return [size for size in sorted(tried) if graph.batch % size == 0]
 
